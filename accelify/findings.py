@@ -1,0 +1,63 @@
+"""What a rule has to say about one place of a script: shared by `check`, `convert` and the reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Severity(StrEnum):
+    """How bad it is when nothing is done."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Safety(StrEnum):
+    """How much trust an edit deserves: `safe` keeps the numbers, `review` wants a look, `manual` has no edit."""
+
+    SAFE = "safe"
+    REVIEW = "review"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One finding of one rule.
+
+    Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
+    person who does it by hand. `fixable` says that `convert` mends it by itself.
+    """
+
+    path: str
+    line: int
+    column: int
+    code: str
+    name: str = field(compare=False)
+    message: str = field(compare=False)
+    end_line: int = field(compare=False, default=0)
+    end_column: int = field(compare=False, default=0)
+    severity: Severity = field(compare=False, default=Severity.WARNING)
+    safety: Safety = field(compare=False, default=Safety.SAFE)
+    effort: int = field(compare=False, default=1)
+    evidence: tuple[str, ...] = field(compare=False, default=())
+    fixable: bool = field(compare=False, default=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as the plain dictionary that `--output-format json` prints."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "message": self.message,
+            "severity": str(self.severity),
+            "safety": str(self.safety),
+            "effort": self.effort,
+            "fixable": self.fixable,
+            "file": self.path,
+            "line": self.line,
+            "column": self.column,
+            "end": {"line": self.end_line or self.line, "column": self.end_column or self.column},
+            "evidence": list(self.evidence),
+        }
