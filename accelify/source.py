@@ -11,7 +11,7 @@ import stat
 import tempfile
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -324,10 +324,12 @@ def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def check_writable(paths: Iterable[Path]) -> None:
-    """Raise SourceError for the first of `paths` that could not be written; nothing is touched."""
-    for path in paths:
-        _permission_bits(Path(os.path.realpath(path)), path)
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it where they are missing. Raises SourceError where that cannot be done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"{folder} cannot be made: {error.strerror or error}.", folder) from None
 
 
 def _permission_bits(target: Path, path: Path) -> int | None:

@@ -1,0 +1,191 @@
+"""`accelify convert`: rewrite training scripts, in place or elsewhere, or show what would be done."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from accelify.cli.inputs import STDIN, Inputs, collect
+from accelify.cli.terminal import (
+    BAD_INPUT,
+    CONVERTED,
+    NEEDS_A_PERSON,
+    coloured,
+    complain,
+    fail,
+    track,
+    write_bytes,
+)
+from accelify.source import Source, SourceError, make_folder, write_all
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion, ConvertOptions
+
+
+class BatchSize(StrEnum):
+    """What the script's batch size means on several processes."""
+
+    PER_PROCESS = "per-process"
+    TOTAL = "total"
+
+
+def convert(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Scripts or folders; - reads a script from standard input."),
+    ],
+    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; print what would change.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE|DIR", help="Write there instead of in place; - prints it."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        BatchSize,
+        typer.Option(help="Each process takes the script's batch size, or all of them share it."),
+    ] = BatchSize.PER_PROCESS,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Rewrite training scripts so that they run on any number of devices, with the same losses.
+
+    Scripts are written in place, all of them or, where one cannot be read or written, none. What needs a person is
+    left as it was and said in the summary.
+    """
+    from accelify.convert import ConvertOptions
+
+    options = ConvertOptions(batch_size=batch_size.value)
+    if STDIN in paths:
+        if len(paths) > 1 or output not in (None, "-"):
+            fail(
+                "- (standard input) goes alone, and to standard output: leave out the other paths and --output."
+            )
+        raise typer.Exit(_filter(options, diff=diff, json=json))
+    if diff and output is not None:
+        fail("--diff writes nothing: leave out --output.")
+    if json and output == "-":
+        fail("--json and --output - would both print to standard output: leave out one of them.")
+    try:
+        inputs = collect(paths)
+        if output == "-" and len(inputs.scripts) > 1:
+            fail("--output - takes one script: name a folder with --output for several.")
+        conversions, passed_over = _convert_all(inputs, options)
+        if output == "-":
+            for conversion in conversions:
+                write_bytes(conversion.source.encode(conversion.new_text))
+        elif not diff:
+            _write(conversions, _targets(conversions, inputs, output))
+    except SourceError as error:
+        fail(str(error))
+    if not json:
+        for line in inputs.describe_search():
+            print(line, file=sys.stderr)
+    # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
+    _report(conversions, diff=diff, json=json, stream=sys.stderr if diff or output == "-" else sys.stdout)
+    raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
+
+
+def exit_code(conversions: Sequence[Conversion]) -> int:
+    """0 where every script is converted or has nothing to do, 1 where something is left for a person."""
+    for conversion in conversions:
+        if conversion.status in ("refused", "failed"):
+            return NEEDS_A_PERSON
+        if any(finding.severity != "info" for finding in conversion.remaining):
+            return NEEDS_A_PERSON
+    return CONVERTED
+
+
+def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversion], int]:
+    """Convert without writing: the conversions, and how many scripts of a folder were passed over as unreadable.
+
+    Raises SourceError where a script that the user named cannot be worked on.
+    """
+    from accelify.convert import convert_paths
+
+    conversions: list[Conversion] = []
+    passed_over = 0
+    for path in track(inputs.scripts, len(inputs.scripts), "converting"):
+        try:
+            conversions += convert_paths([path], options)
+        except SourceError as error:
+            if path in inputs.named:
+                raise
+            complain(str(error))
+            passed_over += 1
+    return conversions, passed_over
+
+
+def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | None) -> dict[Path, Path]:
+    """Where each script goes. Raises SourceError where two of them would go to one place."""
+    sources = [conversion.source.path for conversion in conversions if conversion.source.path is not None]
+    if output is None:
+        return {source: source for source in sources}
+    # As `cp` has it: one script goes to a file of that name, unless it is a folder or ends like one.
+    is_folder = Path(output).is_dir() or output.endswith(("/", os.sep))
+    if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
+        return dict.fromkeys(sources, Path(output))
+    targets: dict[Path, Path] = {}
+    taken: dict[Path, Path] = {}
+    for source in sources:
+        targets[source] = target = Path(output) / source.relative_to(inputs.roots[source])
+        if (other := taken.setdefault(target, source)) != source:
+            raise SourceError(
+                f"{other} and {source} would both become {target}: convert them one by one.", source
+            )
+    return targets
+
+
+def _write(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> None:
+    files: list[tuple[Path, bytes]] = []
+    for conversion in conversions:
+        path = conversion.source.path
+        if path is None or conversion.status in ("refused", "failed"):
+            continue
+        target = targets[path]
+        if target != path:
+            make_folder(target.parent)
+        if conversion.changed or target != path:
+            files.append((target, conversion.source.encode(conversion.new_text)))
+    write_all(files)
+
+
+def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream: TextIO) -> None:
+    if json:
+        from accelify.report.json import conversions_json
+
+        print(conversions_json(conversions), end="")
+        return
+    if diff:
+        from accelify.report.diff import unified_diff
+
+        for conversion in conversions:
+            write_bytes(unified_diff(conversion, colour=coloured(sys.stdout)))
+    from accelify.report.text import summary
+
+    print(summary(conversions, colour=coloured(stream)), end="", file=stream)
+
+
+def _filter(options: ConvertOptions, *, diff: bool, json: bool) -> int:
+    """Convert standard input to standard output; the summary goes to standard error."""
+    from accelify.convert import convert_source
+
+    try:
+        conversion = convert_source(Source.from_bytes(sys.stdin.buffer.read()), options)
+        if json:
+            from accelify.report.json import conversions_json
+
+            print(conversions_json([conversion], with_text=True), end="")
+            return exit_code([conversion])
+        if not diff:
+            write_bytes(conversion.source.encode(conversion.new_text))
+    except SourceError as error:
+        complain(str(error))
+        return BAD_INPUT
+    _report([conversion], diff=diff, json=False, stream=sys.stderr)
+    return exit_code([conversion])

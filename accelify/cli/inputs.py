@@ -1,0 +1,75 @@
+"""From the paths on the command line to the scripts to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelify.source import SourceError, find_scripts
+
+STDIN = Path("-")
+
+
+@dataclass
+class Inputs:
+    """The scripts to work on, each once.
+
+    `named` are those that the user named by themselves: for them a problem is an error, while a script found in a
+    folder is passed over with a word. `roots` gives the folder under which each script was found (its own folder for a
+    named one). `searched` has, per folder given, the numbers of Python files looked at and of scripts found.
+    """
+
+    scripts: list[Path] = field(default_factory=list)
+    named: set[Path] = field(default_factory=set)
+    roots: dict[Path, Path] = field(default_factory=dict)
+    searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
+
+    def describe_search(self) -> list[str]:
+        """One line for each folder searched: what was looked at and what was found."""
+        return [
+            f"{folder}: looked at {looked_at} Python {_plural(looked_at, 'file')}, "
+            f"{found} with a training loop"
+            for folder, (looked_at, found) in self.searched.items()
+        ]
+
+
+def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
+    """The scripts that `paths` (files and folders) stand for.
+
+    Raises SourceError where a path does not exist or a folder has no Python file, and with `need_scripts` also where
+    none of its files has a training loop.
+    """
+    inputs = Inputs()
+    seen: set[Path] = set()
+    for path in paths:
+        if path.is_dir():
+            found = find_scripts(path)
+            if not found.looked_at:
+                raise SourceError(
+                    f"{path} holds no Python file: name the script, or the folder it is in.", path
+                )
+            if not found.scripts and need_scripts:
+                raise SourceError(
+                    f"{path} holds no training script ({found.looked_at} Python "
+                    f"{_plural(found.looked_at, 'file')} looked at, none that uses torch and calls backward): "
+                    "name the script to convert.",
+                    path,
+                )
+            inputs.searched[path] = (found.looked_at, len(found.scripts))
+            candidates, root = found.scripts, path
+        elif path.exists():
+            candidates, root = [path], path.parent
+            inputs.named.add(path)
+        else:
+            raise SourceError(f"{path} does not exist: check the path.", path)
+        for candidate in candidates:
+            if (place := candidate.resolve()) not in seen:
+                seen.add(place)
+                inputs.scripts.append(candidate)
+                inputs.roots[candidate] = root
+    return inputs
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"

@@ -1,0 +1,95 @@
+"""The entry point `accelify`: says which commands there are and loads the one that is asked for, and no other."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+import accelify
+
+# Name, and the line of the help page. The module accelify.cli.<name> has a function of that name; it is imported only
+# when the command runs, so that the help page costs what typer costs.
+COMMANDS = {
+    "convert": "Rewrite training scripts so that they run on any number of devices.",
+    "check": "Lint training scripts: what keeps them from running on several devices.",
+    "verify": "Run a script before and after conversion and compare the losses.",
+    "launch": "Run a script on the devices that are there.",
+    "rule": "Explain a rule.",
+}
+EPILOG = "Exit codes: 0 done or nothing to do, 1 something needs a person, 2 bad usage or unreadable input."
+
+
+def build_app(argv: Sequence[str]) -> typer.Typer:
+    """The application for the command line `argv`: the command that it names is imported, no other."""
+    app = typer.Typer(
+        name="accelify",
+        help="Make a training script written for one device run on any number of them, with the same losses.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_top)
+    asked = next((word for word in argv if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        if name == asked:
+            module = importlib.import_module(f"accelify.cli.{name}")
+            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            app.command(name, short_help=summary, context_settings=settings)(getattr(module, name))
+        else:
+            app.command(name, help=summary)(_known_by_name)
+    return app
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line `argv` (default: the process's own) and exit with its code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(build_app(words), words)
+    except BrokenPipeError:
+        # The reader has gone (`accelify ... | head`): leave quietly, and keep the interpreter from flushing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except KeyboardInterrupt:
+        print("accelify: interrupted; no file was left half-written.", file=sys.stderr)
+        code = 130
+    except Exception as error:
+        if os.environ.get("ACCELIFY_TRACEBACK"):
+            raise
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        print(f"accelify: a bug in accelify itself ({reason}).", file=sys.stderr)
+        print("Run again with ACCELIFY_TRACEBACK=1 and report what it prints.", file=sys.stderr)
+        code = 2
+    sys.exit(code)
+
+
+def _run(app: Callable[..., Any], words: list[str]) -> int:
+    try:
+        app(words, prog_name="accelify")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"accelify {accelify.__version__}")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def _known_by_name() -> None:
+    raise AssertionError("only the command named on the command line is run, and that one is imported")

@@ -1,0 +1,1 @@
+"""What was found and done, for people and for programs: text, diff, JSON, HTML."""

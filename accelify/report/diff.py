@@ -1,0 +1,35 @@
+"""Unified diffs that `patch` and `git apply` take."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from accelify.report.style import styled
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion
+
+# `patch` ends a line at "\n" and nowhere else.
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_STYLES = {"@": "cyan", "+": "green", "-": "red"}
+
+
+def unified_diff(conversion: Conversion, *, colour: bool = False) -> bytes:
+    """The change of one script, in its own encoding and line ends; empty where nothing changed."""
+    source = conversion.source
+    name = source.path.as_posix() if source.path is not None else "stdin"
+    old, new = _LINE.findall(source.text), _LINE.findall(conversion.new_text)
+    # `git apply` wants a/ and b/ before the path.
+    lines = list(difflib.unified_diff(old, new, f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"))
+    shown = [styled(line.rstrip("\n"), "bold", colour) + "\n" for line in lines[:2]]
+    shown += [_shown(line, colour) for line in lines[2:]]
+    return "".join(shown).encode(source.encoding, errors="backslashreplace")
+
+
+def _shown(line: str, colour: bool) -> str:
+    text = line.removesuffix("\n")
+    if style := _STYLES.get(line[0]):
+        text = styled(text, style, colour)
+    return f"{text}\n" if line.endswith("\n") else f"{text}\n\\ No newline at end of file\n"

@@ -1,0 +1,55 @@
+"""The same as the text reports, for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import accelify
+from accelify.findings import Finding
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion
+
+
+def conversions_json(conversions: Sequence[Conversion], *, with_text: bool = False) -> str:
+    """What `convert --json` prints: one object with `version`, `files` and `summary`.
+
+    Each file has `file` (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of
+    findings as `check` prints them); `with_text` adds `text`, the whole new script.
+    """
+    files = [_one_script(conversion, with_text) for conversion in conversions]
+    left = [finding for conversion in conversions for finding in conversion.remaining]
+    totals = {
+        "scripts": len(files),
+        "converted": sum(str(conversion.status) == "converted" for conversion in conversions),
+        "edits": sum(len(file["applied"]) for file in files),
+        "remaining": len(left),
+        "remaining_effort": sum(finding.effort for finding in left),
+    }
+    return _dump({"version": accelify.__version__, "files": files, "summary": totals})
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """What `check --output-format json` prints: a list of findings."""
+    return _dump([finding.to_json() for finding in findings])
+
+
+def _one_script(conversion: Conversion, with_text: bool) -> dict[str, Any]:
+    path = conversion.source.path
+    file: dict[str, Any] = {
+        "file": str(path) if path is not None else None,
+        "status": str(conversion.status),
+        "reason": conversion.reason or None,
+        "changed": conversion.changed,
+        "applied": [finding.to_json() for finding in conversion.applied] if conversion.changed else [],
+        "remaining": [finding.to_json() for finding in conversion.remaining],
+    }
+    if with_text:
+        file["text"] = conversion.new_text
+    return file
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"

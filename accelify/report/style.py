@@ -1,0 +1,25 @@
+"""Colours of the terminal, without a library: every report is plain text unless it is asked for colours."""
+
+from __future__ import annotations
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def styled(text: str, style: str, colour: bool) -> str:
+    """`text` in `style` (names of `_CODES`, blank-separated) where `colour` is asked for, else as it is."""
+    if not colour or not text:
+        return text
+    return f"\x1b[{';'.join(_CODES[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 edit`, `2 edits`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duration(minutes: int) -> str:
+    """Minutes of a person's work as `5 min` or `1 h 20 min`."""
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{rest} min"
+    return f"{hours} h {rest} min" if rest else f"{hours} h"

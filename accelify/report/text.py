@@ -1,0 +1,105 @@
+"""The short summary that `convert` prints and the list that `check` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.findings import Finding, Severity
+from accelify.report.style import counted, duration, styled
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion
+
+_STATUS_STYLE = {
+    "converted": "bold green",
+    "unchanged": "dim",
+    "refused": "bold yellow",
+    "failed": "bold red",
+}
+_SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_LINES_SHOWN = 8
+
+
+def summary(conversions: Sequence[Conversion], *, colour: bool = False) -> str:
+    """What was done in each script, by rule; what is left for a person, with its effort; and the totals."""
+    parts: list[str] = []
+    for conversion in conversions:
+        parts += _one_script(conversion, colour)
+    parts.append(_totals(conversions, colour))
+    return "\n".join(parts) + "\n"
+
+
+def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
+    """One line for each finding, as compilers print them, and a last line with the counts; empty for no finding."""
+    if not findings:
+        return ""
+    lines = [_finding_line(finding, colour) for finding in findings]
+    fixable = sum(finding.fixable for finding in findings)
+    total = f"{counted(len(findings), 'finding')}"
+    if fixable:
+        total += f", {fixable} of them marked [*]: `accelify convert` mends those"
+    return "\n".join([*lines, styled(total + ".", "bold", colour)]) + "\n"
+
+
+def _one_script(conversion: Conversion, colour: bool) -> list[str]:
+    status = str(conversion.status)
+    name = styled(_name(conversion), "bold", colour)
+    head = f"{name}: {styled(status, _STATUS_STYLE.get(status, 'bold'), colour)}"
+    if conversion.applied and conversion.changed:
+        head += f", {counted(len(conversion.applied), 'edit')}"
+    if conversion.reason:
+        head += f": {conversion.reason}"
+    lines = [head]
+    if conversion.changed:
+        lines += _by_rule(conversion.applied, colour)
+    if conversion.remaining:
+        effort = duration(sum(finding.effort for finding in conversion.remaining))
+        lines.append(f"  left for a person (about {effort}):")
+        lines += [f"    {_finding_line(finding, colour, effort=True)}" for finding in conversion.remaining]
+    return lines
+
+
+def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:
+    rules: dict[tuple[str, str], list[int]] = {}
+    for finding in applied:
+        rules.setdefault((finding.code, finding.name), []).append(finding.line)
+    width = max((len(name) for _, name in rules), default=0)
+    return [
+        f"  {styled(code, 'cyan', colour)} {name:<{width}}  {_places(places)}"
+        for (code, name), places in sorted(rules.items())
+    ]
+
+
+def _places(lines: list[int]) -> str:
+    distinct = sorted(set(lines))
+    shown = ", ".join(str(line) for line in distinct[:_LINES_SHOWN])
+    more = f" and {len(distinct) - _LINES_SHOWN} more" if len(distinct) > _LINES_SHOWN else ""
+    return f"{'line' if len(distinct) == 1 else 'lines'} {shown}{more}"
+
+
+def _finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str:
+    place = f"{styled(finding.path, 'bold', colour)}:{finding.line}:{finding.column}:"
+    code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
+    mark = " [*]" if finding.fixable and not effort else ""
+    cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort else ""
+    return f"{place} {code}{mark} {finding.message}{cost}"
+
+
+def _totals(conversions: Sequence[Conversion], colour: bool) -> str:
+    by_status: dict[str, int] = {}
+    for conversion in conversions:
+        by_status[str(conversion.status)] = by_status.get(str(conversion.status), 0) + 1
+    scripts = ", ".join(
+        f"{counted(number, 'script')} {status}" for status, number in sorted(by_status.items())
+    )
+    edits = sum(len(conversion.applied) for conversion in conversions if conversion.changed)
+    left = [finding for conversion in conversions for finding in conversion.remaining]
+    text = f"{scripts}; {counted(edits, 'edit')}"
+    if left:
+        text += f", {counted(len(left), 'place')} left (about {duration(sum(f.effort for f in left))})"
+    return styled(text + ".", "bold", colour)
+
+
+def _name(conversion: Conversion) -> str:
+    return str(conversion.source.path) if conversion.source.path is not None else "<stdin>"
