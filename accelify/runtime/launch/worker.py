@@ -1,0 +1,120 @@
+"""What each started process runs first: the script as `__main__`, its failure noted for the launcher.
+
+Run by path, not as a module of the package, so that it costs no import of its own and leaves `sys.path` to the script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+
+def main() -> None:
+    """Run `[-m] SCRIPT ARGS...` of the command line as Python itself would."""
+    die_with_the_launcher()
+    arguments = sys.argv[1:]
+    as_module = arguments[:1] == ["-m"]
+    sys.argv = arguments[1:] if as_module else arguments
+    try:
+        if as_module:
+            import runpy
+
+            sys.path[0] = os.getcwd()
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            run_script(sys.argv[0])
+    except Exception as error:
+        own_frames(error)
+        # Where the failure is noted the launcher prints it: the first one, once, instead of all at the same time.
+        silent = note_failure(error)
+        shown = sys.excepthook
+
+        def report(kind: type[BaseException], error: BaseException, _: types.TracebackType | None) -> None:
+            if not silent:
+                own_frames(error)
+                shown(kind, error, error.__traceback__)
+
+        sys.excepthook = report
+        raise
+
+
+def run_script(path: str) -> None:
+    """Run the file as the module `__main__`, which pickling and spawned workers look up by that name."""
+    import importlib.machinery
+    import io
+
+    full = os.path.abspath(path)
+    folder = os.path.isdir(full)
+    source = os.path.join(full, "__main__.py") if folder else full
+    sys.path[0] = full if folder else os.path.dirname(os.path.realpath(full))
+    with io.open_code(source) as file:
+        code = compile(file.read(), source, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    namespace: dict[str, Any] = module.__dict__
+    namespace.update(
+        __file__=source,
+        __builtins__=__builtins__,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", source),
+        __cached__=None,
+    )
+    # The old module stays referenced: this function's own globals live there.
+    namespace["__accelify_worker__"] = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    exec(code, namespace)
+
+
+def own_frames(error: BaseException) -> None:
+    """Cut the frames of this file off the traceback: the user's script starts it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    if trace is not None:
+        error.__traceback__ = trace
+
+
+def note_failure(error: BaseException) -> bool:
+    """Write time, rank and traceback where the launcher looks; False when it does not ask for them."""
+    folder = os.environ.get("ACCELIFY_ERROR_DIR")
+    if not folder:
+        return False
+    import json
+    import time
+    import traceback
+
+    rank = os.environ.get("RANK", "0")
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    record = {
+        "rank": int(rank),
+        "time": time.time(),
+        "restarts": int(attempt),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    try:
+        with open(os.path.join(folder, f"rank{rank}-{attempt}.json"), "w", encoding="utf-8") as file:
+            json.dump(record, file)
+    except OSError:
+        return False
+    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") == "0"
+
+
+def die_with_the_launcher() -> None:
+    """Have the kernel end this process when the launcher is killed outright (Linux only)."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+    import signal
+
+    parent = os.getppid()
+    set_parent_death_signal = 1
+    try:
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:
+        sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()
