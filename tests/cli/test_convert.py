@@ -1,0 +1,236 @@
+"""`accelify convert`: where the result goes, what is said, and that bad input touches nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import PLAIN, Run
+
+FOREIGN = "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(loss)\n"
+
+
+def test_in_place_with_a_summary(run: Run, plain: Path) -> None:
+    plain.chmod(0o755)
+    outcome = run("convert", plain)
+    new = plain.read_text()
+    assert outcome.code == 0, outcome.err
+    assert "accelerator.backward(loss)" in new
+    assert f"{plain}: converted" in outcome.out
+    assert "1 script converted" in outcome.out
+    assert "\x1b[" not in outcome.out
+    assert stat.S_IMODE(plain.stat().st_mode) == 0o755
+    assert os.listdir(plain.parent) == ["train.py"]
+
+
+def test_a_second_time_changes_nothing(run: Run, plain: Path) -> None:
+    run("convert", plain)
+    first = plain.read_bytes()
+    outcome = run("convert", plain)
+    assert outcome.code == 0
+    assert plain.read_bytes() == first
+    assert "1 script unchanged" in outcome.out
+
+
+def test_a_link_stays_a_link(run: Run, plain: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.py"
+    link.symlink_to(plain)
+    assert run("convert", link).code == 0
+    assert link.is_symlink()
+    assert "accelerator" in plain.read_text()
+
+
+def test_diff_writes_nothing_and_applies(run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(plain.parent)
+    outcome = run("convert", "--diff", plain.name)
+    assert outcome.code == 0
+    assert plain.read_text() == PLAIN
+    assert outcome.out.startswith("--- a/train.py\n+++ b/train.py\n@@")
+    assert "1 script converted" in outcome.err
+    subprocess.run(["git", "apply", "-"], input=outcome.stdout, check=True)
+    patched = plain.read_text()
+    plain.write_text(PLAIN)
+    run("convert", plain)
+    assert patched == plain.read_text()
+
+
+def test_diff_of_a_windows_file_without_a_last_newline(
+    run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(plain.parent)
+    old = PLAIN.rstrip("\n").replace("\n", "\r\n").encode()
+    plain.write_bytes(old)
+    diff = run("convert", "--diff", plain.name).stdout
+    subprocess.run(["git", "apply", "-"], input=diff, check=True)
+    patched = plain.read_bytes()
+    plain.write_bytes(old)
+    run("convert", plain)
+    assert patched == plain.read_bytes() != old
+    assert b"\n" not in patched.replace(b"\r\n", b"")
+
+
+def test_output_to_a_file(run: Run, plain: Path, tmp_path: Path) -> None:
+    assert run("convert", plain, "--output", tmp_path / "new.py").code == 0
+    assert plain.read_text() == PLAIN
+    assert "accelerator" in (tmp_path / "new.py").read_text()
+
+
+def test_output_to_a_folder_keeps_the_tree(run: Run, tmp_path: Path) -> None:
+    for name in ("src/a/train.py", "src/b/train.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text(PLAIN)
+    outcome = run("convert", tmp_path / "src", "--output", f"{tmp_path / 'out'}/")
+    assert outcome.code == 0, outcome.err
+    assert "accelerator" in (tmp_path / "out/a/train.py").read_text()
+    assert "accelerator" in (tmp_path / "out/b/train.py").read_text()
+    assert (tmp_path / "src/a/train.py").read_text() == PLAIN
+    assert "looked at 2 Python files, 2 with a training loop" in outcome.err
+
+
+def test_output_that_two_scripts_would_share(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text(PLAIN)
+    outcome = run("convert", tmp_path / "a/train.py", tmp_path / "b/train.py", "--output", tmp_path / "out")
+    assert outcome.code == 2
+    assert "would both become" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_to_the_screen(run: Run, plain: Path) -> None:
+    outcome = run("convert", plain, "--output", "-")
+    assert plain.read_text() == PLAIN
+    assert "accelerator.backward(loss)" in outcome.out
+    assert "1 script converted" in outcome.err
+
+
+def test_standard_input_to_standard_output(run: Run, plain: Path) -> None:
+    outcome = run("convert", "-", stdin=PLAIN.encode())
+    run("convert", plain)
+    assert outcome.code == 0
+    assert outcome.out == plain.read_text()
+    assert "<stdin>: converted" in outcome.err
+
+
+def test_batch_size_total(run: Run, plain: Path) -> None:
+    assert "split_batches=True" in run("convert", "--batch-size", "total", plain, "--output", "-").out
+    assert "split_batches" not in run("convert", plain, "--output", "-").out
+
+
+def test_json(run: Run, plain: Path) -> None:
+    outcome = run("convert", "--json", plain)
+    report = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert report["summary"]["converted"] == 1
+    (file,) = report["files"]
+    assert (file["file"], file["status"], file["changed"]) == (str(plain), "converted", True)
+    assert file["remaining"] == []
+    assert {"code", "name", "message", "severity", "file", "line", "column", "end"} <= set(file["applied"][0])
+    assert "accelerator" in plain.read_text()
+
+
+def test_json_of_standard_input_has_the_text(run: Run, plain: Path) -> None:
+    report = json.loads(run("convert", "--json", "-", stdin=PLAIN.encode()).out)
+    run("convert", plain)
+    assert report["files"][0]["file"] is None
+    assert report["files"][0]["text"] == plain.read_text()
+
+
+def test_a_script_of_another_framework_is_left_alone(run: Run, plain: Path) -> None:
+    plain.write_text(FOREIGN)
+    outcome = run("convert", plain)
+    assert outcome.code == 1
+    assert plain.read_text() == FOREIGN
+    assert "refused" in outcome.out
+    assert "Accelerate" in outcome.out
+
+
+def test_a_script_named_twice_is_converted_once(run: Run, plain: Path) -> None:
+    outcome = run("convert", plain, plain.parent, plain)
+    assert outcome.code == 0
+    assert "1 script converted" in outcome.out
+
+
+BAD = {
+    "Python 2": (b"import torch\nprint 'loss'\nloss.backward()\n", "line 2: this is Python 2"),
+    "not Python": (b"import torch\nloss.backward(\n", "not valid Python"),
+    "encoding": (b"import torch\nx = '\xe9'\nloss.backward()\n", "line 2: not valid utf-8"),
+    "binary": (b"\x7fELF\x02\0\0", "null byte"),
+}
+
+
+@pytest.mark.parametrize(("data", "says"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("command", ["convert", "check"])
+def test_bad_input_is_one_sentence_and_touches_nothing(
+    run: Run, plain: Path, command: str, data: bytes, says: str
+) -> None:
+    bad = plain.with_name("bad.py")
+    bad.write_bytes(data)
+    outcome = run(command, plain, bad)
+    assert outcome.code == 2
+    assert says in outcome.err
+    assert str(bad) in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert plain.read_text() == PLAIN
+    assert bad.read_bytes() == data
+
+
+@pytest.mark.parametrize("command", ["convert", "check"])
+def test_bad_standard_input(run: Run, command: str) -> None:
+    outcome = run(command, "-", stdin=b"print 'loss'\n")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "accelify: <stdin>, line 1: this is Python 2: port it to Python 3 first (for instance with 2to3).\n"
+    )
+    assert outcome.out in ("", "[]\n")
+
+
+@pytest.mark.parametrize("command", ["convert", "check"])
+def test_missing_path(run: Run, plain: Path, command: str) -> None:
+    outcome = run(command, plain, plain.with_name("none.py"))
+    assert outcome.code == 2
+    assert "none.py does not exist" in outcome.err
+    assert plain.read_text() == PLAIN
+
+
+def test_folder_without_scripts(run: Run, tmp_path: Path) -> None:
+    outcome = run("convert", tmp_path)
+    assert outcome.code == 2
+    assert "holds no Python file" in outcome.err
+    (tmp_path / "model.py").write_text("import torch\n")
+    outcome = run("convert", tmp_path)
+    assert outcome.code == 2
+    assert "holds no training script (1 Python file looked at" in outcome.err
+
+
+def test_a_folders_unreadable_script_is_passed_over_with_a_word(run: Run, plain: Path) -> None:
+    bad = plain.with_name("bad.py")
+    bad.write_bytes(BAD["Python 2"][0])
+    outcome = run("convert", plain.parent)
+    assert outcome.code == 1
+    assert "this is Python 2" in outcome.err
+    assert "accelerator" in plain.read_text()
+
+
+def test_read_only_file(run: Run, plain: Path) -> None:
+    other = plain.with_name("other.py")
+    other.write_text(PLAIN)
+    other.chmod(0o444)
+    outcome = run("convert", plain, other)
+    assert outcome.code == 2
+    assert "other.py is read-only" in outcome.err
+    assert plain.read_text() == other.read_text() == PLAIN
+
+
+def test_options_that_do_not_go_together(run: Run, plain: Path) -> None:
+    assert run("convert", "--diff", plain, "--output", "x.py").code == 2
+    assert run("convert", "-", plain).code == 2
+    assert run("convert", "-", "--output", "x.py").code == 2
+    assert run("convert", "--json", plain, "--output", "-").code == 2
+    assert plain.read_text() == PLAIN

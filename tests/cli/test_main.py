@@ -1,0 +1,91 @@
+"""The entry point: what it offers, and that it loads nothing heavy to say so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import accelify
+from accelify.cli.main import COMMANDS
+from tests.cli.conftest import Run
+
+HEAVY = (
+    "torch",
+    "libcst",
+    "numpy",
+    "accelify.convert",
+    "accelify.analysis",
+    "accelify.transforms",
+    "accelify.runtime",
+)
+
+
+def test_help_names_every_command(run: Run) -> None:
+    outcome = run("--help")
+    assert outcome.code == 0
+    for name in COMMANDS:
+        assert name in outcome.out
+    assert "Exit codes" in outcome.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from accelify.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["convert", "check", "rule"])
+def test_commands_need_no_torch(name: str) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['libcst'] = None\n"
+        "from accelify.cli.main import main\n"
+        f"main([{name!r}, '--help'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"accelify {name}" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_page(run: Run, name: str) -> None:
+    outcome = run(name, "--help")
+    assert outcome.code == 0
+    assert f"accelify {name}" in outcome.out
+
+
+def test_version(run: Run) -> None:
+    outcome = run("--version")
+    assert (outcome.code, outcome.out) == (0, f"accelify {accelify.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["bogus"], ["convert"], ["convert", "--bogus"], ["check", "--output-format", "x", "."]]
+)
+def test_bad_usage_is_2(run: Run, words: list[str]) -> None:
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert b"Traceback" not in outcome.stderr
+
+
+def test_a_bug_of_our_own_gets_a_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELIFY_TRACEBACK", raising=False)
+    monkeypatch.setattr("accelify.cli.main.build_app", lambda words: 1 / 0)
+    outcome = run("check", ".")
+    assert outcome.code == 2
+    assert "a bug in accelify itself (ZeroDivisionError: division by zero)" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_module_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "accelify", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"accelify {accelify.__version__}\n"
