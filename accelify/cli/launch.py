@@ -70,9 +70,14 @@ def launch(
 
     The script's exit status comes through, and with several processes the traceback of the rank that failed first.
     """
-    from accelify.runtime.launch import command
-    from accelify.runtime.launch.config_file import read_config
-    from accelify.runtime.launch.settings import LaunchError, resolve
+    from accelify.cli.terminal import fail
+
+    try:
+        from accelify.runtime.launch import command
+        from accelify.runtime.launch.config_file import read_config
+        from accelify.runtime.launch.settings import LaunchError, resolve
+    except ImportError as error:
+        fail(f"{error}.")
 
     flags = {
         "num_processes": num_processes,
@@ -101,6 +106,5 @@ def launch(
             return
         code = command.run(plan)
     except LaunchError as error:
-        print(f"accelify launch: {error}", file=typer.get_text_stream("stderr"))
-        raise typer.Exit(2) from None
+        fail(str(error))
     raise typer.Exit(code)

@@ -112,13 +112,12 @@ def _folder_on_path() -> Iterator[None]:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    environment = {}
-    if settings["cpu"]:
-        environment["ACCELIFY_USE_CPU"] = "true"
+    """What the script's processes are told; under the peer's names too, for scripts that use Hugging Face Accelerate."""
+    told = {"USE_CPU": "true"} if settings["cpu"] else {}
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:
-            environment[f"ACCELIFY_{name.upper()}"] = str(settings[name])
-    return environment
+            told[name.upper()] = str(settings[name])
+    return {f"{prefix}_{name}": value for name, value in told.items() for prefix in ("ACCELIFY", "ACCELERATE")}
 
 
 def _rendezvous(settings: Settings, local: int) -> list[str]:
