@@ -112,7 +112,7 @@ def _folder_on_path() -> Iterator[None]:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What the script's processes are told; under the peer's names too, for scripts that use Hugging Face Accelerate."""
+    """What the script's processes are told; under the peer's names too, for scripts that use the peer."""
     told = {"USE_CPU": "true"} if settings["cpu"] else {}
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:
