@@ -52,6 +52,9 @@ def convert(
         typer.Option(help="Each process takes the script's batch size, or all of them share it."),
     ] = BatchSize.PER_PROCESS,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
+    ] = None,
 ) -> None:
     """Rewrite training scripts so that they run on any number of devices, with the same losses.
 
@@ -66,7 +69,7 @@ def convert(
             fail(
                 "- (standard input) goes alone, and to standard output: leave out the other paths and --output."
             )
-        raise typer.Exit(_filter(options, diff=diff, json=json))
+        raise typer.Exit(_filter(options, diff=diff, json=json, report=report))
     if diff and output is not None:
         fail("--diff writes nothing: leave out --output.")
     if json and output == "-":
@@ -81,6 +84,7 @@ def convert(
                 write_bytes(conversion.source.encode(conversion.new_text))
         elif not diff:
             _write(conversions, _targets(conversions, inputs, output))
+        _write_page(report, conversions)
     except SourceError as error:
         fail(str(error))
     if not json:
@@ -171,12 +175,20 @@ def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream
     print(summary(conversions, colour=coloured(stream)), end="", file=stream)
 
 
-def _filter(options: ConvertOptions, *, diff: bool, json: bool) -> int:
+def _write_page(page: Path | None, conversions: Sequence[Conversion]) -> None:
+    if page is not None:
+        from accelify.report.html import html_report
+
+        write_all([(page, html_report(conversions).encode())])
+
+
+def _filter(options: ConvertOptions, *, diff: bool, json: bool, report: Path | None) -> int:
     """Convert standard input to standard output; the summary goes to standard error."""
     from accelify.convert import convert_source
 
     try:
         conversion = convert_source(Source.from_bytes(sys.stdin.buffer.read()), options)
+        _write_page(report, [conversion])
         if json:
             from accelify.report.json import conversions_json
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import accelify
 from accelify.findings import Finding
+from accelify.report.totals import share_done
 
 if TYPE_CHECKING:
     from accelify.convert import Conversion
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
 def conversions_json(conversions: Sequence[Conversion], *, with_text: bool = False) -> str:
     """What `convert --json` prints: one object with `version`, `files` and `summary`.
 
-    Each file has `file` (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of
+    Efforts are in minutes, `share_converted` is the share of the effort that needed no person. Each file has `file` (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of
     findings as `check` prints them); `with_text` adds `text`, the whole new script.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
+    done = [finding for conversion in conversions if conversion.changed for finding in conversion.applied]
     left = [finding for conversion in conversions for finding in conversion.remaining]
     totals = {
         "scripts": len(files),
         "converted": sum(str(conversion.status) == "converted" for conversion in conversions),
-        "edits": sum(len(file["applied"]) for file in files),
+        "edits": len(done),
         "remaining": len(left),
         "remaining_effort": sum(finding.effort for finding in left),
+        "share_converted": round(share_done(done, left), 4),
     }
     return _dump({"version": accelify.__version__, "files": files, "summary": totals})
 

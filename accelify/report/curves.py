@@ -1,0 +1,76 @@
+"""Loss curves as a drawing inside the HTML report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+_WIDTH, _HEIGHT = 720, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 26, 30
+# The original is a wide pale line, so that an identical curve over it still shows both.
+_STROKES = (("#9db7e8", 5.0), ("#c2410c", 1.6), ("#15803d", 1.6), ("#7c3aed", 1.6))
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The losses of `accelify verify`: `verdict` in a word or two, and per run (original first) its losses by step."""
+
+    verdict: str
+    runs: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def curves_svg(curves: Curves) -> str:
+    """An SVG of all runs over their steps; losses that are not finite leave gaps."""
+    finite = [loss for _, losses in curves.runs for loss in losses if math.isfinite(loss)]
+    if not finite:
+        return f'<p class="dim">verify: {escape(curves.verdict)}</p>'
+    low, high = min(finite), max(finite)
+    steps = max(len(losses) for _, losses in curves.runs)
+    parts = [_grid(low, high, steps)]
+    legend = []
+    for (name, losses), (stroke, width) in zip(curves.runs, _STROKES, strict=False):
+        parts.append(_line(losses, low, high, steps, stroke, width))
+        legend.append(
+            f'<tspan fill="{stroke}">&#9632;</tspan><tspan dx="4">{escape(name)}</tspan><tspan dx="10"> </tspan>'
+        )
+    parts.append(f'<text x="{_LEFT}" y="15" class="axis">{"".join(legend)}</text>')
+    return (
+        f'<p>verify: <b>{escape(curves.verdict)}</b></p><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="Loss curves: {escape(curves.verdict, quote=True)}" fill="none">'
+        "<style>.axis{font:12px system-ui,sans-serif;fill:currentColor}</style>" + "".join(parts) + "</svg>"
+    )
+
+
+def _grid(low: float, high: float, steps: int) -> str:
+    marks = []
+    for share in (0.0, 0.5, 1.0):
+        value = low + (high - low) * share
+        y = _y(value, low, high)
+        marks.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="currentColor" opacity=".15"/>')
+        marks.append(
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" class="axis">{value:.4g}</text>'
+        )
+    y = _HEIGHT - 8
+    marks.append(f'<text x="{_LEFT}" y="{y}" class="axis">step 1</text>')
+    marks.append(f'<text x="{_WIDTH - _RIGHT}" y="{y}" text-anchor="end" class="axis">{steps}</text>')
+    return "".join(marks)
+
+
+def _line(losses: Sequence[float], low: float, high: float, steps: int, stroke: str, width: float) -> str:
+    path, pen = [], "M"
+    for number, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            pen = "M"
+            continue
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (number / max(steps - 1, 1))
+        path.append(f"{pen}{x:.1f} {_y(loss, low, high):.1f}")
+        pen = "L"
+    pen_style = f'stroke="{stroke}" stroke-width="{width}" stroke-linejoin="round" stroke-linecap="round"'
+    return f'<path d="{"".join(path)}" {pen_style}/>'
+
+
+def _y(value: float, low: float, high: float) -> float:
+    share = (value - low) / (high - low) if high > low else 0.5
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share)

@@ -1,0 +1,217 @@
+"""The report to look at after a conversion: one HTML page that needs nothing beside it, also on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import accelify
+from accelify.findings import Finding
+from accelify.report.curves import Curves, curves_svg
+from accelify.report.sides import Block, Line, Row, side_by_side
+from accelify.report.style import counted, duration
+from accelify.report.totals import share_done
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion
+
+_CONTEXT = 3  # unchanged lines shown on both sides of a change
+_FOLD_FROM = 3  # fewer hidden lines than this are not worth a fold
+_SHARE_NOTE = "share of the work, by effort, that was done without a person"
+
+
+def html_report(conversions: Sequence[Conversion], *, curves: Mapping[str, Curves] | None = None) -> str:
+    """The whole page for these conversions.
+
+    `curves` has, per script's path, the losses of `accelify verify` to draw. The page loads nothing from elsewhere.
+    """
+    hues = _hues(conversions)
+    body = [
+        "<h1>Conversion report</h1>",
+        f'<p class="dim">{_scripts_line(conversions)} · accelify {escape(accelify.__version__)}</p>',
+        _tiles(conversions),
+        _rules(conversions, hues),
+        _left(conversions, hues),
+        "<h2>The scripts</h2>",
+        *(_file(number, conversion, hues, curves or {}) for number, conversion in enumerate(conversions)),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>accelify: conversion report</title>\n<style>{_part('page.css')}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in body if part)
+        + f"\n</main>\n<script>{_part('page.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _part(name: str) -> str:
+    return files("accelify.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hues(conversions: Sequence[Conversion]) -> dict[str, int]:
+    codes = sorted({finding.code for c in conversions for finding in (*c.applied, *c.remaining)})
+    # Steps of the golden ratio keep neighbours apart however many rules there are; reds are for what was taken out.
+    return {code: round(30 + 300 * ((0.6 + number * 0.618034) % 1)) for number, code in enumerate(codes)}
+
+
+def _scripts_line(conversions: Sequence[Conversion]) -> str:
+    counts: dict[str, int] = {}
+    for conversion in conversions:
+        counts[str(conversion.status)] = counts.get(str(conversion.status), 0) + 1
+    return ", ".join(f"{counted(number, 'script')} {escape(status)}" for status, number in counts.items())
+
+
+def _tiles(conversions: Sequence[Conversion]) -> str:
+    applied = [finding for c in conversions if c.changed for finding in c.applied]
+    remaining = [finding for c in conversions for finding in c.remaining]
+    share = share_done(applied, remaining)
+    saved = sum(finding.effort for finding in applied)
+    left = sum(finding.effort for finding in remaining)
+    converted = sum(str(c.status) == "converted" for c in conversions)
+    tiles = [
+        (f"{converted} of {len(conversions)}", "scripts converted"),
+        (str(len(applied)), f"edits made, about {duration(saved)} of handwork"),
+        (str(len(remaining)), f"places left for a person, about {duration(left)}"),
+    ]
+    cells = [f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles]
+    percent = f"{share:.0%}"
+    cells.insert(
+        0,
+        f'<div class="tile"><b>{percent}</b><span>{_SHARE_NOTE}</span>'
+        f'<div class="bar"><i style="width:{share * 100:.1f}%"></i></div></div>',
+    )
+    return f'<div class="tiles">{"".join(cells)}</div>'
+
+
+def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
+    counts: dict[tuple[str, str], int] = {}
+    for conversion in conversions:
+        for finding in conversion.applied if conversion.changed else []:
+            counts[finding.code, finding.name] = counts.get((finding.code, finding.name), 0) + 1
+    if not counts:
+        return ""
+    chips = [
+        f'<button class="rule" style="--h:{hues[code]}" data-rule="{escape(code)}" aria-pressed="false">'
+        f"{escape(code)} {escape(name)} · {number}</button>"
+        for (code, name), number in sorted(counts.items())
+    ]
+    return f'<h2>What was done</h2><div class="rules">{"".join(chips)}</div>'
+
+
+def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
+    rows = []
+    for number, conversion in enumerate(conversions):
+        for finding in sorted(conversion.remaining):
+            place = f"{finding.path}:{finding.line}"
+            rows.append(
+                f'<tr><td>{_chip(finding, hues)}</td><td><a href="#file{number}"><code>{escape(place)}</code></a></td>'
+                f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
+                f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
+            )
+    if not rows:
+        return (
+            '<h2>What is left</h2><p class="dim">Nothing: every place was converted.</p>'
+            if conversions
+            else ""
+        )
+    return (
+        '<h2>What is left</h2><div class="card"><table class="left"><thead><tr><th>Rule</th><th>Place</th>'
+        "<th>What to decide</th><th>Safety</th><th>Effort</th></tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _file(number: int, conversion: Conversion, hues: Mapping[str, int], curves: Mapping[str, Curves]) -> str:
+    path = conversion.source.path
+    name = str(path) if path is not None else "<stdin>"
+    status = escape(str(conversion.status))
+    facts = [f'<span class="status {status}">{status}</span>']
+    if conversion.changed:
+        facts.append(counted(len(conversion.applied), "edit"))
+    if conversion.remaining:
+        facts.append(f"{counted(len(conversion.remaining), 'place')} left")
+    reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
+    drawn = f'<div class="pad">{curves_svg(curves[name])}</div>' if name in curves else ""
+    sides = _sides(conversion, hues) if conversion.changed else ""
+    return (
+        f'<details class="card file" id="file{number}" open><summary><code>{escape(name)}</code><br>'
+        f"{' · '.join(facts)}</summary>{reason}{drawn}{sides}</details>"
+    )
+
+
+def _sides(conversion: Conversion, hues: Mapping[str, int]) -> str:
+    blocks = side_by_side(conversion)
+    shown = []
+    for number, block in enumerate(blocks):
+        if block.changed:
+            shown.append(_edit(block, hues))
+        else:
+            shown.append(_context(block.rows, first=number == 0, last=number == len(blocks) - 1))
+    return f'<div class="sides">{"".join(shown)}</div>'
+
+
+def _context(rows: Sequence[Row], *, first: bool, last: bool) -> str:
+    head = 0 if first else _CONTEXT
+    tail = 0 if last else _CONTEXT
+    hidden = rows[head : len(rows) - tail]
+    if len(hidden) < _FOLD_FROM:
+        return _rows(rows)
+    fold = f'<details class="fold"><summary>{len(hidden)} unchanged lines</summary>{_rows(hidden)}</details>'
+    return _rows(rows[:head]) + fold + (_rows(rows[-tail:]) if tail else "")
+
+
+def _edit(block: Block, hues: Mapping[str, int]) -> str:
+    codes = list(dict.fromkeys(finding.code for finding in block.findings))
+    rules = " ".join(escape(code) for code in codes)
+    hue = f' style="--h:{hues[codes[0]]}"' if codes else ""
+    why = "".join(
+        f"<div>{_chip(finding, hues)} {_safety(finding)} {_prose(finding.message)}{_evidence(finding)}</div>"
+        for finding in block.findings
+    )
+    notes = f'<div class="why">{why}</div>' if why else ""
+    return f'<div class="edit{"" if codes else " plain"}" data-rules="{rules}"{hue}>{_rows(block.rows)}{notes}</div>'
+
+
+def _rows(rows: Iterable[Row]) -> str:
+    return "".join(
+        f'<div class="row{" same" if row.same else ""}">{_cell(row.old, "old")}{_cell(row.new, "new")}</div>'
+        for row in rows
+    )
+
+
+def _cell(line: Line | None, side: str) -> str:
+    if line is None:
+        return f'<div class="cell {side} empty"><i></i><pre></pre></div>'
+    text = escape(line.text)
+    if line.changed is not None and line.changed[0] < line.changed[1]:
+        start, end = line.changed
+        text = (
+            f"{escape(line.text[:start])}<mark>{escape(line.text[start:end])}</mark>{escape(line.text[end:])}"
+        )
+    return f'<div class="cell {side}"><i>{line.number}</i><pre>{text}</pre></div>'
+
+
+def _chip(finding: Finding, hues: Mapping[str, int]) -> str:
+    title = escape(finding.name, quote=True)
+    return (
+        f'<span class="rule" style="--h:{hues[finding.code]}" title="{title}">{escape(finding.code)}</span>'
+    )
+
+
+def _safety(finding: Finding) -> str:
+    return f'<span class="safety {escape(finding.safety)}">{escape(finding.safety)}</span>'
+
+
+def _prose(text: str) -> str:
+    """A sentence as HTML; what stands in backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _evidence(finding: Finding) -> str:
+    if not finding.evidence:
+        return ""
+    items = "".join(f"<li>{_prose(item)}</li>" for item in finding.evidence)
+    return f"<ul>{items}</ul>"

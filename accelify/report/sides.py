@@ -1,0 +1,141 @@
+"""Two versions of a script side by side: which line became which, and which findings stand behind the change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from accelify.findings import Finding
+from accelify.source import split_lines
+
+if TYPE_CHECKING:
+    from accelify.convert import Conversion
+
+# Above this the exact comparison of lines costs more than the better pairing is worth.
+_EXACT_UP_TO = 4000
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one version: its number (from 1), its text without the line end, and the span that changed."""
+
+    number: int
+    text: str
+    changed: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """An old line beside a new one; either may be missing."""
+
+    old: Line | None
+    new: Line | None
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing changed in this row."""
+        return self.old is not None and self.new is not None and self.old.text == self.new.text
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring rows that are all unchanged, or all changed; `findings` are those behind the change."""
+
+    rows: tuple[Row, ...]
+    changed: bool
+    findings: tuple[Finding, ...] = ()
+
+
+def side_by_side(conversion: Conversion) -> list[Block]:
+    """The blocks of a conversion in order. Every applied finding stands at exactly one changed block."""
+    blocks = list(_blocks(conversion.source.text, conversion.new_text))
+    changed = [number for number, block in enumerate(blocks) if block.changed]
+    if not changed:
+        return blocks
+    behind: dict[int, list[Finding]] = {number: [] for number in changed}
+    spans = {number: _old_span(blocks, number) for number in changed}
+    for finding in sorted(conversion.applied):
+        nearest = min(changed, key=lambda number: _distance(finding, spans[number]))
+        behind[nearest].append(finding)
+    return [
+        Block(block.rows, True, tuple(behind[number])) if block.changed else block
+        for number, block in enumerate(blocks)
+    ]
+
+
+def _blocks(old_text: str, new_text: str) -> Iterator[Block]:
+    old = [line.rstrip("\r\n") for line in split_lines(old_text)]
+    new = [line.rstrip("\r\n") for line in split_lines(new_text)]
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > _EXACT_UP_TO)
+    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
+        if kind == "equal":
+            rows = [Row(Line(i1 + k + 1, old[i1 + k]), Line(j1 + k + 1, new[j1 + k])) for k in range(i2 - i1)]
+        else:
+            rows = [_row(old, new, i, j) for i, j in _pairs(old[i1:i2], new[j1:j2], i1, j1)]
+        yield Block(tuple(rows), kind != "equal")
+
+
+def _pairs(
+    old: Sequence[str], new: Sequence[str], i1: int, j1: int
+) -> Iterator[tuple[int | None, int | None]]:
+    """Put each old line beside the new line that it became, in order; lines without a partner stand alone."""
+    j = 0
+    for i, line in enumerate(old):
+        partner = next((k for k in range(j, len(new)) if _alike(line, new[k])), None)
+        if partner is None:
+            yield i1 + i, None
+            continue
+        for k in range(j, partner):
+            yield None, j1 + k
+        yield i1 + i, j1 + partner
+        j = partner + 1
+    for k in range(j, len(new)):
+        yield None, j1 + k
+
+
+def _alike(old: str, new: str) -> bool:
+    if not old.strip() or not new.strip():
+        return old == new
+    matcher = difflib.SequenceMatcher(None, old.strip(), new.strip(), autojunk=False)
+    return (
+        matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
+    )
+
+
+def _row(old: Sequence[str], new: Sequence[str], i: int | None, j: int | None) -> Row:
+    if i is None or j is None:
+        return Row(None if i is None else Line(i + 1, old[i]), None if j is None else Line(j + 1, new[j]))
+    before, after = old[i], new[j]
+    head = _shared(before, after)
+    tail = _shared(before[head:][::-1], after[head:][::-1])
+    return Row(
+        Line(i + 1, before, (head, len(before) - tail)),
+        Line(j + 1, after, (head, len(after) - tail)),
+    )
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return next(
+        (k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _old_span(blocks: Sequence[Block], number: int) -> tuple[int, int]:
+    """First and last old line of a block; for pure additions the lines around the place."""
+    lines = [row.old.number for row in blocks[number].rows if row.old is not None]
+    if lines:
+        return lines[0], lines[-1]
+    before = blocks[number - 1].rows[-1].old if number else None
+    place = before.number if before is not None else 0
+    return place, place + 1
+
+
+def _distance(finding: Finding, span: tuple[int, int]) -> tuple[int, int]:
+    first, last = span
+    start, end = finding.line, finding.end_line or finding.line
+    gap = max(first - end, start - last, 0)
+    return gap, abs(start - first)
