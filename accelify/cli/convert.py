@@ -79,12 +79,13 @@ def convert(
         if output == "-" and len(inputs.scripts) > 1:
             fail("--output - takes one script: name a folder with --output for several.")
         conversions, passed_over = _convert_all(inputs, options)
+        files = _page(report, conversions)
         if output == "-":
             for conversion in conversions:
                 write_bytes(conversion.source.encode(conversion.new_text))
         elif not diff:
-            _write(conversions, _targets(conversions, inputs, output))
-        _write_page(report, conversions)
+            files += _files(conversions, _targets(conversions, inputs, output))
+        write_all(files)
     except SourceError as error:
         fail(str(error))
     if not json:
@@ -145,7 +146,7 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
     return targets
 
 
-def _write(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> None:
+def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list[tuple[Path, bytes]]:
     files: list[tuple[Path, bytes]] = []
     for conversion in conversions:
         path = conversion.source.path
@@ -156,7 +157,7 @@ def _write(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> None
             make_folder(target.parent)
         if conversion.changed or target != path:
             files.append((target, conversion.source.encode(conversion.new_text)))
-    write_all(files)
+    return files
 
 
 def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream: TextIO) -> None:
@@ -175,11 +176,12 @@ def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream
     print(summary(conversions, colour=coloured(stream)), end="", file=stream)
 
 
-def _write_page(page: Path | None, conversions: Sequence[Conversion]) -> None:
-    if page is not None:
-        from accelify.report.html import html_report
+def _page(path: Path | None, conversions: Sequence[Conversion]) -> list[tuple[Path, bytes]]:
+    if path is None:
+        return []
+    from accelify.report.html import html_report
 
-        write_all([(page, html_report(conversions).encode())])
+    return [(path, html_report(conversions).encode())]
 
 
 def _filter(options: ConvertOptions, *, diff: bool, json: bool, report: Path | None) -> int:
@@ -188,7 +190,7 @@ def _filter(options: ConvertOptions, *, diff: bool, json: bool, report: Path | N
 
     try:
         conversion = convert_source(Source.from_bytes(sys.stdin.buffer.read()), options)
-        _write_page(report, [conversion])
+        write_all(_page(report, [conversion]))
         if json:
             from accelify.report.json import conversions_json
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def conversions_json(conversions: Sequence[Conversion], *, with_text: bool = False) -> str:
     """What `convert --json` prints: one object with `version`, `files` and `summary`.
 
-    Efforts are in minutes, `share_converted` is the share of the effort that needed no person. Each file has `file` (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of
-    findings as `check` prints them); `with_text` adds `text`, the whole new script.
+    Efforts are in minutes; `share_converted` is the share of the effort that needed no person. Each file has `file`
+    (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of findings as `check`
+    prints them); `with_text` adds `text`, the whole new script.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
     done = [finding for conversion in conversions if conversion.changed for finding in conversion.applied]

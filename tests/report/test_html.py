@@ -1,0 +1,142 @@
+"""The page to look at: every edit is on it, explained, and nothing comes from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelify.report.curves import Curves, curves_svg
+from accelify.report.html import html_report
+from accelify.report.sides import Block, side_by_side
+from accelify.source import Source, split_lines
+from tests.report.conftest import MadeConversion, finding
+
+VOID = {"meta", "path", "br"}
+
+
+class Checker(HTMLParser):
+    """Collects the text and complains of tags that do not close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "action", "data")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: str) -> Checker:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def test_page_has_everything_a_person_wants_to_see(
+    converted: MadeConversion, refused: MadeConversion
+) -> None:
+    page = html_report([converted, refused])
+    text = parsed(page).text
+    for wanted in (
+        "50%",
+        "1 of 2",
+        "ACC010 acc010 · 1",
+        "prepare places <it>",
+        "Net is an nn.Module",
+        "review",
+        "the length is N times too long",
+        "10 min",
+        "It uses Lightning.",
+        "# <b>first</b>",
+        "from accelify.runtime import Accelerator",
+    ):
+        assert wanted in text, wanted
+
+
+def test_page_needs_nothing_from_elsewhere(converted: MadeConversion) -> None:
+    page = html_report([converted])
+    checker = parsed(page)
+    assert all(reference.startswith("#") for reference in checker.references)
+    assert "http" not in page
+    assert "@import" not in page
+    assert "url(" not in page
+    assert 'name="viewport"' in page
+
+
+def test_edits_of_a_rule_have_its_colour(converted: MadeConversion) -> None:
+    page = html_report([converted])
+    hues = set(re.findall(r'<button class="rule" style="--h:(\d+)"', page))
+    assert len(hues) == 3
+    assert set(re.findall(r'<div class="edit" data-rules="ACC\d+" style="--h:(\d+)"', page)) == hues
+
+
+def test_loss_curves_are_drawn(converted: MadeConversion) -> None:
+    curves = Curves(
+        "equal to rounding", (("original", (2.0, 1.0, float("nan"))), ("2 processes", (2.0, 1.0, 0.5)))
+    )
+    page = html_report([converted], curves={"train.py": curves})
+    assert parsed(page).text.count("equal to rounding") == 1
+    assert page.count("<svg") == 1
+    assert "nan" not in curves_svg(curves)
+
+
+def test_curves_without_a_finite_loss() -> None:
+    assert "<svg" not in curves_svg(Curves("different", (("original", (float("inf"),)),)))
+
+
+def versions(blocks: list[Block]) -> tuple[list[str], list[str]]:
+    old = [row.old for block in blocks for row in block.rows if row.old is not None]
+    new = [row.new for block in blocks for row in block.rows if row.new is not None]
+    for lines in (old, new):
+        assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+    return [line.text for line in old], [line.text for line in new]
+
+
+def test_findings_stand_beside_their_edits(converted: MadeConversion) -> None:
+    blocks = [block for block in side_by_side(converted) if block.changed]
+    assert [[finding.code for finding in block.findings] for block in blocks] == [
+        ["ACC001"],
+        ["ACC010"],
+        ["ACC020"],
+    ]
+    (row,) = blocks[1].rows
+    assert row.old is not None
+    assert row.old.changed is not None
+    assert row.old.text[slice(*row.old.changed)] == ".to(device)"
+
+
+script = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    c(d)", "    c(e)"]), max_size=12).map("\n".join)
+
+
+@given(script, script, st.lists(st.integers(1, 20), max_size=4))
+def test_both_versions_are_whole_and_every_finding_is_shown_once(
+    old: str, new: str, lines: list[int]
+) -> None:
+    conversion = MadeConversion(Source.from_text(old), new)
+    conversion.applied = [finding(line, f"ACC{number:03d}", message="x") for number, line in enumerate(lines)]
+    blocks = side_by_side(conversion)
+    shown_old, shown_new = versions(blocks)
+    assert shown_old == [line.rstrip("\n") for line in split_lines(old)]
+    assert shown_new == [line.rstrip("\n") for line in split_lines(new)]
+    if any(block.changed for block in blocks):
+        assert sorted(f.code for block in blocks for f in block.findings) == sorted(
+            f.code for f in conversion.applied
+        )
+    parsed(html_report([conversion]))

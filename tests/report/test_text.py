@@ -1,0 +1,46 @@
+"""The summary that convert prints and the list that check prints."""
+
+from __future__ import annotations
+
+from accelify.report.style import duration
+from accelify.report.text import findings_list, summary
+from tests.report.conftest import MadeConversion, finding
+
+
+def test_summary_says_what_was_done_and_what_is_left(
+    converted: MadeConversion, refused: MadeConversion
+) -> None:
+    assert summary([converted, refused]) == (
+        "train.py: converted, 3 edits\n"
+        "  ACC001 acc001  line 1\n"
+        "  ACC010 acc010  line 3\n"
+        "  ACC020 acc020  line 13\n"
+        "  left for a person (about 10 min):\n"
+        "    train.py:4:1: ACC120 the length is N times too long (10 min)\n"
+        "other.py: refused: It uses Lightning.\n"
+        "1 script converted, 1 script refused; 3 edits, 1 place left (about 10 min).\n"
+    )
+
+
+def test_colour_only_on_request(converted: MadeConversion) -> None:
+    assert "\x1b[" not in summary([converted])
+    assert "\x1b[36mACC001\x1b[0m" in summary([converted], colour=True)
+
+
+def test_long_lists_of_lines_are_cut(converted: MadeConversion) -> None:
+    converted.applied = [finding(line, "ACC001", message="x") for line in range(1, 13)]
+    assert "lines 1, 2, 3, 4, 5, 6, 7, 8 and 4 more\n" in summary([converted])
+
+
+def test_findings_as_compilers_print_them() -> None:
+    findings = [finding(1, "ACC001", message="one"), finding(2, "ACC120", message="two", fixable=False)]
+    assert findings_list(findings) == (
+        "train.py:1:1: ACC001 [*] one\n"
+        "train.py:2:1: ACC120 two\n"
+        "2 findings, 1 of them marked [*]: `accelify convert` mends those.\n"
+    )
+    assert findings_list([]) == ""
+
+
+def test_durations() -> None:
+    assert [duration(minutes) for minutes in (0, 59, 60, 80)] == ["0 min", "59 min", "1 h", "1 h 20 min"]
