@@ -1,0 +1,115 @@
+"""The distributed runtime: everything a training script needs, importable from here.
+
+Names and arguments are those of Hugging Face Accelerate's training API wherever it has one. Nothing is loaded
+before it is asked for, so importing this package costs next to nothing on top of torch.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if find_spec("torch") is None:
+    raise ImportError(
+        'accelify.runtime needs PyTorch, which is not installed: pip install "accelify[runtime]"'
+    )
+
+if TYPE_CHECKING:
+    from .accelerator import Accelerator as Accelerator
+    from .collectives import broadcast as broadcast
+    from .collectives import broadcast_object_list as broadcast_object_list
+    from .collectives import gather as gather
+    from .collectives import gather_object as gather_object
+    from .collectives import pad_across_processes as pad_across_processes
+    from .collectives import reduce as reduce
+    from .data.iterable import IterableDatasetShard as IterableDatasetShard
+    from .data.loaders import DataLoaderShard as DataLoaderShard
+    from .data.loaders import prepare_data_loader as prepare_data_loader
+    from .data.random_state import set_seed as set_seed
+    from .data.random_state import synchronize_rng_state as synchronize_rng_state
+    from .data.random_state import synchronize_rng_states as synchronize_rng_states
+    from .data.sharding import BatchSamplerShard as BatchSamplerShard
+    from .data.sharding import SeedableRandomSampler as SeedableRandomSampler
+    from .nested import concatenate as concatenate
+    from .nested import convert_outputs_to_fp32 as convert_outputs_to_fp32
+    from .nested import convert_to_fp32 as convert_to_fp32
+    from .nested import find_batch_size as find_batch_size
+    from .nested import honor_type as honor_type
+    from .nested import recursively_apply as recursively_apply
+    from .nested import send_to_device as send_to_device
+    from .nested import slice_tensors as slice_tensors
+    from .observers import add_backward_observer as add_backward_observer
+    from .observers import remove_backward_observer as remove_backward_observer
+    from .optimizer import AcceleratedOptimizer as AcceleratedOptimizer
+    from .plugins import AutocastKwargs as AutocastKwargs
+    from .plugins import DataLoaderConfiguration as DataLoaderConfiguration
+    from .plugins import DistributedDataParallelKwargs as DistributedDataParallelKwargs
+    from .plugins import GradientAccumulationPlugin as GradientAccumulationPlugin
+    from .plugins import GradScalerKwargs as GradScalerKwargs
+    from .plugins import InitProcessGroupKwargs as InitProcessGroupKwargs
+    from .plugins import KwargsHandler as KwargsHandler
+    from .plugins import ProfileKwargs as ProfileKwargs
+    from .plugins import ProjectConfiguration as ProjectConfiguration
+    from .plugins import TorchDynamoPlugin as TorchDynamoPlugin
+    from .scheduler import AcceleratedScheduler as AcceleratedScheduler
+    from .state import AcceleratorState as AcceleratorState
+    from .state import DistributedType as DistributedType
+    from .state import GradientState as GradientState
+    from .state import PartialState as PartialState
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "accelerator": ("Accelerator",),
+    "collectives": (
+        "broadcast",
+        "broadcast_object_list",
+        "gather",
+        "gather_object",
+        "pad_across_processes",
+        "reduce",
+    ),
+    "data.iterable": ("IterableDatasetShard",),
+    "data.loaders": ("DataLoaderShard", "prepare_data_loader"),
+    "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
+    "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
+    "nested": (
+        "concatenate",
+        "convert_outputs_to_fp32",
+        "convert_to_fp32",
+        "find_batch_size",
+        "honor_type",
+        "recursively_apply",
+        "send_to_device",
+        "slice_tensors",
+    ),
+    "observers": ("add_backward_observer", "remove_backward_observer"),
+    "optimizer": ("AcceleratedOptimizer",),
+    "plugins": (
+        "AutocastKwargs",
+        "DataLoaderConfiguration",
+        "DistributedDataParallelKwargs",
+        "GradScalerKwargs",
+        "GradientAccumulationPlugin",
+        "InitProcessGroupKwargs",
+        "KwargsHandler",
+        "ProfileKwargs",
+        "ProjectConfiguration",
+        "TorchDynamoPlugin",
+    ),
+    "scheduler": ("AcceleratedScheduler",),
+    "state": ("AcceleratorState", "DistributedType", "GradientState", "PartialState"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,632 @@
+"""The facade that scripts talk to. It delegates: processes to state, engines to backends, loaders to data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from . import collectives, files, observers
+from .accumulation import enter_step, loss_divisor
+from .backends import make_backend
+from .data.loaders import DataLoaderShard, prepare_data_loader
+from .data.random_state import share_random_state
+from .data.sharding import Shares
+from .nested import leaves
+from .optimizer import AcceleratedOptimizer
+from .plugins import (
+    AutocastKwargs,
+    DataLoaderConfiguration,
+    DistributedDataParallelKwargs,
+    GradientAccumulationPlugin,
+    GradScalerKwargs,
+    InitProcessGroupKwargs,
+    KwargsHandler,
+    ProfileKwargs,
+    ProjectConfiguration,
+    TorchDynamoPlugin,
+)
+from .precision import Precision
+from .process import ProcessControl
+from .scheduler import AcceleratedScheduler
+from .state import AcceleratorState, GradientState, PartialState
+
+_HANDLERS: dict[type[KwargsHandler], str] = {
+    AutocastKwargs: "autocast",
+    DistributedDataParallelKwargs: "ddp",
+    GradScalerKwargs: "scaler",
+    InitProcessGroupKwargs: "process_group",
+    ProfileKwargs: "profile",
+}
+
+
+class Accelerator(ProcessControl):
+    """Makes a training loop run on the devices that are there, with the numbers of the loop on one.
+
+    Args:
+        device_placement: models and batches are moved to the device.
+        split_batches: the script's batch size is that of all processes together; False: of each.
+        mixed_precision: "no", "fp16" or "bf16".
+        gradient_accumulation_steps: batches per optimizer step.
+        cpu: run on the CPU even where there is an accelerator.
+        dataloader_config: a DataLoaderConfiguration.
+        gradient_accumulation_plugin: a GradientAccumulationPlugin, in place of the number of steps.
+        rng_types: generators to synchronise before every pass of a loader, besides what the order needs.
+        log_with, project_dir, project_config: trackers, and where checkpoints and logs go.
+        step_scheduler_with_optimizer: False: prepared schedulers advance once a call, whatever the optimizer does.
+        kwargs_handlers: further arguments for torch's classes, such as DistributedDataParallelKwargs.
+        dynamo_backend, dynamo_plugin: compile models.
+
+    Raises:
+        ValueError: for an argument with a value that is not possible, or two that exclude each other.
+    """
+
+    def __init__(
+        self,
+        device_placement: bool = True,
+        split_batches: bool | None = None,
+        mixed_precision: str | None = None,
+        gradient_accumulation_steps: int = 1,
+        cpu: bool = False,
+        dataloader_config: DataLoaderConfiguration | None = None,
+        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+        rng_types: list[Any] | None = None,
+        log_with: Any = None,
+        project_dir: str | Path | None = None,
+        project_config: ProjectConfiguration | None = None,
+        step_scheduler_with_optimizer: bool = True,
+        kwargs_handlers: list[KwargsHandler] | None = None,
+        dynamo_backend: str | None = None,
+        dynamo_plugin: TorchDynamoPlugin | None = None,
+        **flags: Any,
+    ) -> None:
+        _refuse_flags(flags)
+        options = _sort_handlers(kwargs_handlers or [])
+        group = options.get("process_group", InitProcessGroupKwargs())
+        self.state = AcceleratorState(
+            mixed_precision, cpu, backend=group.backend, init_method=group.init_method, timeout=group.timeout
+        )
+        self.process = PartialState()
+        self.device_placement = device_placement
+        if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
+            raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
+        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(
+            num_steps=gradient_accumulation_steps
+        )
+        self.gradient_state = GradientState(plugin)
+        self.dataloader_config = dataloader_config or DataLoaderConfiguration()
+        if split_batches is not None:
+            self.dataloader_config.split_batches = split_batches
+        self.rng_types = rng_types
+        self.step_scheduler_with_optimizer = step_scheduler_with_optimizer
+        self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
+        if project_dir is not None and self.project_configuration.project_dir is None:
+            self.project_configuration.set_directories(project_dir)
+        self.log_with = log_with
+        self.dynamo = dynamo_plugin or TorchDynamoPlugin(backend=dynamo_backend or "no")
+        self.precision = Precision(
+            self.state.mixed_precision, self.process.device, options.get("autocast"), options.get("scaler")
+        )
+        self.profile_handler = options.get("profile")
+        self.backend = make_backend(self.process, self.precision, options)
+        self.flag_tensor: torch.Tensor | None = None
+        self._models: list[torch.nn.Module] = []
+        self._optimizers: list[AcceleratedOptimizer] = []
+        self._schedulers: list[AcceleratedScheduler] = []
+        self._dataloaders: list[DataLoaderShard] = []
+        # What was prepared, by the identity of the original; holding the original keeps the identity its own.
+        self._prepared: dict[int, tuple[Any, Any]] = {}
+        self._tokens = 0.0
+        # Nothing but torch's own backward is left to do in this case, on every step.
+        self._plain = self.num_processes == 1 and self.precision.scaler is None and plugin.num_steps == 1
+        if self.num_processes > 1:
+            share_random_state()
+
+    # What this run is
+
+    @property
+    def mixed_precision(self) -> str:
+        return self.state.mixed_precision
+
+    @property
+    def split_batches(self) -> bool:
+        return self.dataloader_config.split_batches
+
+    @property
+    def even_batches(self) -> bool:
+        return self.dataloader_config.even_batches
+
+    @even_batches.setter
+    def even_batches(self, value: bool) -> None:
+        self.dataloader_config.even_batches = value
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        return self.gradient_state.plugin.num_steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, value: int) -> None:
+        self.gradient_state.plugin.num_steps = value
+        self._plain = self.num_processes == 1 and self.precision.scaler is None and value == 1
+
+    @property
+    def sync_gradients(self) -> bool:
+        return self.gradient_state.sync_gradients
+
+    @sync_gradients.setter
+    def sync_gradients(self, value: bool) -> None:
+        self.gradient_state.sync_gradients = value
+
+    @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        self.precision.finish_update()
+        return self.precision.scaler
+
+    @property
+    def project_dir(self) -> Any:
+        return self.project_configuration.project_dir
+
+    @property
+    def logging_dir(self) -> Any:
+        return self.project_configuration.logging_dir
+
+    @property
+    def save_iteration(self) -> int:
+        return self.project_configuration.iteration
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """Whether any optimizer's last step was left out because gradients in fp16 overflowed."""
+        return any(o.step_was_skipped for o in self._optimizers)
+
+    # Preparing
+
+    def prepare(self, *args: Any, device_placement: list[bool] | None = None) -> Any:
+        """Make models, optimizers, loaders and schedulers fit for this run; returns them in the order given.
+
+        Args:
+            *args: the objects, in any order, together or in several calls. Anything else is returned as it is.
+            device_placement: for each object, whether it may be moved to the device.
+
+        Raises:
+            ValueError: an optimizer whose parameters are none of the prepared models'.
+        """
+        placement = device_placement or [self.device_placement] * len(args)
+        if len(placement) != len(args):
+            raise ValueError(
+                f"device_placement needs one entry for each of the {len(args)} objects, not {len(placement)}"
+            )
+        done: dict[int, Any] = {}
+        for kinds in (torch.nn.Module, DataLoader, torch.optim.Optimizer, object):
+            for i, (item, place) in enumerate(zip(args, placement, strict=True)):
+                if i not in done and isinstance(item, kinds):
+                    done[i] = self._prepare_one(item, place)
+        result = tuple(done[i] for i in range(len(args)))
+        return result if len(result) > 1 else (result[0] if result else ())
+
+    def _prepare_one(self, item: Any, place: bool) -> Any:
+        if isinstance(item, torch.nn.Module):
+            return self.prepare_model(item, place)
+        if isinstance(item, DataLoader):
+            return self.prepare_data_loader(item, place)
+        if isinstance(item, torch.optim.Optimizer):
+            return self.prepare_optimizer(item, place)
+        if isinstance(item, AcceleratedScheduler) or _is_scheduler(item):
+            return self.prepare_scheduler(item)
+        return item
+
+    def _remembered(self, item: Any) -> Any:
+        entry = self._prepared.get(id(item))
+        return entry[1] if entry is not None else None
+
+    def _remember(self, item: Any, prepared: Any) -> Any:
+        self._prepared[id(item)] = (item, prepared)
+        if prepared is not item:
+            self._prepared[id(prepared)] = (prepared, prepared)
+        return prepared
+
+    def prepare_model(
+        self, model: torch.nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False
+    ) -> torch.nn.Module:
+        """Place a model and wrap it for the engine.
+
+        Args:
+            model: the script's. With one process the same object comes back.
+            device_placement: whether it may be moved; default: as the Accelerator was told.
+            evaluation_mode: it will not be trained: no engine wraps it.
+        """
+        known = self._remembered(model)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if self.device_placement if device_placement is None else device_placement:
+            self.backend.place(model)
+        wrapped = self.backend.wrap(model, evaluation_mode)
+        if self.dynamo.backend != "no":
+            wrapped = torch.compile(wrapped, **self.dynamo.compile_arguments())  # type: ignore[assignment]
+        self._models.append(wrapped)
+        return self._remember(model, wrapped)  # type: ignore[no-any-return]
+
+    def prepare_data_loader(
+        self,
+        data_loader: DataLoader[Any],
+        device_placement: bool | None = None,
+        slice_fn_for_dispatch: Any = None,
+    ) -> DataLoaderShard:
+        """Make a loader give each rank its share, on the rank's device."""
+        known = self._remembered(data_loader)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if isinstance(data_loader, DataLoaderShard):
+            return data_loader
+        config = self.dataloader_config
+        prepared = prepare_data_loader(
+            data_loader,
+            self.device,
+            split_batches=config.split_batches,
+            put_on_device=self.device_placement if device_placement is None else device_placement,
+            rng_types=self.rng_types,
+            dispatch_batches=config.dispatch_batches,
+            even_batches=config.even_batches,
+            use_seedable_sampler=config.use_seedable_sampler,
+            data_seed=config.data_seed,
+            non_blocking=config.non_blocking,
+        )
+        self._dataloaders.append(prepared)
+        return self._remember(data_loader, prepared)  # type: ignore[no-any-return]
+
+    def prepare_optimizer(
+        self, optimizer: torch.optim.Optimizer, device_placement: bool | None = None
+    ) -> AcceleratedOptimizer:
+        """Make an optimizer step with complete gradients only.
+
+        Raises:
+            ValueError: none of its parameters belongs to a prepared model.
+        """
+        known = self._remembered(optimizer)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if isinstance(optimizer, AcceleratedOptimizer):
+            return optimizer
+        self._check_parameters(optimizer)
+        prepared = AcceleratedOptimizer(optimizer, self.precision, self.backend)
+        self._optimizers.append(prepared)
+        return self._remember(optimizer, prepared)  # type: ignore[no-any-return]
+
+    def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
+        own = {id(p) for m in self._models for p in m.parameters()}
+        held = [p for g in optimizer.param_groups for p in g["params"]]
+        loose = [p for p in held if id(p) not in own]
+        shapes = {p.shape for m in self._models for p in m.parameters()}
+        if own and held and len(loose) == len(held) and (len(held) > 1 or held[0].shape in shapes):
+            names = ", ".join(type(self.unwrap_model(m)).__name__ for m in self._models)
+            raise ValueError(
+                f"the optimizer {type(optimizer).__name__} holds none of the parameters of the prepared model {names}: "
+                "make the optimizer from the model that you prepare"
+            )
+        if own and loose:
+            self.backend.add_parameters(loose)
+
+    def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
+        """Make a learning rate scheduler follow the original's schedule."""
+        known = self._remembered(scheduler)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if isinstance(scheduler, AcceleratedScheduler):
+            return scheduler
+        held = getattr(scheduler, "optimizer", None)
+        own = [o for o in self._optimizers if held is o or held is o.optimizer]
+        prepared = AcceleratedScheduler(
+            scheduler, own or self._optimizers, self.step_scheduler_with_optimizer
+        )
+        self._schedulers.append(prepared)
+        return self._remember(scheduler, prepared)  # type: ignore[no-any-return]
+
+    def unwrap_model(
+        self, model: torch.nn.Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = False
+    ) -> torch.nn.Module:
+        """The script's own module.
+
+        Args:
+            model: a prepared model, or one that was never prepared.
+            keep_fp32_wrapper: False: also take out the mixed precision forward.
+            keep_torch_compile: leave a compiled model compiled.
+        """
+        compiled = model
+        model = getattr(model, "_orig_mod", model)
+        inner = self.backend.unwrap(model, keep_fp32_wrapper)
+        return compiled if keep_torch_compile and inner is model else inner
+
+    def free_memory(self, *objects: Any) -> list[Any]:
+        """Forget everything prepared and give memory back; returns None for each of `objects`."""
+        for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
+            held.clear()  # type: ignore[attr-defined]
+        self._prepared.clear()
+        self.gradient_state.window.__init__()  # type: ignore[misc]
+        return files.release_memory(*objects)
+
+    clear = free_memory
+
+    # A training step
+
+    def backward(
+        self,
+        loss: torch.Tensor,
+        *,
+        reduction: str = "mean",
+        weight: float | torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """The backward pass, in place of `loss.backward()`.
+
+        Args:
+            loss: this rank's loss.
+            reduction: "mean" for a loss averaged over the batch, "sum" for one summed over it. Each rank's share
+                is weighed so that the update is that of the whole batch.
+            weight: weigh by this instead, such as the number of tokens the loss is the mean of: the gradient
+                is the mean over all tokens of the accumulation window on all ranks.
+            **kwargs: for `torch.Tensor.backward`: gradient, retain_graph, create_graph, inputs.
+
+        Raises:
+            ValueError: for another reduction.
+        """
+        if self._plain and reduction in ("mean", "sum") and not observers.backward_observers:
+            loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+            return
+        if weight is not None:
+            self._weighted_backward(loss, float(weight), kwargs)
+            return
+        factor = self._share_weight(reduction)
+        divisor = loss_divisor(self.gradient_state)
+        self._observe(loss, factor / divisor)
+        self.backend.last_scale = factor / divisor
+        if factor != 1.0:
+            loss = loss * factor
+        if divisor != 1:
+            loss = loss / divisor
+        self._scaled_backward(loss, kwargs)
+
+    def _share_weight(self, reduction: str) -> float:
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f'reduction must be "mean" or "sum", not {reduction!r}')
+        ranks = self.num_processes
+        if ranks == 1:
+            return 1.0
+        shares = self._shares()
+        if reduction == "mean":
+            return 1.0 if shares is None else shares.weight(self.process_index)
+        if shares is not None and not shares.sizes[self.process_index]:
+            return 0.0
+        return float(ranks)
+
+    def _shares(self) -> Shares | None:
+        loaders = self.gradient_state.loaders
+        return loaders[-1].shares if loaders else None
+
+    def _observe(self, loss: torch.Tensor, scale: float) -> None:
+        for observer in observers.backward_observers:
+            observer(loss.detach(), scale, self)
+
+    def _scaled_backward(self, loss: torch.Tensor, kwargs: dict[str, Any]) -> None:
+        if self.precision.scaler is not None:
+            self.precision.finish_update()
+            loss = self.precision.scaler.scale(loss)
+        self.backend.backward(loss, self._averages_now(), **kwargs)
+
+    def _averages_now(self) -> bool:
+        state = self.gradient_state
+        return state.sync_gradients or state.plugin.sync_each_batch
+
+    def _weighted_backward(self, loss: torch.Tensor, weight: float, kwargs: dict[str, Any]) -> None:
+        """Gradients are summed as weight * gradient over the window, and divided by all weights at its end."""
+        shares = self._shares()
+        if shares is not None and not shares.sizes[self.process_index]:
+            weight = 0.0
+        self._tokens += weight
+        if not self.sync_gradients:
+            self._observe(loss, weight)
+            self._scaled_backward(loss * weight, kwargs)
+            return
+        total, self._tokens = collectives.reduce(self._tokens, "sum"), 0.0
+        factor = self.num_processes / total if total else 0.0
+        self._observe(loss, weight * factor)
+        self.backend.last_scale = weight * factor
+        earlier = [p.grad for p in self._trained_parameters() if p.grad is not None]
+        if earlier and self.gradient_state.window.step > 1:
+            torch._foreach_mul_(earlier, factor)
+        scale = weight * factor
+        self._scaled_backward(loss if scale == 1.0 else loss * scale, kwargs)
+
+    def _trained_parameters(self) -> list[torch.Tensor]:
+        found = {id(p): p for o in self._optimizers for g in o.param_groups for p in g["params"]}
+        return list(found.values())
+
+    def autocast(
+        self, autocast_handler: AutocastKwargs | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        """A region in mixed precision; in full precision it does nothing. Prepared models in it run as they are."""
+        if not self.precision.is_mixed:
+            return contextlib.nullcontext()
+        return self.precision.script_region(autocast_handler)  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def accumulate(self, *models: torch.nn.Module) -> Iterator[None]:
+        """One batch of an accumulation window: in it, optimizers step at the window's end only.
+
+        Args:
+            *models: those whose gradients are averaged over ranks at the window's end only; default: all.
+        """
+        enter_step(self.gradient_state)
+        state = self.gradient_state
+        if state.sync_gradients or state.plugin.sync_each_batch:
+            yield
+            return
+        with self.backend.no_sync(models or self._models):
+            yield
+
+    @contextlib.contextmanager
+    def no_sync(self, model: torch.nn.Module | None = None) -> Iterator[None]:
+        """A region whose backward passes leave the model's gradients on their ranks."""
+        with self.backend.no_sync([model] if model is not None else self._models):
+            yield
+
+    @contextlib.contextmanager
+    def trigger_sync_in_backward(self, model: torch.nn.Module) -> Iterator[None]:
+        """Average gradients in the next backward, although the forward ran under `no_sync`."""
+        self.backend.sync_next(model)
+        yield
+
+    def unscale_gradients(self, optimizer: Any = None) -> None:
+        """Divide gradients by the loss scale of fp16; otherwise nothing.
+
+        Args:
+            optimizer: one or several; default: all prepared ones.
+        """
+        scaler = self.precision.scaler
+        if scaler is None:
+            return
+        chosen = self._optimizers if optimizer is None else optimizer
+        for opt in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
+            inner = opt.optimizer if isinstance(opt, AcceleratedOptimizer) else opt
+            state = scaler._per_optimizer_states[id(inner)]
+            has_gradients = any(p.grad is not None for g in inner.param_groups for p in g["params"])
+            if has_gradients and state["stage"].name == "READY":
+                scaler.unscale_(inner)
+
+    def clip_grad_norm_(
+        self, parameters: Any, max_norm: float, norm_type: float = 2.0, **kwargs: Any
+    ) -> torch.Tensor:
+        """Clip gradients to a norm over all of them; returns the norm before.
+
+        Inside an accumulation window that is not at its end nothing is clipped, and the norm so far returned.
+
+        Args:
+            parameters: a model's parameters, or one tensor.
+            max_norm: largest norm.
+            norm_type: order of the norm.
+            **kwargs: for torch's function.
+        """
+        parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if not self.gradient_state.sync_gradients:
+            return self.backend.clip_grad_norm(parameters, float("inf"), norm_type, **kwargs)
+        self.unscale_gradients()
+        return self.backend.clip_grad_norm(parameters, max_norm, norm_type, **kwargs)
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Clip gradients element by element to [-clip_value, clip_value], at the end of a window."""
+        if self.gradient_state.sync_gradients:
+            self.unscale_gradients()
+            self.backend.clip_grad_value(parameters, clip_value)
+
+    # Between ranks
+
+    def gather(self, tensor: Any) -> Any:
+        """See `collectives.gather`."""
+        return collectives.gather(tensor)
+
+    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
+        """Gather what was computed on the current batch, each sample of the loader exactly once.
+
+        Args:
+            input_data: tensors with one entry a sample, or, with `use_gather_object` or where there is something
+                else among them, a list of objects.
+            use_gather_object: gather as objects.
+        """
+        if self.num_processes == 1:
+            return input_data
+        shares = self._shares()
+        items = leaves(input_data)
+        if use_gather_object or not items or not all(isinstance(x, torch.Tensor) for x in items):
+            repeated = shares is not None and not shares.sizes[self.process_index]
+            own = list(input_data) if isinstance(input_data, (list, tuple)) else [input_data]
+            return collectives.gather_object([] if repeated else own)
+        if shares is None or (len(set(shares.sizes)) == 1 and shares.sizes[0]):
+            return collectives.gather(input_data)
+        return collectives.gather_sized(input_data, shares.sizes)
+
+    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
+        """See `collectives.reduce`."""
+        return collectives.reduce(tensor, reduction, scale)
+
+    def pad_across_processes(
+        self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False
+    ) -> Any:
+        """See `collectives.pad_across_processes`."""
+        return collectives.pad_across_processes(tensor, dim, pad_index, pad_first)
+
+    def set_trigger(self) -> None:
+        """Tell all ranks something, to be seen by `check_trigger`."""
+        self.flag_tensor = torch.tensor(1)
+
+    def check_trigger(self) -> bool:
+        """Whether any rank called `set_trigger` since the last check; every rank must ask."""
+        flag = self.flag_tensor if self.flag_tensor is not None else torch.tensor(0)
+        self.flag_tensor = None
+        return bool(collectives.reduce(flag, "sum").item())
+
+    # Saving
+
+    def save(self, obj: Any, f: Any, safe_serialization: bool = False) -> None:
+        """`torch.save` by one process, written whole or not at all.
+
+        Args:
+            obj: what to save.
+            f: path or file object.
+            safe_serialization: a dict of tensors goes into a safetensors file.
+        """
+        each_node = self.project_configuration.save_on_each_node
+        if self.is_local_main_process if each_node else self.is_main_process:
+            files.save(obj, f, safe_serialization)
+
+    def save_model(
+        self,
+        model: torch.nn.Module,
+        save_directory: str | Path,
+        max_shard_size: int | str = "10GB",
+        safe_serialization: bool = True,
+    ) -> None:
+        """Write a model's weights into a directory, in files of at most `max_shard_size`."""
+        weights = self.get_state_dict(model)
+        if self.is_main_process:
+            files.save_weights(weights, Path(save_directory), max_shard_size, safe_serialization)
+
+    def get_state_dict(self, model: torch.nn.Module, unwrap: bool = True) -> dict[str, Any]:
+        """A prepared model's weights, whole, under the script's own names."""
+        return self.backend.state_dict(getattr(model, "_orig_mod", model))
+
+    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
+        """A loader without its first batches, for the rest of an epoch."""
+        from .data.skipping import skip_first_batches
+
+        return skip_first_batches(dataloader, num_batches)
+
+
+def _is_scheduler(item: Any) -> bool:
+    if isinstance(item, torch.optim.lr_scheduler.LRScheduler):
+        return True
+    return hasattr(item, "step") and hasattr(item, "optimizer") and hasattr(item, "state_dict")
+
+
+def _sort_handlers(handlers: Iterable[KwargsHandler]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for handler in handlers:
+        name = next((n for kind, n in _HANDLERS.items() if isinstance(handler, kind)), None)
+        if name is None:
+            raise ValueError(f"kwargs_handlers does not take a {type(handler).__name__}")
+        if name in found:
+            raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
+        found[name] = handler
+    return found
+
+
+def _refuse_flags(flags: dict[str, Any]) -> None:
+    for name in flags:
+        if name in ("fp16", "bf16", "fp8"):
+            raise ValueError(f'Accelerator({name}=True) is written Accelerator(mixed_precision="{name}")')
+        raise TypeError(f"Accelerator() has no argument {name!r}")
+
+
+Decorated = Callable[..., Any]

@@ -1,0 +1,339 @@
+"""Several processes, each with the whole model: torch's DistributedDataParallel, and what it cannot do by itself.
+
+DDP's reducer expects every parameter to get its gradient once between two forwards, in a backward that follows the
+model's own forward. Scripts do otherwise: they call other methods of the model, leave parameters unused, run two
+backwards after two forwards, take gradients of gradients. So after every backward it is checked, without a word to
+other ranks, whether the reducer averaged all that this backward produced. If not, the gradients of that step are
+averaged by one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all
+later steps of that model, whose reducer is taken out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from ..plugins import DistributedDataParallelKwargs
+from ..precision import Precision, run_in_precision
+from ..state import PartialState
+from .base import Backend
+
+# The argument has a new name since torch 2.13.
+_SYNC_IN_FORWARD = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
+
+# Elements in one flat all-reduce: 100 MB of float32.
+_FLAT_SIZE = 25_000_000
+
+
+def _mark(parameter: torch.Tensor) -> tuple[int, int] | None:
+    """Changes whenever a backward adds to the parameter's gradient."""
+    grad = parameter.grad
+    return None if grad is None else (grad.data_ptr(), grad._version)
+
+
+class ParameterSet:
+    """Parameters whose gradients are averaged together by flat all-reduces."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        self.parameters = list(parameters)
+
+    def snapshot(self) -> list[tuple[int, int] | None]:
+        """Marks of all gradients, which change with every backward that adds to them."""
+        return [_mark(p) for p in self.parameters]
+
+    def average(self) -> None:
+        """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
+        with torch.no_grad():
+            for group in self._groups():
+                _average(group)
+
+    def _groups(self) -> Iterator[list[torch.Tensor]]:
+        by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+        for p in self.parameters:
+            if p.grad is not None and p.grad.is_sparse:
+                dist.all_reduce(p.grad)
+                p.grad.div_(dist.get_world_size())
+            else:
+                by_kind.setdefault((p.dtype, p.device), []).append(p)
+        for parameters in by_kind.values():
+            group: list[torch.Tensor] = []
+            size = 0
+            for p in parameters:
+                if group and size + p.numel() > _FLAT_SIZE:
+                    yield group
+                    group, size = [], 0
+                group.append(p)
+                size += p.numel()
+            yield group
+
+
+def _average(parameters: list[torch.Tensor]) -> None:
+    first = parameters[0]
+    present = torch.tensor([p.grad is not None for p in parameters], dtype=first.dtype, device=first.device)
+    parts = [
+        torch.zeros_like(p).reshape(-1) if p.grad is None else p.grad.detach().reshape(-1) for p in parameters
+    ]
+    flat = torch.cat([*parts, present])
+    flat[: -len(parameters)].div_(dist.get_world_size())
+    dist.all_reduce(flat)
+    anywhere = flat[-len(parameters) :].tolist()
+    offset = 0
+    for p, count in zip(parameters, anywhere, strict=True):
+        mean = flat[offset : offset + p.numel()].view_as(p)
+        offset += p.numel()
+        if p.grad is not None:
+            p.grad.detach().copy_(mean)
+        elif count:
+            p.grad = mean.clone()
+
+
+class DistributedModel(DistributedDataParallel):
+    """A model on several ranks. Attributes that DDP does not have are the script's module's own.
+
+    Args:
+        module: the placed model.
+        precision: of its forward.
+        kwargs: for DDP.
+    """
+
+    def __init__(self, module: torch.nn.Module, precision: Precision, kwargs: dict[str, Any]) -> None:
+        super().__init__(module, **kwargs)
+        self._precision = precision
+        self._trained = ParameterSet(p for p in module.parameters() if p.requires_grad)
+        self._route: Callable[..., Any] | None = None
+        self._flat = False
+        # Whether a forward has readied the reducer since it last averaged.
+        self._armed = False
+        self._sync_next = False
+
+    # What scripts see
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module" or name.startswith("__") or "module" not in self.__dict__.get("_modules", {}):
+                raise
+        value = getattr(self.module, name)
+        if isinstance(value, types.MethodType) and value.__self__ is self.module:
+            return self._routed(value)
+        return value
+
+    def _routed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the script's module that, with gradients on, runs as a forward of DDP's does."""
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not torch.is_grad_enabled() or self._flat or not self.module.training:
+                return method(*args, **kwargs)
+            self._route = method
+            try:
+                return DistributedDataParallel.forward(self, *args, **kwargs)  # type: ignore[no-untyped-call]
+            finally:
+                self._route = None
+
+        return call
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The script's module's own, without a prefix."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The script's module's own, without a prefix."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        """The script's module's own, without a prefix."""
+        return self.module.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
+        """The script's module's own, without a prefix."""
+        return self.module.named_buffers(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> DistributedModel:
+        """As torch's; a layer frozen or thawed since is taken into account from here on."""
+        super().train(mode)  # type: ignore[no-untyped-call]
+        self.follow_parameters()
+        return self
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._flat:
+            return self._run_ddp_forward(*args, **kwargs)
+        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
+        self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
+        route = self._route
+        if route is not None:
+            # What the method calls itself must not be taken for another routed call.
+            self._route = None
+            return route(*args, **kwargs)
+        return self._precision.run(self.module, *args, **kwargs)
+
+    # Averaging
+
+    def follow_parameters(self) -> None:
+        """Average the gradients of exactly the parameters that are trained now."""
+        trained = self.__dict__.get("_trained")
+        if trained is None:
+            return
+        now = [p for p in self.module.parameters() if p.requires_grad]
+        if len(now) != len(trained.parameters) or any(
+            a is not b for a, b in zip(now, trained.parameters, strict=True)
+        ):
+            trained.parameters = now
+            self.leave_reducer()
+
+    def leave_reducer(self) -> None:
+        """Average by flat all-reduces from now on."""
+        if not self._flat:
+            self._flat = True
+            self.reducer._remove_autograd_hooks()
+
+    def before_backward(self, sync: bool) -> Any:
+        """What `after_backward` needs to see whether gradients came in past the reducer; None: nothing to average."""
+        if self._sync_next:
+            return ()
+        if not (sync and self.require_backward_grad_sync):
+            return None
+        if self._armed and not self._flat and not self.find_unused_parameters:
+            # If the reducer completes, every gradient has changed: one mark is enough.
+            return _mark(self._trained.parameters[0])
+        return self._trained.snapshot()
+
+    def after_backward(self, before: Any) -> bool:
+        """Complete the averaging; returns whether gradients of this model were averaged."""
+        if before is None:
+            return False
+        if before == ():
+            self._sync_next = False
+            self._trained.average()
+            return True
+        if self._armed and not self._flat:
+            try:
+                self.reducer._check_reducer_finalized()
+            except RuntimeError:
+                self.leave_reducer()
+                self._trained.average()
+                return True
+            first = _mark(self._trained.parameters[0])
+            touched: bool = before != (self._trained.snapshot() if isinstance(before, list) else first)
+            self._armed = not touched
+            return touched
+        if before == self._trained.snapshot():
+            return False
+        self.leave_reducer()
+        self._trained.average()
+        return True
+
+    def share_buffers(self) -> None:
+        """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""
+        buffers = [b.data for b in self.module.buffers()]
+        if buffers:
+            dist._broadcast_coalesced(  # type: ignore[attr-defined]
+                self.process_group, buffers, self.broadcast_bucket_size, 0
+            )
+
+
+class DDPBackend(Backend):
+    """Data parallel over torch.distributed, with gloo or NCCL."""
+
+    def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
+        super().__init__(process, precision, options)
+        handler = options.get("ddp")
+        self.handler = (
+            handler if isinstance(handler, DistributedDataParallelKwargs) else DistributedDataParallelKwargs()
+        )
+        self._models: list[weakref.ref[DistributedModel]] = []
+        self._loose = ParameterSet([])
+
+    def models(self) -> list[DistributedModel]:
+        """The wrapped models still in use, in order of wrapping."""
+        found = [(r, m) for r in self._models if (m := r()) is not None]
+        self._models = [r for r, _ in found]
+        return [m for _, m in found]
+
+    def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
+        from ..collectives import broadcast_tensors
+
+        if evaluation or not any(p.requires_grad for p in model.parameters()):
+            broadcast_tensors([t.data for t in (*model.parameters(), *model.buffers())])
+            run_in_precision(model, self.precision)
+            return model
+        kwargs = self._ddp_arguments()
+        if self.device.type == "cuda":
+            kwargs |= {"device_ids": [self.device.index], "output_device": self.device.index}
+        wrapped = DistributedModel(model, self.precision, kwargs)
+        wrapped.share_buffers()
+        self._models.append(weakref.ref(wrapped))
+        return wrapped
+
+    def _ddp_arguments(self) -> dict[str, Any]:
+        handler = self.handler
+        return {
+            "dim": handler.dim,
+            "bucket_cap_mb": handler.bucket_cap_mb,
+            "find_unused_parameters": handler.find_unused_parameters,
+            "gradient_as_bucket_view": handler.gradient_as_bucket_view,
+            "static_graph": handler.static_graph,
+            # Done after the backward instead: in the forward it would change buffers that a graph holds.
+            _SYNC_IN_FORWARD: False,
+        }
+
+    def unwrap(self, model: torch.nn.Module, keep_precision: bool = True) -> torch.nn.Module:
+        if isinstance(model, DistributedDataParallel):
+            return model.module  # type: ignore[no-any-return]
+        return super().unwrap(model, keep_precision)
+
+    def add_parameters(self, parameters: list[torch.Tensor]) -> None:
+        from ..collectives import broadcast_tensors
+
+        broadcast_tensors([p.data for p in parameters])
+        self._loose.parameters += parameters
+
+    def backward(self, loss: torch.Tensor, sync: bool, **kwargs: Any) -> None:
+        models = self.models()
+        before = [m.before_backward(sync) for m in models]
+        loose = self._loose.snapshot() if sync and self._loose.parameters else None
+        loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        for model, marks in zip(models, before, strict=True):
+            if model.after_backward(marks) and self.handler.broadcast_buffers:
+                model.share_buffers()
+        if loose is not None and loose != self._loose.snapshot():
+            self._loose.average()
+
+    @contextlib.contextmanager
+    def no_sync(self, models: Iterable[torch.nn.Module]) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for model in models:
+                if isinstance(model, DistributedDataParallel):
+                    stack.enter_context(model.no_sync())  # type: ignore[no-untyped-call]
+            yield
+
+    def sync_next(self, model: torch.nn.Module) -> None:
+        if isinstance(model, DistributedModel):
+            model._sync_next = True
+
+    def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def shared() -> Any:
+            loss = closure()
+            if not isinstance(loss, torch.Tensor):
+                return loss
+            total = loss.detach() * self.last_scale
+            dist.all_reduce(total)
+            return total / self.world_size
+
+        return shared

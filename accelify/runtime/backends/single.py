@@ -1,0 +1,21 @@
+"""One process on one device: what torch does, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..precision import run_in_precision
+from .base import Backend
+
+
+class SingleBackend(Backend):
+    """Leaves models as they are, so that a run is the original's to the bit."""
+
+    def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
+        run_in_precision(model, self.precision)
+        return model
+
+    def backward(self, loss: torch.Tensor, sync: bool, **kwargs: Any) -> None:
+        loss.backward(**kwargs)  # type: ignore[no-untyped-call]

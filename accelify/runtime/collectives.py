@@ -1,0 +1,231 @@
+"""Talk between ranks, over nested containers: gather, reduce, broadcast, pad.
+
+With one process every function returns what it was given. The order of calls must be the same on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .nested import leaves, map_leaves, recursively_apply
+from .state import PartialState
+
+
+def _alone() -> bool:
+    return PartialState().num_processes == 1
+
+
+def _to_group(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor where the process group can reach it, contiguous and detached."""
+    process = PartialState()
+    if process.device.type != "cpu" and tensor.device != process.device:
+        tensor = tensor.to(process.device)
+    return tensor.detach().contiguous()
+
+
+def barrier() -> None:
+    """Return when every rank has come here."""
+    if not _alone():
+        process = PartialState()
+        if process.device.type == "cuda":
+            dist.barrier(device_ids=[process.device.index or 0])
+        else:
+            dist.barrier()
+
+
+def _all_gather(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Every rank's tensor; shapes must agree."""
+    mine = _to_group(tensor)
+    parts = [torch.empty_like(mine) for _ in range(PartialState().num_processes)]
+    dist.all_gather(parts, mine)
+    return [p.to(tensor.device) for p in parts]
+
+
+def gather(tensor: Any) -> Any:
+    """Every rank's tensors put together along the first dimension, on every rank.
+
+    Args:
+        tensor: a tensor, or a nested container of them; numbers without dimension become vectors. Shapes must be
+            the same on every rank (`pad_across_processes` makes them so).
+    """
+    if _alone():
+        return tensor
+
+    def one(t: torch.Tensor) -> torch.Tensor:
+        return torch.cat(_all_gather(t.unsqueeze(0) if t.ndim == 0 else t))
+
+    return recursively_apply(one, tensor, error_on_other_type=True)
+
+
+def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
+    """Gather where rank r has `sizes[r]` samples of its own; a rank with none holds one sample that is left out.
+
+    Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are.
+    """
+    if _alone():
+        return tensor
+    held = [max(n, 1) for n in sizes]
+
+    def one(t: torch.Tensor) -> torch.Tensor:
+        if t.ndim == 0:
+            return torch.cat(_all_gather(t.unsqueeze(0)))
+        lengths = [int(n) for n in torch.cat(_all_gather(torch.tensor([t.shape[0]])))]
+        parts = _all_gather_uneven(t, lengths)
+        if lengths == held:
+            parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
+        return torch.cat(parts)
+
+    return recursively_apply(one, tensor, error_on_other_type=True)
+
+
+def _all_gather_uneven(tensor: torch.Tensor, lengths: Sequence[int]) -> list[torch.Tensor]:
+    longest = max(lengths)
+    if tensor.shape[0] < longest:
+        missing = tensor.new_zeros((longest - tensor.shape[0], *tensor.shape[1:]))
+        tensor = torch.cat([tensor.detach(), missing])
+    return [p[:n] for p, n in zip(_all_gather(tensor), lengths, strict=True)]
+
+
+def all_gather_objects(item: Any) -> list[Any]:
+    """Every rank's object, in order of rank."""
+    if _alone():
+        return [item]
+    found: list[Any] = [None] * PartialState().num_processes
+    dist.all_gather_object(found, item)
+    return found
+
+
+def gather_object(object: Any) -> Any:
+    """Every rank's list put together, on every rank; with one process, the list as it is.
+
+    Args:
+        object: a list of anything that pickle takes.
+    """
+    if _alone():
+        return object
+    return [item for part in all_gather_objects(object) for item in part]
+
+
+def broadcast_object(item: Any, from_process: int = 0) -> Any:
+    """One rank's object, on every rank."""
+    if _alone():
+        return item
+    box = [item]
+    process = PartialState()
+    device = process.device if process.device.type == "cuda" else None
+    dist.broadcast_object_list(box, src=from_process, device=device)
+    return box[0]
+
+
+def broadcast_object_list(object_list: list[Any], from_process: int = 0) -> list[Any]:
+    """Fill `object_list` in place with the objects that `from_process` has in its own; returns it."""
+    if not _alone():
+        object_list[:] = broadcast_object(list(object_list), from_process)
+    return object_list
+
+
+def broadcast_tensors(tensors: Sequence[torch.Tensor], from_process: int = 0) -> None:
+    """Overwrite tensors of equal shape on every rank with those of `from_process`."""
+    if _alone():
+        return
+    for tensor in tensors:
+        shared = _to_group(tensor)
+        dist.broadcast(shared, src=from_process)
+        if shared.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(shared)
+
+
+def broadcast(tensor: Any, from_process: int = 0) -> Any:
+    """Overwrite every tensor of a nested container, in place, with that of `from_process`; returns the container."""
+    if not _alone():
+        found: list[torch.Tensor] = []
+        recursively_apply(lambda t: found.append(t.data) or t, tensor, error_on_other_type=True)  # type: ignore[func-returns-value]
+        broadcast_tensors(found, from_process)
+    return tensor
+
+
+_OPERATIONS: dict[str, Any] = {"sum": "SUM", "mean": "SUM", "max": "MAX", "min": "MIN", "none": None}
+
+
+def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
+    """Combine every rank's tensors and numbers, element by element, on every rank.
+
+    Args:
+        tensor: a tensor or a Python number, or a nested container of them. Numbers come back as numbers.
+        reduction: "mean", "sum", "max", "min", or "none" (leave them as they are).
+        scale: factor on the result of tensors and numbers alike.
+
+    Raises:
+        ValueError: for another reduction.
+        TypeError: for a leaf that is neither.
+    """
+    if reduction not in _OPERATIONS:
+        raise ValueError(f"reduction must be one of {', '.join(_OPERATIONS)}, not {reduction!r}")
+    if _alone() or reduction == "none":
+        return tensor if scale == 1.0 else map_leaves(lambda x: x * scale, tensor)
+    numbers = [x for x in leaves(tensor) if isinstance(x, (bool, int, float))]
+    results = iter(_reduce_numbers(numbers, reduction))
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, (bool, int, float)):
+            value = next(results)
+            return value if scale == 1.0 else value * scale
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(
+                f"reduce works on tensors and numbers in containers, not on {type(leaf).__name__}"
+            )
+        return _reduce_tensor(leaf, reduction, scale)
+
+    return map_leaves(one, tensor)
+
+
+def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.Tensor:
+    shared = _to_group(tensor).clone()
+    if shared.dtype == torch.bool:
+        shared = shared.long()
+    dist.all_reduce(shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]))
+    shared = shared.to(tensor.device)
+    if reduction == "mean":
+        shared = shared / PartialState().num_processes
+    return shared if scale == 1.0 else shared * scale
+
+
+def _reduce_numbers(numbers: list[Any], reduction: str) -> list[Any]:
+    """All numbers of one call in one exchange; as objects, since a whole number may be larger than any tensor's."""
+    if not numbers:
+        return []
+    rows = all_gather_objects(numbers)
+    combine: Callable[[list[Any]], Any] = {"max": max, "min": min}.get(reduction, sum)
+    values = [combine([row[i] for row in rows]) for i in range(len(numbers))]
+    return [v / len(rows) for v in values] if reduction == "mean" else values
+
+
+def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
+    """Pad tensors to the largest size along `dim` over all ranks, so that they can be gathered.
+
+    Args:
+        tensor: a tensor or a nested container of them.
+        dim: dimension to pad; tensors without it stay.
+        pad_index: value to pad with.
+        pad_first: pad at the beginning.
+    """
+    if _alone():
+        return tensor
+
+    def one(t: torch.Tensor) -> torch.Tensor:
+        if dim >= t.ndim or dim < -t.ndim:
+            return t
+        longest = max(int(n) for n in _all_gather(torch.tensor([t.shape[dim]])))
+        if longest == t.shape[dim]:
+            return t
+        shape = list(t.shape)
+        shape[dim] = longest - t.shape[dim]
+        padding = t.new_full(shape, pad_index)
+        return torch.cat([padding, t] if pad_first else [t, padding], dim=dim)
+
+    return recursively_apply(one, tensor, error_on_other_type=True)

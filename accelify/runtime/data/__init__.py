@@ -1,0 +1,1 @@
+"""Data loading: shares of batches, loaders, random state."""

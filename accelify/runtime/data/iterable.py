@@ -1,0 +1,138 @@
+"""Sharing out datasets that can only be read from front to back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from ..nested import find_batch_size, slice_tensors
+from .sharding import Shares, divide, share_sizes, with_last
+
+
+class SharedCollate:
+    """Collates this rank's samples and hands the shares along with the batch."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any], batched: bool) -> None:
+        self.collate_fn = collate_fn
+        self.batched = batched
+
+    def __call__(self, item: tuple[Any, Shares]) -> tuple[Any, Shares]:
+        samples, shares = item
+        return self.collate_fn(samples), shares
+
+
+class IterableDatasetShard(IterableDataset[Any]):
+    """One rank's samples of an iterable dataset. Every rank reads all of it and keeps its own.
+
+    Args:
+        dataset: the original's.
+        batch_size: of the original's loader.
+        drop_last: leave out a last batch that is not full.
+        num_processes, process_index: how many ranks there are, and which this is.
+        split_batches: see `DataLoaderConfiguration`.
+        even_batches: a rank whose last share is empty gets one sample again.
+        as_batches: yield `(samples, Shares)` for a prepared loader; False: single samples.
+        batched: the dataset yields whole batches itself (`batch_size=None`).
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        num_processes: int = 1,
+        process_index: int = 0,
+        split_batches: bool = False,
+        even_batches: bool = True,
+        as_batches: bool = False,
+        batched: bool = False,
+    ) -> None:
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.num_processes = num_processes
+        self.process_index = process_index
+        self.split_batches = split_batches
+        self.even_batches = even_batches
+        self.as_batches = as_batches
+        self.batched = batched
+
+    def set_epoch(self, epoch: int) -> None:
+        """Passed on to the dataset, if it wants to know."""
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "dataset":
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        samples = len(self.dataset)
+        per_batch = 1 if self.batched else self.batch_size
+        batches = samples // per_batch if self.drop_last else -(-samples // per_batch)
+        if not self.split_batches:
+            full, rest = divmod(batches, self.num_processes)
+            if self.batched:
+                batches = full + rest
+            else:
+                batches = full if self.drop_last or not rest else full + 1
+        return batches if self.as_batches else batches * per_batch
+
+    def _batches(self) -> Iterator[list[Any]]:
+        batch: list[Any] = []
+        for sample in self.dataset:
+            batch.append(sample)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.batched:
+            yield from self._whole_batches()
+            return
+        size = 1 if self.split_batches else self.num_processes
+        for group, last in with_last(self._batches(), size):
+            if self.drop_last and len(group) < size:
+                return
+            own, shares = divide(
+                group,
+                self.num_processes,
+                self.process_index,
+                last=None,
+                split=self.split_batches,
+                pool=len(group) < size or (last and len({len(b) for b in group}) > 1),
+                even=self.even_batches,
+            )
+            if not own:
+                return
+            if self.as_batches:
+                yield own, shares
+            else:
+                yield from own
+
+    def _whole_batches(self) -> Iterator[Any]:
+        """The dataset yields batches: cut each one, or take turns and cut those of the last group."""
+        ranks, rank = self.num_processes, self.process_index
+        size = 1 if self.split_batches else ranks
+        for group, _ in with_last(iter(self.dataset), size):
+            if not self.split_batches and len(group) == size:
+                counts = tuple(find_batch_size(b) or 1 for b in group)
+                yield group[rank], Shares(counts, size)
+                continue
+            for batch in group:
+                yield self._cut(batch, ranks, rank)
+
+    @staticmethod
+    def _cut(batch: Any, ranks: int, rank: int) -> tuple[Any, Shares]:
+        samples = find_batch_size(batch)
+        if samples is None:
+            return batch, Shares((1,) * ranks, 1)
+        sizes = share_sizes(samples, ranks)
+        start = sum(sizes[:rank])
+        part = slice(start, start + sizes[rank]) if sizes[rank] else slice(samples - 1, samples)
+        return slice_tensors(batch, part), Shares(sizes, 1)

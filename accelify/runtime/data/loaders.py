@@ -1,0 +1,390 @@
+"""Prepared data loaders.
+
+With one process the script's own DataLoader is iterated as it is: nothing is fetched ahead and nothing drawn from a
+random generator. With several, a copy of the loader draws this rank's share of every batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections import deque
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from ..nested import send_to_device
+from ..state import GradientState, PartialState
+from .iterable import IterableDatasetShard, SharedCollate
+from .random_state import move_apart, share_order, synchronize_rng_states
+from .sharding import BatchSamplerShard, SeedableRandomSampler, Shares, shuffles
+
+_END = object()
+
+
+class LoaderIterator:
+    """One pass of a prepared loader."""
+
+    __slots__ = (
+        "__weakref__",
+        "_ahead",
+        "_apart",
+        "_base",
+        "_buffer",
+        "_expected",
+        "_shares",
+        "at_end",
+        "loader",
+        "position",
+        "shares",
+    )
+
+    def __init__(self, loader: DataLoaderShard) -> None:
+        self.loader = loader
+        self.at_end = False
+        self.position = loader.start_batch
+        self.shares: Shares | None = None
+        self._apart = loader._before_pass()
+        self._base = iter(loader.base_dataloader)
+        self._shares: deque[Shares] | None = loader._open_shares()
+        self._expected = loader._expected_batches()
+        self._ahead = self._expected is None and self._shares is None and loader._may_fetch_ahead()
+        self._buffer: Any = None
+        loader.gradient_state.loaders.append(self)
+
+    def __iter__(self) -> LoaderIterator:
+        return self
+
+    def batches_left(self) -> int | None:
+        """Batches after the current one, None where that is not known."""
+        total = self._expected
+        if total is None and self._shares is not None:
+            total = self.loader._length()
+        return None if total is None else max(0, total - self.position)
+
+    def skip(self, batches: int) -> None:
+        """Leave out the next batches. The order was drawn for the whole pass, so the rest is what it would be."""
+        for _ in range(batches):
+            if self._fetch() is _END:
+                return
+            self.position += 1
+            if self._shares:
+                self._shares.popleft()
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def _fetch(self) -> Any:
+        try:
+            return next(self._base)
+        except StopIteration:
+            return _END
+
+    def __next__(self) -> Any:
+        if self._ahead:
+            if self._buffer is None:
+                self._buffer = self._fetch()
+            batch = self._buffer
+            if batch is not _END:
+                self._buffer = self._fetch()
+                self.at_end = self._buffer is _END
+        else:
+            batch = self._fetch()
+        if batch is _END:
+            self.close()
+            raise StopIteration
+        self.position += 1
+        loader = self.loader
+        if self._apart is not None:
+            move_apart(self._apart)
+            self._apart = None
+        if loader._carries_shares:
+            batch, self.shares = batch
+        elif self._shares is not None:
+            self.shares = self._shares.popleft()
+            self.at_end = bool(self.shares.last)
+        if self._expected is not None:
+            self.at_end = self.position >= self._expected
+        return loader._place(batch)
+
+    def close(self) -> None:
+        """The pass is over: the loop is outside of this loader again."""
+        self.at_end = True
+        loaders = self.loader.gradient_state.loaders
+        for i, iterator in enumerate(loaders):
+            if iterator is self:
+                del loaders[i]
+                if not loaders:
+                    # What a script does after the loop is not part of a window.
+                    self.loader.gradient_state.sync_gradients = True
+                self.loader._after_pass()
+                return
+
+    def __del__(self) -> None:
+        # A loop left by break drops its iterator here.
+        # Half-built, or the interpreter is going down: nothing is left to close.
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+class DataLoaderShard(DataLoader[Any]):
+    """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and shared out.
+
+    Args:
+        base_dataloader: what is iterated.
+        device: where batches go; None leaves them.
+        rng_types: generators to synchronise before each pass, besides what the order needs.
+        non_blocking: do not wait for copies to the device.
+    """
+
+    # torch's own __init__ is left out on purpose: it would build samplers and workers of its own.
+    def __init__(
+        self,
+        base_dataloader: DataLoader[Any],
+        device: torch.device | None = None,
+        rng_types: list[Any] | None = None,
+        non_blocking: bool = False,
+        original: DataLoader[Any] | None = None,
+        sharded: bool = False,
+    ) -> None:
+        values = self.__dict__
+        values["base_dataloader"] = base_dataloader
+        values["original"] = original if original is not None else base_dataloader
+        values["device"] = device
+        values["rng_types"] = rng_types
+        values["non_blocking"] = non_blocking
+        values["gradient_state"] = GradientState()
+        values["start_batch"] = 0
+        values["epoch"] = 0
+        shard = base_dataloader.batch_sampler
+        values["shard"] = shard if sharded and isinstance(shard, BatchSamplerShard) else None
+        values["_carries_shares"] = isinstance(base_dataloader.collate_fn, SharedCollate)
+        values["_sharded"] = sharded
+        # CPU batches already lie where they belong; walking over them would cost and could copy containers.
+        values["_moves"] = device is not None and device.type != "cpu"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "base_dataloader" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["base_dataloader"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            self.__dict__[name] = value
+        else:
+            setattr(self.base_dataloader, name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.original!r})"
+
+    def __len__(self) -> int:
+        return len(self.base_dataloader)
+
+    def __iter__(self) -> Any:
+        return LoaderIterator(self)
+
+    @property
+    def total_batch_size(self) -> int | None:
+        """Samples of all processes in one step."""
+        size = self.original.batch_size
+        if size is None:
+            return None
+        split = self.shard is not None and self.shard.split_batches
+        return size if split else size * PartialState().num_processes
+
+    @property
+    def total_dataset_length(self) -> int:
+        return len(self.original.dataset)  # type: ignore[arg-type]
+
+    @property
+    def in_progress(self) -> LoaderIterator | None:
+        """The pass of this loader that began last and has not ended."""
+        for iterator in reversed(self.gradient_state.loaders):
+            if iterator.loader.base_dataloader is self.base_dataloader:
+                return iterator  # type: ignore[no-any-return]
+        return None
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        iterator = self.in_progress
+        return iterator is not None and bool(iterator.at_end)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell samplers and dataset which epoch begins, those that want to know."""
+        self.epoch = epoch
+        batch_sampler = self.original.batch_sampler
+        for part in (
+            batch_sampler,
+            getattr(batch_sampler, "sampler", None),
+            self.original.sampler,
+            self.original.dataset,
+        ):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+
+    def _generators(self) -> list[torch.Generator]:
+        original = self.original
+        batch_sampler = original.batch_sampler
+        holders = (original, original.sampler, batch_sampler, getattr(batch_sampler, "sampler", None))
+        found: list[torch.Generator] = []
+        for holder in holders:
+            generator = getattr(holder, "generator", None)
+            if isinstance(generator, torch.Generator) and all(generator is not g for g in found):
+                found.append(generator)
+        return found
+
+    def _before_pass(self) -> int | None:
+        """Make the ranks' orders agree; returns what `move_apart` needs afterwards, None if nothing is to move."""
+        if PartialState().num_processes == 1:
+            return None
+        if self.rng_types:
+            generators = self._generators()
+            wanted = [t for t in self.rng_types if t != "generator" or generators]
+            synchronize_rng_states(wanted, generators[0] if generators else None)
+        if not self._sharded:
+            return None
+        if self.shard is not None and shuffles(self.original.batch_sampler):
+            return share_order(self._generators())
+        return None
+
+    def _after_pass(self) -> None:
+        self.__dict__["epoch"] += 1
+
+    def _open_shares(self) -> deque[Shares] | None:
+        return self.shard.shares if self.shard is not None else None
+
+    def _expected_batches(self) -> int | None:
+        if self._shares_tell_the_end():
+            return None
+        if isinstance(self.original.dataset, IterableDataset) and self._sharded:
+            return None
+        return self._length()
+
+    def _length(self) -> int | None:
+        try:
+            return len(self.base_dataloader)
+        except (TypeError, NotImplementedError):
+            return None
+
+    def _shares_tell_the_end(self) -> bool:
+        return self.shard is not None
+
+    def _may_fetch_ahead(self) -> bool:
+        # Fetching ahead changes the order of random draws in a loader without workers. Where the end cannot be
+        # known otherwise, only an accumulation that must end with the loader is worth that.
+        if self._sharded or self.base_dataloader.num_workers > 0:
+            return True
+        plugin = self.gradient_state.plugin
+        return plugin.num_steps > 1 and plugin.sync_with_dataloader
+
+    def _place(self, batch: Any) -> Any:
+        return send_to_device(batch, self.device, self.non_blocking) if self._moves else batch
+
+
+def _copy_with(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
+    """A copy of a loader with other parts. torch forbids setting them, so they go past its guard; a subclass keeps
+    its own ways like this."""
+    clone = copy.copy(loader)
+    clone.__dict__.update(changes, _iterator=None)
+    return clone
+
+
+def prepare_data_loader(
+    dataloader: DataLoader[Any],
+    device: torch.device | None = None,
+    num_processes: int | None = None,
+    process_index: int | None = None,
+    split_batches: bool = False,
+    put_on_device: bool = False,
+    rng_types: list[Any] | None = None,
+    dispatch_batches: bool | None = None,
+    even_batches: bool = True,
+    use_seedable_sampler: bool = False,
+    data_seed: int | None = None,
+    non_blocking: bool = False,
+) -> DataLoaderShard:
+    """Make a loader give each rank its share.
+
+    Args:
+        dataloader: the script's loader.
+        device: where batches go with `put_on_device`.
+        num_processes, process_index: default: those of the running processes.
+        split_batches, dispatch_batches, even_batches, use_seedable_sampler, data_seed, non_blocking: see
+            `DataLoaderConfiguration`.
+        rng_types: generators to synchronise before each pass, besides what the order needs.
+
+    Raises:
+        TypeError: `dataloader` is not a torch DataLoader.
+    """
+    if not isinstance(dataloader, DataLoader):
+        raise TypeError(f"prepare_data_loader needs a torch DataLoader, not {type(dataloader).__name__}")
+    if isinstance(dataloader, DataLoaderShard):
+        return dataloader
+    process = PartialState()
+    ranks = process.num_processes if num_processes is None else num_processes
+    rank = process.process_index if process_index is None else process_index
+    target = device if put_on_device else None
+    base: DataLoader[Any] = dataloader
+    batch_sampler = base.batch_sampler
+    if use_seedable_sampler and batch_sampler is not None:
+        _make_seedable(batch_sampler, data_seed)
+    if ranks == 1 or _is_sharded_already(base):
+        return DataLoaderShard(base, target, rng_types, non_blocking)
+    if isinstance(base.dataset, IterableDataset):
+        base = _shard_iterable(base, ranks, rank, split_batches, even_batches)
+    elif batch_sampler is not None:
+        shard = BatchSamplerShard(batch_sampler, ranks, rank, split_batches, even_batches)
+        base = _copy_with(base, batch_sampler=shard, in_order=True)
+    else:
+        raise TypeError(
+            "a DataLoader with batch_size=None over a map-style dataset cannot be shared out between processes: give "
+            "it a batch_size or a batch_sampler"
+        )
+    return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
+
+
+def _is_sharded_already(loader: DataLoader[Any]) -> bool:
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    return isinstance(sampler, DistributedSampler)
+
+
+def _make_seedable(batch_sampler: Any, seed: int | None) -> None:
+    from torch.utils.data import RandomSampler
+
+    sampler = getattr(batch_sampler, "sampler", None)
+    if type(batch_sampler) is BatchSampler and type(sampler) is RandomSampler:
+        batch_sampler.sampler = SeedableRandomSampler(
+            sampler.data_source,
+            replacement=sampler.replacement,
+            num_samples=sampler._num_samples,
+            generator=sampler.generator,
+            data_seed=seed,
+        )
+
+
+def _shard_iterable(
+    loader: DataLoader[Any], ranks: int, rank: int, split_batches: bool, even_batches: bool
+) -> DataLoader[Any]:
+    dataset = IterableDatasetShard(
+        loader.dataset,
+        batch_size=loader.batch_size or 1,
+        drop_last=loader.drop_last,
+        num_processes=ranks,
+        process_index=rank,
+        split_batches=split_batches,
+        even_batches=even_batches,
+        as_batches=True,
+        batched=loader.batch_size is None,
+    )
+    collate = SharedCollate(loader.collate_fn, loader.batch_size is None)
+    return _copy_with(
+        loader,
+        dataset=dataset,
+        batch_size=None,
+        batch_sampler=None,
+        drop_last=False,
+        collate_fn=collate,
+        in_order=True,
+    )

@@ -1,0 +1,156 @@
+"""Random generators: seeding, saving, and making them agree between ranks."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..state import PartialState
+
+RNG_TYPES = ("torch", "cuda", "numpy", "python", "generator")
+
+
+def set_seed(seed: int, device_specific: bool = False, deterministic: bool = False) -> None:
+    """Seed Python's, numpy's and torch's generators.
+
+    Args:
+        seed: the seed.
+        device_specific: add the rank, so that every rank draws other numbers.
+        deterministic: also ask torch for deterministic algorithms.
+    """
+    if device_specific:
+        seed += PartialState().process_index
+    random.seed(seed)
+    if "numpy" in sys.modules or _has_numpy():
+        import numpy as np
+
+        np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+    if deterministic:
+        torch.use_deterministic_algorithms(True)
+
+
+def _has_numpy() -> bool:
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def own_random_state() -> dict[str, Any]:
+    """The state of every generator of this process, fit for `restore_random_state` and for weights_only loading."""
+    version, internal, gauss = random.getstate()
+    state: dict[str, Any] = {
+        "python": [version, list(internal), gauss],
+        "torch": torch.get_rng_state(),
+    }
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+        state["numpy"] = [
+            str(name),
+            torch.from_numpy(keys.astype("int64")),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        ]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Set every generator of this process to a state from `own_random_state`."""
+    if "python" in state:
+        version, internal, gauss = state["python"]
+        random.setstate((version, tuple(internal), gauss))
+    if "numpy" in state and _has_numpy():
+        import numpy as np
+
+        name, keys, position, has_gauss, cached = state["numpy"]
+        np.random.set_state((name, keys.numpy().astype("uint32"), position, has_gauss, cached))
+    if "torch" in state:
+        torch.set_rng_state(state["torch"].cpu())
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+
+
+def share_random_state() -> None:
+    """Give every rank the state of rank 0's generators, so that an unseeded script decides the same everywhere."""
+    from ..collectives import broadcast_object
+
+    state = own_random_state() if PartialState().is_main_process else None
+    state = broadcast_object(state)
+    if not PartialState().is_main_process:
+        state.pop("cuda", None)
+        restore_random_state(state)
+
+
+def synchronize_rng_state(rng_type: Any = None, generator: torch.Generator | None = None) -> None:
+    """Give every rank rank 0's state of one generator.
+
+    Args:
+        rng_type: "torch", "cuda", "numpy", "python" or "generator".
+        generator: the generator meant by "generator".
+
+    Raises:
+        ValueError: for another `rng_type`, or for "generator" without one.
+    """
+    name = getattr(rng_type, "value", rng_type)
+    if name not in RNG_TYPES:
+        raise ValueError(f"rng_type must be one of {', '.join(RNG_TYPES)}, not {name!r}")
+    if name == "generator" and generator is None:
+        raise ValueError('rng_type="generator" needs the generator to synchronise')
+    process = PartialState()
+    if process.num_processes == 1:
+        return
+    from ..collectives import broadcast_object
+
+    if name == "generator":
+        assert generator is not None
+        generator.set_state(broadcast_object(generator.get_state()))
+        return
+    state = own_random_state()
+    if name not in state:
+        return
+    shared = broadcast_object({name: state[name]})
+    if name == "cuda":
+        torch.cuda.set_rng_state(shared["cuda"][0].cpu())
+    elif not process.is_main_process:
+        restore_random_state(shared)
+
+
+def synchronize_rng_states(rng_types: Iterable[Any], generator: torch.Generator | None = None) -> None:
+    """`synchronize_rng_state` for each of `rng_types`."""
+    for rng_type in rng_types:
+        synchronize_rng_state(rng_type, generator)
+
+
+def share_order(generators: list[torch.Generator]) -> int:
+    """Before a shuffled pass: every rank takes rank 0's CPU state and the states of the loader's own generators.
+
+    Returns a number that is the same on every rank and differs from pass to pass.
+    """
+    from ..collectives import broadcast_tensors
+
+    states = [torch.get_rng_state(), *(g.get_state() for g in generators)]
+    broadcast_tensors(states)
+    if not PartialState().is_main_process:
+        torch.set_rng_state(states[0])
+        for generator, state in zip(generators, states[1:], strict=True):
+            generator.set_state(state)
+    return zlib.crc32(states[0].numpy().tobytes())
+
+
+def move_apart(number: int) -> None:
+    """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's."""
+    rank = PartialState().process_index
+    if rank:
+        torch.manual_seed((number << 20) + rank)

@@ -1,0 +1,242 @@
+"""Which samples of which batch belong to which rank.
+
+The ranks' shares of a batch, put one after another, are the batch of the original script in its order; no sample
+is there twice and none is missing. A rank whose share is empty gets one sample again, which weighs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+RANDOM_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+# Index lists of samplers without a length travel in pieces of this many batches.
+_PIECE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How one step's samples are divided.
+
+    Args:
+        sizes: samples of its own for every rank.
+        batches: batches of the original script that this step stands for.
+        last: the loader ends with it; None where that is not known.
+    """
+
+    sizes: tuple[int, ...]
+    batches: int = 1
+    last: bool | None = None
+
+    def weight(self, rank: int) -> float:
+        """What the mean over this rank's share is multiplied by, so that the mean over ranks is the batch's."""
+        total = sum(self.sizes)
+        return self.sizes[rank] * len(self.sizes) / total if total else 0.0
+
+
+def share_sizes(samples: int, ranks: int) -> tuple[int, ...]:
+    """`samples` cut in `ranks` parts as even as possible: 11 on 4 is 3, 3, 3, 2."""
+    base, extra = divmod(samples, ranks)
+    return tuple(base + (r < extra) for r in range(ranks))
+
+
+def own_share(samples: list[Any], sizes: tuple[int, ...], rank: int, fill: bool = True) -> list[Any]:
+    """This rank's part of `samples`; with `fill`, an empty one becomes the last sample, which then weighs nothing."""
+    start = sum(sizes[:rank])
+    part = samples[start : start + sizes[rank]]
+    return part if part or not fill else samples[-1:]
+
+
+def divide(
+    group: list[list[Any]], ranks: int, rank: int, *, last: bool | None, split: bool, pool: bool, even: bool
+) -> tuple[list[Any], Shares]:
+    """This rank's samples of a group of original batches, and the shares of all.
+
+    Args:
+        group: the original batches of this step: one when `split`, else up to one for each rank.
+        pool: put the group's samples together and cut them evenly (a split batch, or the last group of an epoch).
+        even: a rank without samples gets one all the same.
+    """
+    if split or (pool and even):
+        samples = [s for batch in group for s in batch]
+        sizes = share_sizes(len(samples), ranks)
+        return own_share(samples, sizes, rank, fill=even), Shares(sizes, len(group), last)
+    sizes = tuple(len(group[r]) if r < len(group) else 0 for r in range(ranks))
+    own = list(group[rank]) if rank < len(group) else []
+    return own, Shares(sizes, len(group), last)
+
+
+def with_last(items: Iterator[Any], size: int) -> Iterator[tuple[list[Any], bool]]:
+    """Groups of `size` items, each with whether it is the last."""
+    group = list(islice(items, size))
+    while group:
+        following = list(islice(items, size))
+        yield group, not following
+        group = following
+
+
+class BatchSamplerShard(BatchSampler):
+    """One rank's part of a batch sampler.
+
+    Args:
+        batch_sampler: the original's; yields lists of indices.
+        num_processes, process_index: how many ranks there are, and which this is.
+        split_batches: every batch is cut in shares. Otherwise a rank takes whole batches, rank r batch i*N+r,
+            and the last incomplete group is cut evenly over all (with drop_last it is left out).
+        even_batches: every rank yields the same number of batches; False: as far as the batches reach.
+    """
+
+    def __init__(
+        self,
+        batch_sampler: Any,
+        num_processes: int = 1,
+        process_index: int = 0,
+        split_batches: bool = False,
+        even_batches: bool = True,
+    ) -> None:
+        self.batch_sampler = batch_sampler
+        self.num_processes = num_processes
+        self.process_index = process_index
+        self.split_batches = split_batches
+        self.even_batches = even_batches
+        self.batch_size = getattr(batch_sampler, "batch_size", None)
+        self.drop_last = bool(getattr(batch_sampler, "drop_last", False))
+        self.skip_batches = 0
+        # Shares of the batches drawn and not yet taken by the loader; one queue for each pass.
+        self.shares: deque[Shares] = deque()
+
+    @property
+    def sampler(self) -> Any:
+        return getattr(self.batch_sampler, "sampler", None)
+
+    @property
+    def total_length(self) -> int:
+        return len(self.batch_sampler)
+
+    def __len__(self) -> int:
+        batches = len(self.batch_sampler)
+        if self.split_batches:
+            return batches
+        full, rest = divmod(batches, self.num_processes)
+        if self.drop_last or not rest:
+            return full
+        return full + (1 if self.even_batches or self.process_index < rest else 0)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        self.shares = deque()
+        return self._draw(self.shares)
+
+    def _draw(self, shares: deque[Shares]) -> Iterator[list[Any]]:
+        size = 1 if self.split_batches else self.num_processes
+        skip, self.skip_batches = self.skip_batches, 0
+        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
+        for number, (group, last) in enumerate(with_last(batches, size)):
+            if self.drop_last and len(group) < size:
+                return
+            if number < skip:
+                continue
+            short = len(group) < size or (last and len({len(b) for b in group}) > 1)
+            own, parts = divide(
+                [list(b) for b in group],
+                self.num_processes,
+                self.process_index,
+                last=last,
+                split=self.split_batches,
+                pool=short,
+                even=self.even_batches,
+            )
+            if not own:
+                return
+            shares.append(parts)
+            yield own
+
+
+def shuffles(batch_sampler: Any) -> bool:
+    """Whether the order is drawn anew each pass by one of torch's own random samplers."""
+    return type(getattr(batch_sampler, "sampler", batch_sampler)) in RANDOM_SAMPLERS
+
+
+def _knows_its_order(batch_sampler: Any) -> bool:
+    """Whether every rank draws the same order by itself, once the random states are the same."""
+    own = (*RANDOM_SAMPLERS, SequentialSampler, SeedableRandomSampler)
+    inner = batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
+    return type(inner) in own
+
+
+def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
+    """The original's batches of indices, the same on every rank.
+
+    Nothing is known of samplers that are not torch's, such as where they take their randomness from: rank 0 runs
+    them and sends its list to the others.
+    """
+    if ranks == 1 or not torch.distributed.is_initialized() or _knows_its_order(batch_sampler):
+        yield from batch_sampler
+        return
+    from ..collectives import broadcast_object
+
+    source = iter(batch_sampler) if rank == 0 else iter(())
+    try:
+        piece: int | None = None if len(batch_sampler) >= 0 else _PIECE
+    except (TypeError, NotImplementedError):
+        piece = _PIECE
+    while True:
+        batches = broadcast_object(list(islice(source, piece)) if rank == 0 else None)
+        yield from batches
+        if piece is None or len(batches) < piece:
+            return
+
+
+class SeedableRandomSampler(RandomSampler):
+    """A RandomSampler whose order depends on its seed and epoch alone.
+
+    Args:
+        data_source, replacement, num_samples, generator: as torch's.
+        data_seed: seed of epoch 0; default: torch's initial seed.
+    """
+
+    def __init__(self, *args: Any, data_seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial_seed = torch.random.initial_seed() if data_seed is None else data_seed
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator()
+        generator.manual_seed((self.initial_seed + self.epoch) % 2**63)
+        given, self.generator = self.generator, generator
+        try:
+            yield from super().__iter__()
+        finally:
+            self.generator = given
+            self.epoch += 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order the next pass has."""
+        self.epoch = epoch
+
+
+class IndexSampler(Sampler[Any]):
+    """Stands for the sampler of a loader without batching: every index is a batch of its own."""
+
+    def __init__(self, sampler: Any, num_processes: int, process_index: int) -> None:
+        self.sampler = sampler
+        self.num_processes = num_processes
+        self.process_index = process_index
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(cast(Any, self.sampler)))
+
+    def __len__(self) -> int:
+        return len(self.sampler)

@@ -1,0 +1,144 @@
+"""The prepared optimizer: steps only when gradients are complete, and knows when a step was skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .state import GradientState
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+    from .precision import Precision
+
+
+class AcceleratedOptimizer(torch.optim.Optimizer):
+    """Wraps a torch optimizer.
+
+    Inside an accumulation window that is not at its end, `step` and `zero_grad` do nothing.
+
+    Args:
+        optimizer: the script's.
+        precision: with a gradient scaler, steps go through it.
+        engine: how closures' losses are averaged over ranks.
+    """
+
+    # torch's own __init__ is left out on purpose: groups and state are the wrapped optimizer's.
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision | None = None,
+        engine: Backend | None = None,
+    ) -> None:
+        self.optimizer = optimizer
+        self.gradient_state = GradientState()
+        self.precision = precision
+        self.scaler = precision.scaler if precision is not None else None
+        self.engine = engine
+        self._skipped = False
+        self._stepped = False
+        self._alone = engine is None or engine.world_size == 1
+        if self.scaler is not None:
+            optimizer.register_step_post_hook(self._note_step)
+
+    def _note_step(self, *_: Any) -> None:
+        self._stepped = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "optimizer" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["optimizer"], name)
+
+    def __repr__(self) -> str:
+        return f"AcceleratedOptimizer({self.optimizer!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.optimizer.__getstate__()  # type: ignore[no-any-return]
+
+    @property
+    def state(self) -> Any:
+        return self.optimizer.state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self.optimizer.state = value
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, value: list[dict[str, Any]]) -> None:
+        self.optimizer.param_groups = value
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        return self.optimizer.defaults
+
+    @defaults.setter
+    def defaults(self, value: dict[str, Any]) -> None:
+        self.optimizer.defaults = value
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's."""
+        self.optimizer.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The wrapped optimizer's state, the same as without the wrapper."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's."""
+        self.optimizer.load_state_dict(state_dict)
+
+    def train(self) -> None:
+        """For optimizers with a training mode of their own."""
+        if hasattr(self.optimizer, "train"):
+            self.optimizer.train()
+
+    def eval(self) -> None:
+        """For optimizers with an evaluation mode of their own."""
+        if hasattr(self.optimizer, "eval"):
+            self.optimizer.eval()
+
+    @property
+    def step_was_skipped(self) -> bool:
+        """Whether the last step was left out because gradients in fp16 overflowed."""
+        return self._skipped
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's, at the end of an accumulation window only."""
+        if self.gradient_state.sync_gradients:
+            self.optimizer.zero_grad(set_to_none=set_to_none)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """As torch's, at the end of an accumulation window only.
+
+        Args:
+            closure: evaluates the model again; the loss it returns is averaged over ranks, so that every rank
+                takes the same decisions.
+        """
+        if not self.gradient_state.sync_gradients:
+            return None
+        if self.scaler is not None:
+            return self._scaled_step(closure)
+        if closure is None:
+            return self.optimizer.step()
+        if not self._alone and self.engine is not None:
+            closure = self.engine.shared_closure(closure)
+        return self.optimizer.step(closure)
+
+    def _scaled_step(self, closure: Callable[[], Any] | None) -> Any:
+        assert self.scaler is not None
+        assert self.precision is not None
+        if closure is not None:
+            raise ValueError(
+                "an optimizer with a closure cannot run in fp16, which scales the loss; use bf16"
+            )
+        self._stepped = False
+        result = self.scaler.step(self.optimizer)
+        self._skipped = not self._stepped
+        self.precision.scaler_update_due = True
+        return result

@@ -1,0 +1,180 @@
+"""What a script hands to `Accelerator(...)` to change its ways: small dataclasses, keyword by keyword."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+@dataclass
+class KwargsHandler:
+    """Base of the classes whose fields are passed on to one torch object."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return copy.deepcopy(self.__dict__)
+
+    def to_kwargs(self) -> dict[str, Any]:
+        """The fields that differ from their defaults."""
+        default = type(self)()
+        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != getattr(default, f.name)}
+
+
+@dataclass
+class AutocastKwargs(KwargsHandler):
+    """For `torch.autocast`. `enabled=False` runs a region in full precision."""
+
+    enabled: bool = True
+    cache_enabled: bool | None = None
+
+
+@dataclass
+class GradScalerKwargs(KwargsHandler):
+    """For `torch.amp.GradScaler`, used with fp16. The defaults are torch's own."""
+
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    enabled: bool = True
+
+
+@dataclass
+class DistributedDataParallelKwargs(KwargsHandler):
+    """For torch's DistributedDataParallel.
+
+    `comm_hook` is "no", "fp16", "bf16", "power_sgd" or "batched_power_sgd"; `comm_wrapper` "no", "fp16" or "bf16"
+    wraps it; `comm_state_option` are the arguments of PowerSGD's state.
+    """
+
+    dim: int = 0
+    broadcast_buffers: bool = True
+    bucket_cap_mb: int = 25
+    find_unused_parameters: bool = False
+    check_reduction: bool = False
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+    comm_hook: str = "no"
+    comm_wrapper: str = "no"
+    comm_state_option: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class InitProcessGroupKwargs(KwargsHandler):
+    """For `torch.distributed.init_process_group`. `timeout` defaults to torch's own."""
+
+    backend: str | None = None
+    init_method: str | None = None
+    timeout: timedelta | None = None
+
+
+@dataclass
+class ProfileKwargs(KwargsHandler):
+    """For `torch.profiler.profile`; `output_trace_dir` gets one Chrome trace a process."""
+
+    activities: list[str] | None = None
+    schedule_option: dict[str, int] | None = None
+    on_trace_ready: Callable[..., Any] | None = None
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    output_trace_dir: str | None = None
+
+
+@dataclass
+class TorchDynamoPlugin(KwargsHandler):
+    """For `torch.compile`. `backend="no"` leaves models uncompiled."""
+
+    backend: str = "no"
+    mode: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    options: dict[str, Any] | None = None
+    disable: bool = False
+
+    def compile_arguments(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v for k, v in values.items() if v is not None}
+
+
+@dataclass
+class GradientAccumulationPlugin(KwargsHandler):
+    """How gradients are accumulated.
+
+    Args:
+        num_steps: batches per optimizer step.
+        adjust_scheduler: a prepared scheduler advances once per optimizer step, not once per batch.
+        sync_with_dataloader: the end of a loader ends the window.
+        sync_each_batch: average gradients in every backward (less memory with some engines).
+        scale_last_window: divide the last, shorter window of an epoch by its true size; False divides it by
+            `num_steps` like a loop that accumulates by hand.
+        reset_each_epoch: with `sync_with_dataloader=False`, count anew with every pass of the loader and carry
+            left-over gradients, as `(i + 1) % n == 0` does by hand.
+    """
+
+    num_steps: int = 1
+    adjust_scheduler: bool = True
+    sync_with_dataloader: bool = True
+    sync_each_batch: bool = False
+    scale_last_window: bool = True
+    reset_each_epoch: bool = False
+
+    def __post_init__(self) -> None:
+        if int(self.num_steps) != self.num_steps or self.num_steps < 1:
+            raise ValueError(
+                f"gradient accumulation needs a whole number of steps of at least 1, not {self.num_steps!r}"
+            )
+
+
+@dataclass
+class DataLoaderConfiguration:
+    """How `prepare` treats data loaders.
+
+    Args:
+        split_batches: the script's batch size is that of all processes together.
+        dispatch_batches: the main process reads and sends each rank its share; None: only if asked per loader.
+        even_batches: every rank gets the same number of batches.
+        use_seedable_sampler: replace a RandomSampler by SeedableRandomSampler.
+        data_seed: seed of that sampler.
+        non_blocking: copies to the device do not wait.
+        use_stateful_dataloader: kept for exchange with the peer; positions are always saved here.
+    """
+
+    split_batches: bool = False
+    dispatch_batches: bool | None = None
+    even_batches: bool = True
+    use_seedable_sampler: bool = False
+    data_seed: int | None = None
+    non_blocking: bool = False
+    use_stateful_dataloader: bool = False
+
+
+@dataclass
+class ProjectConfiguration:
+    """Where checkpoints and logs go, and how many checkpoints are kept."""
+
+    project_dir: str | Path | None = None
+    logging_dir: str | Path | None = None
+    automatic_checkpoint_naming: bool = False
+    total_limit: int | None = None
+    iteration: int = 0
+    save_on_each_node: bool = False
+
+    def __post_init__(self) -> None:
+        self.set_directories(self.project_dir)
+
+    def set_directories(self, project_dir: str | Path | None = None) -> None:
+        """Set the project's directory, and the logging directory where none was given."""
+        self.project_dir = project_dir
+        if self.logging_dir is None:
+            self.logging_dir = project_dir
+
+
+PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}

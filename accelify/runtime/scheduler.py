@@ -1,0 +1,85 @@
+"""The prepared learning rate scheduler: follows the original's schedule, whatever the number of processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .optimizer import AcceleratedOptimizer
+from .state import GradientState
+
+
+class AcceleratedScheduler:
+    """Wraps a torch scheduler.
+
+    `step()` inside the loop over a prepared loader advances by the number of batches of the original script that
+    this optimizer step stands for; outside of it (once an epoch), by one. Inside an accumulation window, and after a
+    step that was skipped for an overflow in fp16, it does not advance. A step with an argument (the metric of
+    ReduceLROnPlateau, a fractional epoch) is passed on as it is, once.
+
+    Args:
+        scheduler: the script's.
+        optimizers: the optimizers it steps with.
+        step_with_optimizer: False: every call advances once, whatever the optimizers do.
+        split_batches: kept for exchange with the peer; the loaders know by themselves.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        optimizers: AcceleratedOptimizer | list[AcceleratedOptimizer],
+        step_with_optimizer: bool = True,
+        split_batches: bool = False,
+    ) -> None:
+        self.scheduler = scheduler
+        self.optimizers = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
+        self.step_with_optimizer = step_with_optimizer
+        self.gradient_state = GradientState()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "scheduler" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["scheduler"], name)
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Advance; see the class."""
+        if args or kwargs or not self.step_with_optimizer:
+            self.scheduler.step(*args, **kwargs)
+            return
+        state = self.gradient_state
+        if state.loaders and not state.sync_gradients:
+            if not state.plugin.adjust_scheduler:
+                self.scheduler.step()
+            return
+        if self.optimizers and all(o.step_was_skipped for o in self.optimizers):
+            return
+        for _ in range(self._advance()):
+            self.scheduler.step()
+
+    def _advance(self) -> int:
+        state = self.gradient_state
+        if not state.loaders:
+            return 1
+        if state.window.in_use and state.plugin.adjust_scheduler:
+            return state.window.advance
+        shares = state.loaders[-1].shares
+        return 1 if shares is None else shares.batches
+
+    def get_last_lr(self) -> Any:
+        """As torch's."""
+        return self.scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's."""
+        return self.scheduler.state_dict()  # type: ignore[no-any-return]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's."""
+        self.scheduler.load_state_dict(state_dict)
+
+    def get_lr(self) -> Any:
+        """As torch's."""
+        return self.scheduler.get_lr()
+
+    def print_lr(self, *args: Any, **kwargs: Any) -> Any:
+        """As torch's."""
+        return self.scheduler.print_lr(*args, **kwargs)

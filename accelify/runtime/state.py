@@ -1,0 +1,385 @@
+"""The process: its rank, its device, the group it belongs to; and where the training loop stands.
+
+The three state classes are shared: every instance sees the same values. Tests start anew with `_reset_state()`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+    from .data.loaders import DataLoaderShard
+    from .plugins import GradientAccumulationPlugin
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class DistributedType(enum.StrEnum):
+    """How the processes of a run work together."""
+
+    NO = "NO"
+    MULTI_CPU = "MULTI_CPU"
+    MULTI_GPU = "MULTI_GPU"
+    FSDP = "FSDP"
+    DEEPSPEED = "DEEPSPEED"
+    XLA = "XLA"
+
+
+def _env_int(name: str, default: int) -> int:
+    text = os.environ.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"environment variable {name} must be a whole number, not {text!r}") from None
+
+
+def _pick_device(cpu: bool, local_rank: int) -> torch.device:
+    if cpu or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes"):
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda", local_rank % torch.cuda.device_count())
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+class PartialState:
+    """Rank, device and process control, without anything about training.
+
+    Args:
+        cpu: use the CPU even where there is an accelerator.
+        backend, init_method, timeout: passed to `torch.distributed.init_process_group`.
+
+    Under torchrun's environment variables the process group is formed here: NCCL on CUDA devices, else gloo.
+
+    Raises:
+        ValueError: an environment variable that should be a number is not, or `cpu=True` comes after an
+            accelerator was already chosen.
+    """
+
+    _shared_state: dict[str, Any] = {}
+
+    device: torch.device
+    num_processes: int
+    process_index: int
+    local_process_index: int
+    backend: str | None
+    distributed_type: DistributedType
+    debug: bool
+
+    def __init__(
+        self,
+        cpu: bool = False,
+        *,
+        backend: str | None = None,
+        init_method: str | None = None,
+        timeout: timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.__dict__ = self._shared_state
+        if self.initialized:
+            if cpu and self.device.type != "cpu":
+                raise ValueError(
+                    f"cpu=True comes too late: this process already works on {self.device}; pass cpu=True where "
+                    "the first Accelerator or PartialState is made"
+                )
+            return
+        world_size = _env_int("WORLD_SIZE", 1)
+        local_rank = _env_int("LOCAL_RANK", _env_int("RANK", 0))
+        device = _pick_device(cpu, local_rank)
+        if not dist.is_available():
+            world_size = 1
+        elif not dist.is_initialized() and world_size > 1:
+            if device.type == "mps":
+                device = torch.device("cpu")
+            backend = backend or ("nccl" if device.type == "cuda" else "gloo")
+            arguments: dict[str, Any] = {"backend": backend, "init_method": init_method, "timeout": timeout}
+            dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
+            _owned.append(os.getpid())
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        self.cpu = cpu
+        self.device = device
+        self.debug = False
+        if dist.is_available() and dist.is_initialized():
+            self.num_processes = dist.get_world_size()
+            self.process_index = dist.get_rank()
+            self.local_process_index = _env_int("LOCAL_RANK", self.process_index)
+            self.backend = dist.get_backend()
+        else:
+            self.num_processes, self.process_index, self.local_process_index = 1, 0, 0
+            self.backend = None
+        if self.num_processes == 1:
+            self.distributed_type = DistributedType.NO
+        elif device.type == "cuda":
+            self.distributed_type = DistributedType.MULTI_GPU
+        else:
+            self.distributed_type = DistributedType.MULTI_CPU
+
+    def __repr__(self) -> str:
+        return (
+            f"Distributed environment: {self.distributed_type}\nNum processes: {self.num_processes}\n"
+            f"Process index: {self.process_index}\nLocal process index: {self.local_process_index}\n"
+            f"Device: {self.device}\n"
+        )
+
+    @staticmethod
+    def _reset_state() -> None:
+        """Forget everything, for tests. The process group, if any, stays."""
+        PartialState._shared_state.clear()
+
+    @property
+    def initialized(self) -> bool:
+        return "device" in self.__dict__
+
+    @property
+    def use_distributed(self) -> bool:
+        return self.num_processes > 1
+
+    @property
+    def is_main_process(self) -> bool:
+        return self.process_index == 0
+
+    @property
+    def is_local_main_process(self) -> bool:
+        return self.local_process_index == 0
+
+    @property
+    def is_last_process(self) -> bool:
+        return self.process_index == self.num_processes - 1
+
+    @property
+    def default_device(self) -> torch.device:
+        return _pick_device(False, 0)
+
+    def wait_for_everyone(self) -> None:
+        """Return when every process has come here."""
+        if self.num_processes > 1:
+            from .collectives import barrier
+
+            barrier()
+
+    @contextlib.contextmanager
+    def _goes_first(self, first: bool) -> Iterator[None]:
+        if not first:
+            self.wait_for_everyone()
+        try:
+            yield
+        finally:
+            if first:
+                self.wait_for_everyone()
+
+    def main_process_first(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which the main process runs before the others, such as for a download."""
+        return self._goes_first(self.is_main_process)
+
+    def local_main_process_first(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which each machine's first process runs before its others."""
+        return self._goes_first(self.is_local_main_process)
+
+    def _only(self, function: F, allowed: Callable[[PartialState], bool]) -> F:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) if allowed(self) else None
+
+        return run  # type: ignore[return-value]
+
+    def on_main_process(self, function: F) -> F:
+        """Decorator: run on the main process only; elsewhere the call returns None."""
+        return self._only(function, lambda s: s.is_main_process)
+
+    def on_local_main_process(self, function: F) -> F:
+        """Decorator: run on each machine's first process only."""
+        return self._only(function, lambda s: s.is_local_main_process)
+
+    def on_last_process(self, function: F) -> F:
+        """Decorator: run on the last process only."""
+        return self._only(function, lambda s: s.is_last_process)
+
+    def on_process(self, function: F | None = None, process_index: int | None = None) -> Any:
+        """Decorator: run on the process of that rank only."""
+        if function is None:
+            return functools.partial(self.on_process, process_index=process_index)
+        return self._only(function, lambda s: s.process_index == process_index)
+
+    def on_local_process(self, function: F | None = None, local_process_index: int | None = None) -> Any:
+        """Decorator: run on the process of that rank within its machine only."""
+        if function is None:
+            return functools.partial(self.on_local_process, local_process_index=local_process_index)
+        return self._only(function, lambda s: s.local_process_index == local_process_index)
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """`print`, on the machine's main process only."""
+        if self.is_local_main_process:
+            print(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
+        """Give every process its contiguous share of a list, tuple, string, tensor, or dict of them.
+
+        Args:
+            inputs: what to split; all values of a dict must have the same length.
+            apply_padding: repeat the last item so that every share has the same length.
+
+        Raises:
+            ValueError: values of a dict differ in length.
+        """
+        yield _own_share(inputs, self.process_index, self.num_processes, apply_padding)
+
+    def destroy_process_group(self) -> None:
+        """Leave the process group."""
+        if dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+# The process (not one forked from it) that formed the group.
+_owned: list[int] = []
+
+
+def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:
+    if world == 1:
+        return inputs
+    if isinstance(inputs, dict):
+        lengths = {len(v) for v in inputs.values()}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"split_between_processes: the values of the dict differ in length: {sorted(lengths)}"
+            )
+        return type(inputs)({k: _own_share(v, rank, world, pad) for k, v in inputs.items()})
+    base, extra = divmod(len(inputs), world)
+    start = rank * base + min(rank, extra)
+    stop = start + base + (rank < extra)
+    share = inputs[start:stop]
+    if pad and extra and rank >= extra and len(inputs):
+        if isinstance(inputs, torch.Tensor):
+            return torch.cat([share, inputs[-1:]])
+        share = share + inputs[-1:]
+    return share
+
+
+class AcceleratorState(PartialState):
+    """PartialState and what the Accelerator was asked for: precision and engine."""
+
+    _shared_state: dict[str, Any] = {}
+
+    engine: Backend
+    mixed_precision: str
+
+    def __init__(self, mixed_precision: str | None = None, cpu: bool = False, **kwargs: Any) -> None:
+        process = PartialState(cpu, **kwargs)
+        self.__dict__ = self._shared_state
+        if "mixed_precision" in self.__dict__:
+            if mixed_precision is not None and mixed_precision != self.mixed_precision:
+                raise ValueError(
+                    f"this process already has an Accelerator with mixed_precision={self.mixed_precision!r}; a second "
+                    f"one cannot ask for {mixed_precision!r}"
+                )
+            return
+        self.__dict__.update(process.__dict__)
+        self.mixed_precision = mixed_precision or "no"
+
+    @staticmethod
+    def _reset_state(reset_partial_state: bool = False) -> None:
+        """Forget everything, for tests."""
+        AcceleratorState._shared_state.clear()
+        if reset_partial_state:
+            PartialState._reset_state()
+
+
+class GradientState:
+    """Where the loop stands: the loader in use, its batch's shares, and whether gradients are averaged now."""
+
+    _shared_state: dict[str, Any] = {}
+
+    sync_gradients: bool
+    plugin: GradientAccumulationPlugin
+    loaders: list[Any]
+    step: int
+    window: WindowPosition
+
+    def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
+        self.__dict__ = self._shared_state
+        if "sync_gradients" not in self.__dict__:
+            from .plugins import GradientAccumulationPlugin
+
+            self.sync_gradients = True
+            self.plugin = GradientAccumulationPlugin()
+            self.loaders = []
+            self.window = WindowPosition()
+        if gradient_accumulation_plugin is not None:
+            self.plugin = gradient_accumulation_plugin
+
+    def __repr__(self) -> str:
+        return f"Sync gradients: {self.sync_gradients}\nAt end of dataloader: {self.end_of_dataloader}\n"
+
+    @staticmethod
+    def _reset_state() -> None:
+        """Forget everything, for tests."""
+        GradientState._shared_state.clear()
+
+    @property
+    def initialized(self) -> bool:
+        return "sync_gradients" in self.__dict__
+
+    @property
+    def num_steps(self) -> int:
+        return self.plugin.num_steps
+
+    @property
+    def adjust_scheduler(self) -> bool:
+        return self.plugin.adjust_scheduler
+
+    @property
+    def sync_with_dataloader(self) -> bool:
+        return self.plugin.sync_with_dataloader
+
+    @property
+    def plugin_kwargs(self) -> dict[str, Any]:
+        return self.plugin.to_kwargs()
+
+    @property
+    def active_dataloader(self) -> DataLoaderShard | None:
+        """The prepared loader whose iteration began last and has not ended, None outside."""
+        return self.loaders[-1].loader if self.loaders else None
+
+    @property
+    def in_dataloader(self) -> bool:
+        return bool(self.loaders)
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the active loader's current batch is its last."""
+        return bool(self.loaders) and self.loaders[-1].at_end
+
+    @property
+    def remainder(self) -> int:
+        """Samples in the active loader's last, shorter batch over all processes, -1 where it divides."""
+        if not self.loaders or not self.loaders[-1].at_end or self.loaders[-1].shares is None:
+            return -1
+        sizes = self.loaders[-1].shares.sizes
+        return -1 if len(set(sizes)) == 1 else sum(sizes)
+
+
+class WindowPosition:
+    """Where the current accumulation window stands, and how far a scheduler moves with this step."""
+
+    def __init__(self) -> None:
+        self.in_use = False
+        self.complete = True  # the next batch begins a window
+        self.step = 0  # batches in the current window, the current one included
+        self.size = 1  # what the loss of the current batch is divided by
+        self.batches = 0  # batches of the original script in the current window
+        self.advance = 1  # steps of the original's schedule at this optimizer step
+        self.iteration: Any = None  # pass of the loader that the window belongs to
