@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,15 +14,14 @@ from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured
 from accelify.findings import Finding
 from accelify.source import Source, SourceError
 
-if TYPE_CHECKING:
-    from accelify.convert import Conversion
-
 
 class OutputFormat(StrEnum):
     """How findings are printed."""
 
     TEXT = "text"
     JSON = "json"
+    GITHUB = "github"
+    SARIF = "sarif"
 
 
 def check(
@@ -33,10 +32,15 @@ def check(
     output_format: Annotated[
         OutputFormat, typer.Option(help="How findings are printed.")
     ] = OutputFormat.TEXT,
+    select: Annotated[
+        list[str] | None, typer.Option(metavar="CODES", help="Rules to show (ACC101,ACC2 or ALL).")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="CODES", help="Rules not to show.")] = None,
 ) -> None:
     """Lint training scripts: what keeps them from running on several devices with the same losses.
 
     Prints one line for each finding; quiet where there is none. Those marked [*] are mended by `accelify convert`.
+    A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     findings: list[Finding] = []
     code = CONVERTED
@@ -47,7 +51,7 @@ def check(
     scripts = [STDIN] if inputs is None else inputs.scripts
     for path in track(scripts, len(scripts), "checking"):
         try:
-            findings += _findings(path)
+            findings += _findings(path, select or [], ignore or [])
         except SourceError as error:
             complain(str(error))
             code = max(code, BAD_INPUT if inputs is None or path in inputs.named else NEEDS_A_PERSON)
@@ -55,20 +59,31 @@ def check(
     raise typer.Exit(max(code, NEEDS_A_PERSON if findings else CONVERTED))
 
 
-def _findings(path: Path) -> list[Finding]:
+def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]:
     from accelify.convert import ConvertOptions, convert_source
+    from accelify.selection import selection_for, shown
 
+    selection = selection_for(None if path == STDIN else path, select, ignore)
     source = Source.from_bytes(sys.stdin.buffer.read()) if path == STDIN else Source.read(path)
-    conversion: Conversion = convert_source(source, ConvertOptions())
-    return [*conversion.applied, *conversion.remaining]
+    conversion = convert_source(source, ConvertOptions())
+    return shown([*conversion.applied, *conversion.remaining], source, selection)
 
 
 def _print(findings: list[Finding], output_format: OutputFormat) -> None:
     if output_format is OutputFormat.JSON:
         from accelify.report.json import findings_json
 
-        print(findings_json(findings), end="")
-        return
-    from accelify.report.text import findings_list
+        text = findings_json(findings)
+    elif output_format is OutputFormat.GITHUB:
+        from accelify.report.github import findings_github
 
-    print(findings_list(findings, colour=coloured(sys.stdout)), end="")
+        text = findings_github(findings)
+    elif output_format is OutputFormat.SARIF:
+        from accelify.report.sarif import findings_sarif
+
+        text = findings_sarif(findings)
+    else:
+        from accelify.report.text import findings_list
+
+        text = findings_list(findings, colour=coloured(sys.stdout))
+    print(text, end="")

@@ -1,0 +1,150 @@
+"""Which findings `check` shows: `select` and `ignore` of codes, pyproject.toml, and comments in the script.
+
+A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code stands for
+all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file.
+"""
+
+from __future__ import annotations
+
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from accelify.findings import Finding
+from accelify.source import Source, SourceError, split_lines
+
+_COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
+_CODE = re.compile(r"ACC\d{0,3}|ALL")
+_KEYS = ("select", "extend-select", "ignore", "per-file-ignores")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` stands for every rule.
+
+    Where both name a finding's code the longer one wins, and of equals `ignore`. `per_file` has further codes to
+    ignore, by pattern of the file's path as in `*/old/*.py`.
+    """
+
+    select: tuple[str, ...] = ("ALL",)
+    ignore: tuple[str, ...] = ()
+    per_file: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+
+    def shows(self, finding: Finding) -> bool:
+        """Whether the finding's code is selected for its file."""
+        further = (
+            code for pattern, codes in self.per_file if _matches(finding.path, pattern) for code in codes
+        )
+        return _fit(finding.code, self.select) > _fit(finding.code, (*self.ignore, *further))
+
+
+def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
+    """Codes out of `ACC101,ACC2` and the like. Raises SourceError, naming `where` they stand, for what is none."""
+    codes = tuple(code.strip() for word in words for code in word.split(",") if code.strip())
+    for code in codes:
+        if not _CODE.fullmatch(code):
+            raise SourceError(
+                f"{where}: {code!r} is no rule: write ACC101, ACC1 for all that begin so, or ALL."
+            )
+    return codes
+
+
+def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str]) -> Selection:
+    """The selection for a script: of the nearest pyproject.toml with [tool.accelify], and of the command line.
+
+    `select` of the command line takes the place of the file's, `ignore` adds to it. Raises SourceError for a section
+    that cannot be read.
+    """
+    chosen = codes_of(select, "--select")
+    left_out = codes_of(ignore, "--ignore")
+    configured = _nearest(path.resolve().parent if path is not None else Path.cwd())
+    return Selection(chosen or configured.select, (*configured.ignore, *left_out), configured.per_file)
+
+
+def shown(findings: Iterable[Finding], source: Source, selection: Selection) -> list[Finding]:
+    """The findings that the selection and the comments of the script leave."""
+    comments = _comments(source.text)
+    if None in comments:
+        return []
+    return [
+        finding
+        for finding in findings
+        if selection.shows(finding)
+        and not any(
+            _fit(finding.code, comments.get(line, ()))
+            for line in range(finding.line, max(finding.end_line, finding.line) + 1)
+        )
+    ]
+
+
+def _fit(code: str, codes: Iterable[str]) -> int:
+    """How closely one of `codes` names `code`: 0 not at all, 1 as ALL, else by the length of what they share."""
+    fits = (
+        1 if known == "ALL" else len(known) + 1 for known in codes if known == "ALL" or code.startswith(known)
+    )
+    return max(fits, default=0)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) or fnmatch(path, f"*/{pattern}")
+
+
+def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
+    """Codes to ignore by line; the key None stands for the whole file."""
+    if "accelify:" not in text:
+        return {}
+    found: dict[int | None, tuple[str, ...]] = {}
+    # tokenize ends lines at "\n" alone.
+    lines = (line.rstrip("\r\n") + "\n" for line in split_lines(text))
+    for token in tokenize.generate_tokens(lambda: next(lines, "")):
+        if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+            codes = match["codes"]
+            words = tuple(code.strip() for code in codes.split(",")) if codes is not None else ("ALL",)
+            found[None if match["file"] else token.start[0]] = words
+    return found
+
+
+@cache
+def _nearest(folder: Path) -> Selection:
+    for place in (folder, *folder.parents):
+        file = place / "pyproject.toml"
+        if not file.is_file():
+            continue
+        try:
+            section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("accelify")
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{file} cannot be read ({error}): mend it.", file) from None
+        if section is not None:
+            return _configured(section, file)
+    return Selection()
+
+
+def _configured(section: Any, file: Path) -> Selection:
+    if unknown := sorted(set(section) - set(_KEYS)):
+        known = ", ".join(_KEYS)
+        raise SourceError(f"{file}: [tool.accelify] has no {unknown[0]!r}: it knows {known}.", file)
+
+    def codes(value: Any, key: str) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
+            raise SourceError(f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC101"].', file)
+        return codes_of(value, f"{file}: {key}")
+
+    per_file = section.get("per-file-ignores", {})
+    if not isinstance(per_file, dict):
+        raise SourceError(
+            f"{file}: per-file-ignores of [tool.accelify] is a table of patterns and codes.", file
+        )
+    return Selection(
+        (
+            *codes(section.get("select", ["ALL"]), "select"),
+            *codes(section.get("extend-select", []), "extend-select"),
+        ),
+        codes(section.get("ignore", []), "ignore"),
+        tuple((pattern, codes(value, pattern)) for pattern, value in per_file.items()),
+    )
