@@ -1,0 +1,4 @@
+"""Proof that a conversion keeps the losses: run before and after, on one process and on several, and compare.
+
+Nothing here imports torch but what runs inside the processes that are started (`child`, `recorder`, `randomness`).
+"""

@@ -1,0 +1,245 @@
+"""Verdicts: what two runs have in common, told from their losses, learning rates and weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from accelify.verify.events import same
+from accelify.verify.runs import Run
+
+LOSS_TOLERANCE = 1e-5
+"""Relative difference of a loss that rounding in single precision explains before the first step."""
+GROWTH = 0.25
+"""Share of that tolerance added with every step: each update carries the differences of the ones before."""
+UPDATE_TOLERANCE = 2e-3
+"""Distance of the weights at the end, as a share of how far the original has moved them, that rounding explains."""
+CONTROL = 10.0
+"""How many times what a disturbed run of the original shows is still put down to rounding."""
+CONTROL_LIMIT = 0.05
+"""Beyond this relative difference of a loss, a disturbed original says that nothing can be compared."""
+_PRECISIONS = {"float16": 500.0, "bfloat16": 4000.0}
+
+EXPLANATIONS = {
+    "dropout": "dropout is active in training ({what}): each process draws masks of its own",
+    "batch statistics": "statistics are taken over each process's own share of the batch ({what})",
+    "noise": "random numbers are drawn in the training step ({what}): each process draws its own",
+    "augmentation": "random numbers are drawn for each sample ({what}): each process draws its own",
+}
+
+
+class Verdict(StrEnum):
+    """What a comparison comes to."""
+
+    IDENTICAL = "identical"
+    ROUNDING = "equal to rounding"
+    NOT_COMPARABLE = "not comparable"
+    DIFFERENT = "different"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first thing that differs: at which call of backward or optimizer step (from 1), and both values."""
+
+    what: str
+    number: int
+    original: float | None
+    other: float | None
+
+    def sentence(self) -> str:
+        values = f"{_number(self.original)} in the original, {_number(self.other)} in this run"
+        return f"{self.what} {self.number}: {values}" if self.number else f"{self.what}: {values}"
+
+
+@dataclass
+class Comparison:
+    """One run held against the original.
+
+    `largest` is the largest relative difference of a loss and `largest_at` its call of backward, from 1; `update` the
+    distance of the weights at the end as a share of how far the original has moved them. `tolerance` is what `largest`
+    was held against at that place.
+    """
+
+    run: Run
+    verdict: Verdict
+    reason: str = ""
+    first: Difference | None = None
+    largest: float = 0.0
+    largest_at: int = 0
+    tolerance: float = LOSS_TOLERANCE
+    update: float | None = None
+    same_rates: bool = True
+    same_weights: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain data, for `--json`."""
+        first = None
+        if self.first is not None:
+            first = {
+                "what": self.first.what,
+                "number": self.first.number,
+                "original": self.first.original,
+                "this": self.first.other,
+            }
+        return {
+            "run": self.run.label,
+            "processes": self.run.processes,
+            "steps": self.run.steps,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "first_difference": first,
+            "largest_relative_difference": self.largest,
+            "largest_at": self.largest_at,
+            "tolerance": self.tolerance,
+            "update_difference": self.update,
+            "same_learning_rates": self.same_rates,
+            "same_weights": self.same_weights,
+            "losses": self.run.losses,
+            "learning_rates": [list(rates) for rates in self.run.rates],
+            "seconds": round(self.run.seconds, 3),
+        }
+
+
+def relative_differences(original: Sequence[float], other: Sequence[float]) -> list[float]:
+    """|a - b| over the loss's own size, which near zero is a tenth of the median loss."""
+    sizes = [abs(value) for value in original if math.isfinite(value)]
+    floor = 0.1 * median(sizes) if sizes else 0.0
+    result = []
+    for a, b in zip(original, other, strict=False):
+        if same(a, b):
+            result.append(0.0)
+        elif not (math.isfinite(a) and math.isfinite(b)):
+            result.append(math.inf)
+        else:
+            result.append(abs(a - b) / max(abs(a), abs(b), floor))
+    return result
+
+
+def tolerances(original: Run) -> list[float]:
+    """What rounding may make of each loss: that of single precision, or of half where used, growing by step."""
+    losses = original.ranks[0].losses
+    coarse = {original.ranks[0].autocast, *(loss.dtype for loss in losses)}
+    base = LOSS_TOLERANCE * max([_PRECISIONS.get(name or "", 1.0) for name in coarse] or [1.0])
+    return [base * (1 + GROWTH * loss.step) for loss in losses]
+
+
+def compare(original: Run, other: Run, *, control: Run | None = None) -> Comparison:
+    """Hold `other` against `original`.
+
+    Args:
+        control: the original once more with gradients disturbed as rounding would; where given, it says how far
+            rounding alone carries in this script.
+    """
+    result = Comparison(other, Verdict.IDENTICAL)
+    if other.failure:
+        result.verdict, result.reason = Verdict.FAILED, other.failure
+        return result
+    _measure(original, other, result)
+    if other.same_as(original) and not other.uneven:
+        return result
+    first = result.first
+    allowed = tolerances(original)
+    update_allowed = UPDATE_TOLERANCE * allowed[0] / LOSS_TOLERANCE if allowed else UPDATE_TOLERANCE
+    wrong = _beyond(original, other, result, allowed, update_allowed)
+    if wrong and control is not None:
+        allowed, update_allowed, chaotic = _carried(original, control, allowed, update_allowed)
+        still = _beyond(original, other, result, allowed, update_allowed)
+        if still and chaotic and not _structural(original, other):
+            result.verdict = Verdict.NOT_COMPARABLE
+            result.reason = (
+                "rounding alone grows this far here: the original with its gradients disturbed in the last bit "
+                "goes ways of its own too"
+            )
+            return result
+        wrong = still
+    if not wrong:
+        result.verdict, result.first = Verdict.ROUNDING, first
+        result.tolerance = allowed[result.largest_at - 1] if result.largest_at else LOSS_TOLERANCE
+        return result
+    reasons = original.ranks[0].reasons if other.processes > 1 else {}
+    if reasons and not _structural(original, other):
+        result.verdict = Verdict.NOT_COMPARABLE
+        result.reason = "; ".join(EXPLANATIONS[key].format(what=what) for key, what in reasons.items())
+        return result
+    result.verdict, result.reason = Verdict.DIFFERENT, wrong
+    return result
+
+
+def _measure(original: Run, other: Run, result: Comparison) -> None:
+    differences = relative_differences(original.losses, other.losses)
+    if differences and max(differences) > 0:
+        result.largest = max(differences)
+        result.largest_at = differences.index(result.largest) + 1
+    result.same_rates = original.rates == other.rates
+    result.same_weights = original.ranks[0].weights == other.ranks[0].weights
+    deviation = other.ranks[0].deviation
+    result.update = deviation["update"] if deviation else None
+    for number, difference in enumerate(differences):
+        if difference > 0:
+            result.first = Difference("loss", number + 1, original.losses[number], other.losses[number])
+            break
+
+
+def _structural(original: Run, other: Run) -> str:
+    """What no noise explains: another number of losses or steps, other learning rates, ranks that disagree."""
+    if other.uneven:
+        return other.uneven
+    if len(original.losses) != len(other.losses):
+        return f"the original calls backward {len(original.losses)} times, this run {len(other.losses)} times"
+    if len(original.rates) != len(other.rates):
+        return f"the original makes {len(original.rates)} optimizer steps, this run {len(other.rates)}"
+    for number, (a, b) in enumerate(zip(original.rates, other.rates, strict=True), 1):
+        if len(a) != len(b) or any(
+            abs(x - y) > 1e-9 * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
+        ):
+            values = f"{', '.join(map(_number, a))} in the original, {', '.join(map(_number, b))} in this run"
+            return f"the learning rate of step {number} is another one: {values}"
+    if original.ranks[0].parameters != other.ranks[0].parameters:
+        return f"the original trains {original.ranks[0].parameters} tensors, this run {other.ranks[0].parameters}"
+    return ""
+
+
+def _beyond(
+    original: Run, other: Run, result: Comparison, allowed: Sequence[float], update_allowed: float
+) -> str:
+    """The first thing that rounding does not explain, as a sentence; empty when there is none."""
+    if structural := _structural(original, other):
+        return structural
+    differences = relative_differences(original.losses, other.losses)
+    for number, (difference, limit) in enumerate(zip(differences, allowed, strict=True)):
+        if difference > limit:
+            result.first = Difference("loss", number + 1, original.losses[number], other.losses[number])
+            result.tolerance = limit
+            return f"{result.first.sentence()} (relative difference {difference:.1e}, tolerance {limit:.1e})"
+    if result.update is not None and result.update > update_allowed:
+        return (
+            f"the weights end {result.update:.1e} of their way apart (tolerance {update_allowed:.1e}), "
+            "though the losses agree"
+        )
+    return ""
+
+
+def _carried(
+    original: Run, control: Run, allowed: Sequence[float], update_allowed: float
+) -> tuple[list[float], float, bool]:
+    """Tolerances widened to what the disturbed original shows, and whether it shows too much to compare anything."""
+    if control.failure or len(control.losses) != len(original.losses):
+        return list(allowed), update_allowed, False
+    carried, widened, chaotic = 0.0, [], False
+    for difference, limit in zip(relative_differences(original.losses, control.losses), allowed, strict=True):
+        carried = max(carried, CONTROL * difference)
+        chaotic = chaotic or carried > CONTROL_LIMIT
+        widened.append(max(limit, min(carried, CONTROL_LIMIT)))
+    deviation = control.ranks[0].deviation
+    if deviation:
+        update_allowed = max(update_allowed, min(CONTROL * deviation["update"], 0.3))
+    return widened, update_allowed, chaotic
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.8g}"

@@ -1,0 +1,97 @@
+"""What a run leaves behind, one JSON line an event: written in the process, read by the one that compares."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class EventWriter:
+    """Appends events of one rank; a line is written whole, so that worker processes may share the file."""
+
+    def __init__(self, path: str) -> None:
+        self.file = open(path, "ab", buffering=0)  # noqa: SIM115 (open for the life of the process)
+
+    def write(self, event: dict[str, Any]) -> None:
+        self.file.write(json.dumps(event).encode() + b"\n")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One call of backward on one rank.
+
+    `value` is the loss as the script has it, `scale` what the runtime multiplies it by, `raw` the number that backward
+    was really called on (without fp16's scaling). `step` counts the optimizer steps before it.
+    """
+
+    value: float
+    scale: float
+    raw: float
+    step: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step: which optimizer, in order of creation, and its learning rates, one a group."""
+
+    optimizer: int
+    rates: tuple[float, ...]
+
+
+@dataclass
+class RankRecord:
+    """Everything that one rank left behind.
+
+    `weights` is a digest of the parameters' bytes at the end, None where the script has none. `deviation` says how far
+    they are from those of the reference run, `reasons` why ranks may differ by right, `error` how it failed.
+    """
+
+    losses: list[Loss] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    autocast: str | None = None
+    weights: str | None = None
+    parameters: int = 0
+    deviation: dict[str, float] | None = None
+    ended: str | None = None
+    error: dict[str, Any] | None = None
+
+
+def read_rank(path: Path) -> RankRecord:
+    """The record of one rank; one that is absent or cut off is simply incomplete (`ended` is None)."""
+    record = RankRecord()
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return record
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        kind = event.pop("event")
+        if kind == "loss":
+            record.losses.append(Loss(**event))
+        elif kind == "step":
+            record.steps.append(Step(event["optimizer"], tuple(event["rates"])))
+        elif kind == "reason":
+            record.reasons.setdefault(event["reason"], event["what"])
+        elif kind == "autocast":
+            record.autocast = event["dtype"]
+        elif kind == "weights":
+            record.weights, record.parameters = event["digest"], event["parameters"]
+            record.deviation = event["deviation"]
+        elif kind == "error":
+            record.error = event
+        elif kind == "end":
+            record.ended = event["why"]
+    return record
+
+
+def same(a: float, b: float) -> bool:
+    """Equal to the bit, as far as a number in JSON shows it; two NaN are the same."""
+    return a == b or (math.isnan(a) and math.isnan(b))

@@ -1,0 +1,167 @@
+"""Why the losses of several processes may differ from one's by right: noise and batch statistics, seen while running.
+
+Random state is compared before and after the places where a training step draws from it. What a loader's sampler
+draws between two batches is not looked at: the order of the samples is the same on any number of processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import dataloader
+from torch.utils.data._utils import fetch
+
+DROPOUT, BATCH_STATISTICS, STEP_NOISE, SAMPLE_NOISE = "dropout", "batch statistics", "noise", "augmentation"
+_DROPOUTS = (
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+)  # fmt: skip
+
+Note = Callable[[str, str], None]
+
+
+class RandomState:
+    """The states of torch's, Python's and NumPy's generators, as far as they are in use."""
+
+    def __init__(self) -> None:
+        self.torch = torch.get_rng_state()
+        self.python = random.getstate()
+        self.numpy = sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
+
+    def moved_since(self, before: RandomState) -> list[str]:
+        """The generators that were drawn from in between."""
+        moved = [] if torch.equal(self.torch, before.torch) else ["torch"]
+        if self.python != before.python:
+            moved.append("random")
+        if self.numpy is not None and before.numpy is not None:
+            same = self.numpy[2] == before.numpy[2] and (self.numpy[1] == before.numpy[1]).all()
+            moved += [] if same else ["numpy.random"]
+        return moved
+
+
+class RandomnessWatch:
+    """Looks for reasons in one process and notes each once.
+
+    Args:
+        note: called with a kind of reason and what it was seen in.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._seen: set[str] = set()
+        self._last: RandomState | None = None
+
+    def install(self) -> None:
+        """Watch from now on. Changes no number and draws none."""
+        for name in _DROPOUTS:
+            setattr(F, name, self._watched_dropout(getattr(F, name)))
+        F.batch_norm = self._watched_batch_norm(F.batch_norm)
+        F.scaled_dot_product_attention = self._watched_attention(F.scaled_dot_product_attention)
+        torch.nn.modules.module.register_module_forward_pre_hook(self._before_module)
+        fetchers: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
+        for fetcher in fetchers:
+            fetcher.fetch = self._watched_fetch(fetcher.fetch)
+        loader: Any = dataloader._BaseDataLoaderIter
+        loader.__next__ = self._watched_next(loader.__next__)
+
+    def note(self, reason: str, what: str) -> None:
+        if reason not in self._seen:
+            self._seen.add(reason)
+            self._note(reason, what)
+
+    def before_backward(self) -> None:
+        """Note what was drawn since the batch was fetched or the last step ended."""
+        if STEP_NOISE in self._seen:
+            return
+        now = RandomState()
+        if self._last is not None and (moved := now.moved_since(self._last)):
+            self.note(STEP_NOISE, " and ".join(moved))
+        self._last = now
+
+    def after_step(self) -> None:
+        """A new step begins: what is drawn from here on is its own."""
+        if STEP_NOISE not in self._seen:
+            self._last = RandomState()
+
+    def _excused(self, call: Callable[[], Any]) -> Any:
+        """Run `call`, whose draws have a name already; what was drawn before it still counts."""
+        self.before_backward()
+        result = call()
+        self.after_step()
+        return result
+
+    def _watched_dropout(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(input: Any, p: float = 0.5, training: bool = True, *args: Any, **kwargs: Any) -> Any:
+            if not (training and p > 0) or torch.compiler.is_compiling():
+                return function(input, p, training, *args, **kwargs)
+            self.note(DROPOUT, f"p={p:g}")
+            return self._excused(lambda: function(input, p, training, *args, **kwargs))
+
+        if function.__name__ in ("alpha_dropout", "feature_alpha_dropout"):
+            # These two are off unless told otherwise.
+            @functools.wraps(function)
+            def off_by_default(
+                input: Any, p: float = 0.5, training: bool = False, *args: Any, **kw: Any
+            ) -> Any:
+                return watched(input, p, training, *args, **kw)
+
+            return off_by_default
+        return watched
+
+    def _watched_attention(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(
+            q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, *args: Any, **kw: Any
+        ) -> Any:
+            if "attn_mask" in kw:
+                mask = kw.pop("attn_mask")
+            if dropout_p <= 0 or torch.compiler.is_compiling():
+                return function(q, k, v, mask, dropout_p, *args, **kw)
+            self.note(DROPOUT, f"p={dropout_p:g}, in attention")
+            return self._excused(lambda: function(q, k, v, mask, dropout_p, *args, **kw))
+
+        return watched
+
+    def _watched_batch_norm(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(
+            input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+            training: bool = False, *args: Any, **kwargs: Any,
+        ) -> Any:  # fmt: skip
+            if training and not torch.compiler.is_compiling():
+                self.note(BATCH_STATISTICS, "batch normalisation")
+            return function(input, running_mean, running_var, weight, bias, training, *args, **kwargs)
+
+        return watched
+
+    def _before_module(self, module: torch.nn.Module, _: Any) -> None:
+        if module.training and isinstance(module, torch.nn.RNNBase) and module.dropout > 0:
+            self.note(DROPOUT, f"p={module.dropout:g}, in {type(module).__name__}")
+
+    def _watched_fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(fetcher: Any, index: Any) -> Any:
+            if SAMPLE_NOISE in self._seen:
+                return function(fetcher, index)
+            before = RandomState()
+            batch = function(fetcher, index)
+            if moved := RandomState().moved_since(before):
+                self.note(SAMPLE_NOISE, f"{type(fetcher.dataset).__name__} draws from {' and '.join(moved)}")
+            return batch
+
+        return watched
+
+    def _watched_next(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(iterator: Any) -> Any:
+            batch = function(iterator)
+            self.after_step()
+            return batch
+
+        return watched

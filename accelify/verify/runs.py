@@ -1,0 +1,266 @@
+"""Runs of a script in a mirror: starting the processes, waiting for them, and reading what they recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import accelify
+from accelify.verify.events import RankRecord, read_rank, same
+from accelify.verify.mirror import Mirror
+
+GRACE = 5.0
+"""Seconds that the other ranks get to end by themselves once one has failed."""
+_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR",
+              "MASTER_PORT", "PYTHONSTARTUP", "PYTHONINSPECT")  # fmt: skip
+_START = "import sys; sys.path[0] = {root!r}; from accelify.verify.child import main; main()"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run.
+
+    Args:
+        script: the script as the user named it.
+        arguments: its command line.
+        replaced: original path to the bytes that take its place; the converted files, for a copy.
+        label: how the table names the run.
+        processes: how many.
+        steps: optimizer steps after which it ends.
+        converted: whether it speaks to accelify's runtime.
+        gpu: leave CUDA devices visible.
+        seed: of all generators, where the script sets none.
+        limit: seconds after which the run is given up.
+        perturb: disturb gradients by as much as rounding.
+    """
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    replaced: dict[Path, bytes] = field(default_factory=dict)
+    label: str = "original"
+    processes: int = 1
+    steps: int = 20
+    converted: bool = False
+    gpu: bool = False
+    seed: int = 0
+    threads: int = 1
+    limit: float = 600.0
+    perturb: bool = False
+    save_weights: Path | None = None
+    reference: Path | None = None
+
+
+@dataclass
+class Run:
+    """A run that has ended.
+
+    `failure` is one sentence, None for a run that went through. `output` is the end of what each rank printed.
+    """
+
+    label: str
+    processes: int
+    ranks: list[RankRecord]
+    seconds: float
+    failure: str | None = None
+    output: str = ""
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each backward over all ranks: the mean of what each called backward on."""
+        if self.processes == 1:
+            return [loss.raw for loss in self.ranks[0].losses]
+        count = min(len(rank.losses) for rank in self.ranks)
+        return [
+            sum(rank.losses[k].value * rank.losses[k].scale for rank in self.ranks) / self.processes
+            for k in range(count)
+        ]
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the optimizer that made most; backward calls where there is no optimizer."""
+        first = self.ranks[0]
+        if not first.steps:
+            return len(first.losses)
+        numbers = [step.optimizer for step in first.steps]
+        return max(numbers.count(number) for number in set(numbers))
+
+    @property
+    def rates(self) -> list[tuple[float, ...]]:
+        """The learning rates at each optimizer step, in order."""
+        return [step.rates for step in self.ranks[0].steps]
+
+    @property
+    def uneven(self) -> str | None:
+        """What the ranks disagree on, None when they agree."""
+        if len({len(rank.losses) for rank in self.ranks}) > 1:
+            counts = ", ".join(str(len(rank.losses)) for rank in self.ranks)
+            return f"its processes call backward a different number of times ({counts})"
+        if len({len(rank.steps) for rank in self.ranks}) > 1:
+            return "its processes make a different number of optimizer steps"
+        if len({rank.weights for rank in self.ranks}) > 1:
+            return "its processes end with different weights"
+        return None
+
+    def same_as(self, other: Run) -> bool:
+        """Equal to the bit: losses, learning rates and weights."""
+        a, b = self.losses, other.losses
+        return (
+            len(a) == len(b)
+            and all(map(same, a, b))
+            and self.rates == other.rates
+            and self.ranks[0].weights == other.ranks[0].weights
+        )
+
+
+def execute(job: Job) -> Run:
+    """Run `job` in a mirror of its own, which is removed afterwards; nothing it started is left."""
+    working = Path.cwd()
+    script = Path(os.path.realpath(job.script))
+    replaced = {script: script.read_bytes(), **job.replaced}
+    mirror = Mirror(script, working, replaced)
+    processes: list[subprocess.Popen[bytes]] = []
+    with contextlib.closing(mirror), tempfile.TemporaryDirectory(prefix="accelify-results-") as folder:
+        results = Path(folder)
+        (results / "job.json").write_text(json.dumps(_job_file(job, mirror, results)), encoding="utf-8")
+        started = time.monotonic()
+        try:
+            port = _free_port()
+            for rank in range(job.processes):
+                processes.append(_start(job, mirror, results, rank, port))
+            failure = _wait(processes, job.limit)
+        finally:
+            _end(processes)
+        seconds = time.monotonic() - started
+        ranks = [read_rank(results / f"rank{rank}.jsonl") for rank in range(job.processes)]
+        outputs = [
+            (results / f"output{rank}.txt").read_text(errors="replace") for rank in range(job.processes)
+        ]
+        codes = [process.returncode for process in processes]
+    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0])
+    run.failure = failure or _failure(ranks, codes, outputs)
+    return run
+
+
+def _job_file(job: Job, mirror: Mirror, results: Path) -> dict[str, object]:
+    named = str(job.script)
+    return {
+        "script": str(mirror.path(mirror.script)),
+        "arguments": [
+            mirror.translate(named) if os.path.isabs(named) else named,
+            *(mirror.translate(word) for word in job.arguments),
+        ],
+        "results": str(results),
+        "tree": str(mirror.tree),
+        "protected": mirror.protected(),
+        "steps": job.steps,
+        "seed": job.seed,
+        "threads": job.threads,
+        "converted": job.converted,
+        "perturb": job.perturb,
+        "save_weights": str(job.save_weights) if job.save_weights else None,
+        "reference": str(job.reference) if job.reference else None,
+    }
+
+
+def _start(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
+    paths = [mirror.translate(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(mirror.scratch),
+        "MPLBACKEND": "Agg",
+        "WANDB_MODE": "disabled",
+        "OMP_NUM_THREADS": str(job.threads),
+    }
+    if not job.gpu:
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "ACCELIFY_USE_CPU": "true", "ACCELERATE_USE_CPU": "true"}
+    if job.processes > 1:
+        environment |= {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.processes),
+            "LOCAL_WORLD_SIZE": str(job.processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        }  # fmt: skip
+    root = str(Path(accelify.__file__).parent.parent)
+    with open(results / f"output{rank}.txt", "wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-c", _START.format(root=root), str(results / "job.json")],
+            cwd=mirror.path(mirror.working),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], limit: float) -> str | None:
+    """Wait for all; once one has failed the others get a moment and are ended. Returns a sentence on time-out."""
+    deadline = time.monotonic() + limit
+    while True:
+        codes = [process.poll() for process in processes]
+        if all(code is not None for code in codes):
+            return None
+        now = time.monotonic()
+        if any(codes):
+            deadline = min(deadline, now + GRACE)
+        if now > deadline:
+            return None if any(codes) else f"it did not end within {limit:.0f} s"
+        time.sleep(0.02)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End every process and whatever it started itself (loader workers): each leads a group of its own."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    for process in processes:
+        process.wait()
+
+
+def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> str | None:
+    errors = [(rank.error["time"], number) for number, rank in enumerate(ranks) if rank.error]
+    if errors:
+        number = min(errors)[1]
+        where = f"on rank {number}" if len(ranks) > 1 else ""
+        return " ".join(filter(None, [_told(ranks[number], outputs[number]), where]))
+    for number, code in enumerate(codes):
+        if code != 0:
+            last = _last_line(outputs[number])
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+            return f"it ended with {how}" + (f": {last}" if last else "")
+    if any(rank.ended is None for rank in ranks):
+        return "it left without a word (os._exit?)"
+    return None
+
+
+def _told(rank: RankRecord, output: str) -> str:
+    assert rank.error is not None
+    line = f"line {rank.error['line']}: " if rank.error["line"] else ""
+    if rank.error["type"] == "SystemExit":
+        return f"{line}it exits by itself: {rank.error['said'] or _last_line(output) or 'without a word'}"
+    said = " ".join(str(rank.error["said"]).split())
+    return f"{line}{rank.error['type']}: {said[:400]}".rstrip(": ")
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:400] if lines else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

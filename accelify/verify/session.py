@@ -1,0 +1,194 @@
+"""One verification from end to end: convert a copy, run the original and the copy, hold them against each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from accelify.verify.compare import Comparison, Verdict, compare, tolerances
+from accelify.verify.runs import Job, Run, execute
+
+NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
+
+
+class VerifyError(Exception):
+    """A verification that cannot be made, told in one sentence."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A copy to hold against the original.
+
+    `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no copy
+    because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are places that
+    still need a person, each as one line.
+    """
+
+    files: dict[Path, bytes] = field(default_factory=dict)
+    refused: str = ""
+    unchanged: str = ""
+    remaining: tuple[str, ...] = ()
+
+
+@dataclass
+class Report:
+    """What a verification found. `original` is None where nothing was run."""
+
+    script: Path
+    converted: Converted
+    original: Run | None = None
+    comparisons: list[Comparison] = field(default_factory=list)
+    tolerances: list[float] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing is wrong, 1 when a run is different or failed, or the converter refused."""
+        wrong = any(c.verdict in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons)
+        return int(wrong or bool(self.converted.refused))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data, for `--json`."""
+        original = self.original
+        return {
+            "script": str(self.script),
+            "exit_code": self.exit_code,
+            "refused": self.converted.refused or None,
+            "unchanged": self.converted.unchanged or None,
+            "remaining": list(self.converted.remaining),
+            "original": None
+            if original is None
+            else {
+                "steps": original.steps,
+                "losses": original.losses,
+                "learning_rates": [list(rates) for rates in original.rates],
+                "reasons": original.ranks[0].reasons,
+                "seconds": round(original.seconds, 3),
+            },
+            "tolerances": self.tolerances,
+            "runs": [comparison.to_json() for comparison in self.comparisons],
+        }
+
+
+def convert_copy(script: Path) -> Converted:
+    """What `accelify convert --batch-size total` would write, without writing it.
+
+    Raises:
+        SourceError: the script cannot be read or is not Python.
+    """
+    from accelify.convert import ConvertOptions, convert_paths
+
+    files: dict[Path, bytes] = {}
+    remaining: list[str] = []
+    own = Path(os.path.realpath(script))
+    answer = Converted()
+    for conversion in convert_paths([script], ConvertOptions(batch_size="total")):
+        source = conversion.source
+        if conversion.changed and source.path is not None:
+            files[Path(os.path.realpath(source.path))] = source.encode(conversion.new_text)
+        remaining += [f"line {found.line}: {found.code} {found.message}" for found in conversion.remaining]
+        if source.path is not None and Path(os.path.realpath(source.path)) != own:
+            continue
+        if conversion.status in ("refused", "failed"):
+            answer = replace(answer, refused=conversion.reason or "the converter gave no reason")
+        elif conversion.status == "unchanged":
+            answer = replace(answer, unchanged=conversion.reason or "nothing in it needs a change")
+    return replace(answer, files=files, remaining=tuple(remaining))
+
+
+def verify(
+    script: Path,
+    arguments: tuple[str, ...] = (),
+    *,
+    converted: Converted | None = None,
+    steps: int = 20,
+    processes: int = 2,
+    gpu: bool = False,
+    seed: int = 0,
+    limit: float = 600.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Run `script` and its converted copy and compare them. Nothing is written beside the script.
+
+    Args:
+        script: path of the plain script.
+        arguments: its own command line.
+        converted: the copy; made by the converter when None.
+        steps: optimizer steps of each run.
+        processes: of the second run of the copy; 1 leaves that run out.
+        gpu: run on the devices that are there instead of the CPU.
+        seed: for the generators that the script does not seed itself.
+        limit: seconds that the original may take.
+        progress: told what is being run.
+
+    Raises:
+        VerifyError: torch is missing, or the original does not run or never calls backward.
+        SourceError: the script cannot be read or is not Python.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise VerifyError(NO_TORCH)
+    converted = convert_copy(script) if converted is None else converted
+    report = Report(script, converted)
+    if converted.refused or converted.unchanged:
+        return report
+    with tempfile.TemporaryDirectory(prefix="accelify-weights-") as folder:
+        weights = Path(folder) / "weights.pt"
+        job = Job(
+            script, arguments, steps=steps, gpu=gpu, seed=seed, limit=limit, threads=_threads(processes),
+            save_weights=weights,
+        )  # fmt: skip
+        progress("the original on 1 process")
+        original = execute(job)
+        _check(original, script)
+        report.original, report.tolerances = original, tolerances(original)
+        copy = replace(
+            job, replaced=converted.files, label="converted", converted=True, save_weights=None, reference=weights,
+            limit=min(limit, 60 + 20 * original.seconds),
+        )  # fmt: skip
+        progress("the copy on 1 process")
+        report.comparisons.append(_one_process(original, execute(copy), job, progress))
+        if processes > 1:
+            progress(f"the copy on {processes} processes")
+            several = execute(replace(copy, processes=processes))
+            report.comparisons.append(_several(original, several, job, weights, progress))
+    return report
+
+
+def _one_process(original: Run, run: Run, job: Job, progress: Callable[[str], None]) -> Comparison:
+    """One process has to be identical; where it is not, the original itself may not repeat its own numbers."""
+    comparison = compare(original, run)
+    if comparison.verdict is not Verdict.DIFFERENT:
+        return comparison
+    progress("the original once more")
+    again = execute(replace(job, save_weights=None))
+    if not again.failure and not again.same_as(original):
+        comparison.verdict = Verdict.NOT_COMPARABLE
+        comparison.reason = "two runs of the original itself differ: it depends on time, or on other entropy"
+    return comparison
+
+
+def _several(original: Run, run: Run, job: Job, weights: Path, progress: Callable[[str], None]) -> Comparison:
+    """On several processes rounding may grow; how far is asked of the original, disturbed, where it matters."""
+    comparison = compare(original, run)
+    if comparison.verdict is not Verdict.DIFFERENT:
+        return comparison
+    progress("the original with its gradients disturbed as by rounding")
+    control = execute(replace(job, save_weights=None, reference=weights, perturb=True))
+    return compare(original, run, control=control)
+
+
+def _check(original: Run, script: Path) -> None:
+    if original.failure:
+        raise VerifyError(f"{script} does not run before conversion: {original.failure}.")
+    if not original.losses:
+        raise VerifyError(f"{script} never calls backward, so there are no losses to compare.")
+
+
+def _threads(processes: int) -> int:
+    """Threads of each process; the same in every run, since the order of a sum depends on it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // max(processes, 1))
