@@ -343,7 +343,7 @@ class Accelerator(ProcessControl):
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and give memory back; returns None for each of `objects`."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
-            held.clear()  # type: ignore[attr-defined]
+            held.clear()
         self._prepared.clear()
         self.gradient_state.window.__init__()  # type: ignore[misc]
         return files.release_memory(*objects)
@@ -450,7 +450,7 @@ class Accelerator(ProcessControl):
         """A region in mixed precision; in full precision it does nothing. Prepared models in it run as they are."""
         if not self.precision.is_mixed:
             return contextlib.nullcontext()
-        return self.precision.script_region(autocast_handler)  # type: ignore[no-any-return]
+        return self.precision.script_region(autocast_handler)
 
     @contextlib.contextmanager
     def accumulate(self, *models: torch.nn.Module) -> Iterator[None]:

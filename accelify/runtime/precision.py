@@ -102,7 +102,7 @@ class AutocastForward:
 def run_in_precision(module: torch.nn.Module, precision: Precision) -> None:
     """Let `module` run in mixed precision from now on. Nothing happens in full precision."""
     if precision.is_mixed and not isinstance(module.forward, AutocastForward):
-        module.forward = AutocastForward(module, precision)  # type: ignore[method-assign]
+        module.forward = AutocastForward(module, precision)
 
 
 def run_as_before(module: torch.nn.Module) -> None:

@@ -320,7 +320,7 @@ class DDPBackend(Backend):
         with contextlib.ExitStack() as stack:
             for model in models:
                 if isinstance(model, DistributedDataParallel):
-                    stack.enter_context(model.no_sync())  # type: ignore[no-untyped-call]
+                    stack.enter_context(model.no_sync())
             yield
 
     def sync_next(self, model: torch.nn.Module) -> None:

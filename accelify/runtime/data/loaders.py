@@ -191,12 +191,12 @@ class DataLoaderShard(DataLoader[Any]):
         size = self.original.batch_size
         if size is None:
             return None
-        split = self.shard is not None and self.shard.split_batches
-        return size if split else size * PartialState().num_processes
+        split = bool(self.shard is not None and self.shard.split_batches)
+        return int(size) if split else int(size) * PartialState().num_processes
 
     @property
     def total_dataset_length(self) -> int:
-        return len(self.original.dataset)  # type: ignore[arg-type]
+        return len(self.original.dataset)
 
     @property
     def in_progress(self) -> LoaderIterator | None:
@@ -215,12 +215,13 @@ class DataLoaderShard(DataLoader[Any]):
         """Tell samplers and dataset which epoch begins, those that want to know."""
         self.epoch = epoch
         batch_sampler = self.original.batch_sampler
-        for part in (
+        parts: tuple[Any, ...] = (
             batch_sampler,
             getattr(batch_sampler, "sampler", None),
             self.original.sampler,
             self.original.dataset,
-        ):
+        )
+        for part in parts:
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
 
@@ -277,7 +278,7 @@ class DataLoaderShard(DataLoader[Any]):
         if self._sharded or self.base_dataloader.num_workers > 0:
             return True
         plugin = self.gradient_state.plugin
-        return plugin.num_steps > 1 and plugin.sync_with_dataloader
+        return bool(plugin.num_steps > 1 and plugin.sync_with_dataloader)
 
     def _place(self, batch: Any) -> Any:
         return send_to_device(batch, self.device, self.non_blocking) if self._moves else batch

@@ -53,7 +53,7 @@ def own_random_state() -> dict[str, Any]:
     if "numpy" in sys.modules:
         import numpy as np
 
-        name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+        name, keys, position, has_gauss, cached = _numpy_state()
         state["numpy"] = [
             str(name),
             torch.from_numpy(keys.astype("int64")),
@@ -61,9 +61,15 @@ def own_random_state() -> dict[str, Any]:
             int(has_gauss),
             float(cached),
         ]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state
+
+
+def _numpy_state() -> Any:
+    import numpy as np
+
+    return np.random.get_state(legacy=True)
 
 
 def restore_random_state(state: dict[str, Any]) -> None:

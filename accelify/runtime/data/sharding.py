@@ -112,15 +112,12 @@ class BatchSamplerShard(BatchSampler):
         self.process_index = process_index
         self.split_batches = split_batches
         self.even_batches = even_batches
-        self.batch_size = getattr(batch_sampler, "batch_size", None)
+        self.sampler: Any = getattr(batch_sampler, "sampler", None)
+        self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
         self.drop_last = bool(getattr(batch_sampler, "drop_last", False))
         self.skip_batches = 0
         # Shares of the batches drawn and not yet taken by the loader; one queue for each pass.
         self.shares: deque[Shares] = deque()
-
-    @property
-    def sampler(self) -> Any:
-        return getattr(self.batch_sampler, "sampler", None)
 
     @property
     def total_length(self) -> int:

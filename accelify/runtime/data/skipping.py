@@ -16,12 +16,9 @@ class SkipBatchSampler(BatchSampler):
     def __init__(self, batch_sampler: Any, skip_batches: int = 0) -> None:
         self.batch_sampler = batch_sampler
         self.skip_batches = skip_batches
-        self.batch_size = getattr(batch_sampler, "batch_size", None)
+        self.sampler: Any = getattr(batch_sampler, "sampler", None)
+        self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
         self.drop_last = getattr(batch_sampler, "drop_last", False)
-
-    @property
-    def sampler(self) -> Any:
-        return getattr(self.batch_sampler, "sampler", None)
 
     def __iter__(self) -> Iterator[Any]:
         for number, batch in enumerate(self.batch_sampler):
@@ -40,7 +37,7 @@ class _ResumedLoader(DataLoaderShard):
         self.__dict__["skip"] = skip
 
     def __len__(self) -> int:
-        return max(0, len(self.base_dataloader) - self.skip)
+        return max(0, len(self.base_dataloader) - int(self.skip))
 
     def __iter__(self) -> Any:
         iterator = LoaderIterator(self)
@@ -77,7 +74,7 @@ class _SkippingLoader:
         return getattr(self.loader, name)
 
     def __len__(self) -> int:
-        return max(0, len(self.loader) - self.skip_batches)
+        return max(0, len(self.loader) - int(self.skip_batches))
 
     def __iter__(self) -> Iterator[Any]:
         for number, batch in enumerate(self.loader):
