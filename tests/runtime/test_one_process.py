@@ -1,0 +1,134 @@
+"""On one process nothing changes, to the bit."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from accelify.runtime import Accelerator
+from tests.runtime.training import Noisy, Setting, make_data, make_loader, train_accelerated, train_plain
+
+
+@pytest.mark.parametrize("split_batches", [False, True])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(),
+        Setting(loss="sum", schedule="epoch"),
+        Setting(clip=0.1, schedule="batch", optimizer="adam"),
+        Setting(accumulate=2, samples=75, schedule="none"),
+        Setting(sampler="own"),
+        Setting(sampler="batches"),
+        Setting(sampler="stream"),
+        Setting(sampler="generator"),
+    ],
+    ids=str,
+)
+def test_same_numbers(setting, split_batches):
+    expected, weights = train_plain(setting)
+    history, own = train_accelerated(setting, split_batches=split_batches)
+    assert history == expected
+    assert torch.equal(weights, own)
+
+
+class Random(nn.Module):
+    """Dropout and batch statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def _random_loop(workers, accelerator):
+    torch.manual_seed(1)
+    model = Random()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    data = Noisy(make_data(43))
+    train = DataLoader(data, batch_size=8, shuffle=True, num_workers=workers)
+    test = DataLoader(data, batch_size=8, num_workers=workers)
+    if accelerator is not None:
+        given = model
+        model, optimizer, train, test = accelerator.prepare(model, optimizer, train, test)
+        assert model is given
+    numbers = []
+    for epoch in range(2):
+        for i, (x, y) in enumerate(train):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            if accelerator is None:
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            else:
+                accelerator.backward(loss)
+                accelerator.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            numbers.append(loss.item())
+            if epoch == 0 and i == 3:
+                # A loop left early must not change what comes after it.
+                break
+        with torch.no_grad():
+            numbers += [nn.functional.mse_loss(model(x), y).item() for x, y in test]
+        numbers.append(torch.rand(()).item())
+    return numbers, [t.clone() for t in model.state_dict().values()]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dropout_batch_norm_and_augmentation(workers):
+    expected, weights = _random_loop(workers, None)
+    numbers, own = _random_loop(workers, Accelerator(cpu=True))
+    assert numbers == expected
+    assert all(torch.equal(a, b) for a, b in zip(weights, own, strict=True))
+
+
+def test_iterators_draw_when_the_original_does():
+    def draws(loader):
+        torch.manual_seed(0)
+        iterator = iter(loader)
+        numbers = [torch.rand(()).item()]
+        numbers += next(iterator)[0].flatten().tolist()
+        numbers.append(torch.rand(()).item())
+        return numbers
+
+    setting = Setting()
+    expected = draws(make_loader(setting))
+    assert draws(Accelerator(cpu=True).prepare(make_loader(setting))) == expected
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_own_autocast_regions_keep_their_numbers(precision):
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+    def run(accelerator):
+        torch.manual_seed(2)
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = make_loader(Setting())
+        scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
+        if accelerator is not None:
+            model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        losses = []
+        for x, y in loader:
+            optimizer.zero_grad()
+            region = accelerator.autocast() if accelerator else torch.autocast("cpu", dtype=dtype)
+            with region:
+                loss = nn.functional.mse_loss(model(x), y)
+            if accelerator is None:
+                scaler.scale(loss).backward()
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                accelerator.backward(loss)
+                accelerator.clip_grad_norm_(model.parameters(), 0.1)
+                optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    expected = run(None)
+    assert run(Accelerator(cpu=True, mixed_precision=precision)) == expected
