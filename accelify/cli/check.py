@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from accelify.cli.inputs import STDIN, collect
+from accelify.cli.inputs import STDIN, collect, read_script
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding
-from accelify.source import Source, SourceError
+from accelify.source import SourceError
 
 
 class OutputFormat(StrEnum):
@@ -64,7 +64,7 @@ def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
-    source = Source.from_bytes(sys.stdin.buffer.read()) if path == STDIN else Source.read(path)
+    source = read_script(path)
     conversion = convert_source(source, ConvertOptions())
     return shown([*conversion.applied, *conversion.remaining], source, selection)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from accelify.cli.inputs import STDIN, Inputs, collect
+from accelify.cli.inputs import STDIN, Inputs, collect, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
     CONVERTED,
@@ -22,7 +22,7 @@ from accelify.cli.terminal import (
     track,
     write_bytes,
 )
-from accelify.source import Source, SourceError, make_folder, write_all
+from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
     from accelify.convert import Conversion, ConvertOptions
@@ -55,6 +55,12 @@ def convert(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
     ] = None,
+    verified: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.json", help="What `verify --json` printed: its loss curves go on the page."
+        ),
+    ] = None,
 ) -> None:
     """Rewrite training scripts so that they run on any number of devices, with the same losses.
 
@@ -69,7 +75,7 @@ def convert(
             fail(
                 "- (standard input) goes alone, and to standard output: leave out the other paths and --output."
             )
-        raise typer.Exit(_filter(options, diff=diff, json=json, report=report))
+        raise typer.Exit(_filter(options, diff=diff, json=json, report=report, verified=verified or []))
     if diff and output is not None:
         fail("--diff writes nothing: leave out --output.")
     if json and output == "-":
@@ -79,7 +85,7 @@ def convert(
         if output == "-" and len(inputs.scripts) > 1:
             fail("--output - takes one script: name a folder with --output for several.")
         conversions, passed_over = _convert_all(inputs, options)
-        files = _page(report, conversions)
+        files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
                 write_bytes(conversion.source.encode(conversion.new_text))
@@ -111,13 +117,13 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     Raises SourceError where a script that the user named cannot be worked on.
     """
-    from accelify.convert import convert_paths
+    from accelify.convert import convert_source
 
     conversions: list[Conversion] = []
     passed_over = 0
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         try:
-            conversions += convert_paths([path], options)
+            conversions.append(convert_source(read_script(path), options))
         except SourceError as error:
             if path in inputs.named:
                 raise
@@ -176,21 +182,29 @@ def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream
     print(summary(conversions, colour=coloured(stream)), end="", file=stream)
 
 
-def _page(path: Path | None, conversions: Sequence[Conversion]) -> list[tuple[Path, bytes]]:
+def _page(
+    path: Path | None, conversions: Sequence[Conversion], verified: list[Path]
+) -> list[tuple[Path, bytes]]:
     if path is None:
         return []
+    from accelify.report.curves import read_curves
     from accelify.report.html import html_report
 
-    return [(path, html_report(conversions).encode())]
+    drawn = {script.resolve(): curves for script, curves in map(read_curves, verified)}
+    names = [conversion.source.path for conversion in conversions if conversion.source.path is not None]
+    curves = {str(name): drawn[name.resolve()] for name in names if name.resolve() in drawn}
+    return [(path, html_report(conversions, curves=curves).encode())]
 
 
-def _filter(options: ConvertOptions, *, diff: bool, json: bool, report: Path | None) -> int:
+def _filter(
+    options: ConvertOptions, *, diff: bool, json: bool, report: Path | None, verified: list[Path]
+) -> int:
     """Convert standard input to standard output; the summary goes to standard error."""
     from accelify.convert import convert_source
 
     try:
-        conversion = convert_source(Source.from_bytes(sys.stdin.buffer.read()), options)
-        write_all(_page(report, [conversion]))
+        conversion = convert_source(read_script(STDIN), options)
+        write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json
 

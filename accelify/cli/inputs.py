@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelify.source import SourceError, find_scripts
+from accelify.source import Source, SourceError, find_scripts
 
 STDIN = Path("-")
 
@@ -69,6 +70,14 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                 inputs.scripts.append(candidate)
                 inputs.roots[candidate] = root
     return inputs
+
+
+def read_script(path: Path) -> Source:
+    """The script at `path`, or from standard input for `-`. Raises SourceError where it is not Python text."""
+    source = Source.from_bytes(sys.stdin.buffer.read()) if path == STDIN else Source.read(path)
+    # Parsed here, so that what does not parse gets the sentence that names the line and the remedy.
+    _ = source.tree
+    return source
 
 
 def _plural(count: int, noun: str) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+
+from accelify.source import SourceError, read_bytes
 
 _WIDTH, _HEIGHT = 720, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 26, 30
@@ -19,6 +23,30 @@ class Curves:
 
     verdict: str
     runs: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def read_curves(file: Path) -> tuple[Path, Curves]:
+    """The script and the curves of a file that `accelify verify --json` printed.
+
+    Raises SourceError where it is not such a file.
+    """
+    try:
+        report = json.loads(read_bytes(file))
+        runs = [("original", report["original"]["losses"])] if report["original"] else []
+        runs += [(run["run"], run["losses"]) for run in report["runs"]]
+        verdicts = dict.fromkeys(f"{run['verdict']} ({run['run']})" for run in report["runs"])
+        verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
+        curves = Curves(verdict, tuple((name, tuple(map(_number, losses))) for name, losses in runs))
+        return Path(report["script"]), curves
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise SourceError(
+            f"{file} is not what `accelify verify --json` prints: make it anew.", file
+        ) from None
+
+
+def _number(loss: float | None) -> float:
+    # JSON has no word for losses that are not finite.
+    return math.nan if loss is None else float(loss)
 
 
 def curves_svg(curves: Curves) -> str:

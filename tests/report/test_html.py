@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelify.report.curves import Curves, curves_svg
+from accelify.report.curves import Curves, curves_svg, read_curves
 from accelify.report.html import html_report
 from accelify.report.sides import Block, side_by_side
-from accelify.source import Source, split_lines
+from accelify.source import Source, SourceError, split_lines
 from tests.report.conftest import MadeConversion, finding
 
 VOID = {"meta", "path", "br"}
@@ -99,6 +103,27 @@ def test_loss_curves_are_drawn(converted: MadeConversion) -> None:
 
 def test_curves_without_a_finite_loss() -> None:
     assert "<svg" not in curves_svg(Curves("different", (("original", (float("inf"),)),)))
+
+
+def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
+    file = tmp_path / "verified.json"
+    run = {"run": "2 processes", "verdict": "equal to rounding", "losses": [2.0, None]}
+    report = {
+        "script": "train.py",
+        "refused": None,
+        "unchanged": None,
+        "original": {"losses": [2.0, 1.0]},
+        "runs": [run],
+    }
+    file.write_text(json.dumps(report))
+    script, curves = read_curves(file)
+    assert script == Path("train.py")
+    assert curves.verdict == "equal to rounding (2 processes)"
+    assert [name for name, _ in curves.runs] == ["original", "2 processes"]
+    assert math.isnan(curves.runs[1][1][1])
+    file.write_text("[]")
+    with pytest.raises(SourceError, match="is not what `accelify verify --json` prints"):
+        read_curves(file)
 
 
 def versions(blocks: list[Block]) -> tuple[list[str], list[str]]:
