@@ -1,0 +1,103 @@
+"""Every fixture is run before and after conversion: the numbers have to stay.
+
+`verify` runs the plain script and the converted one on 1 and on 2 processes, to their ends. A first comment line
+`# comparable: no, WHY` in `before.py` says that two processes cannot give the original's losses, and why.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from accelify.verify.compare import Comparison, Verdict
+from accelify.verify.session import Report, verify
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+KINDS = sorted(path.parent.name for path in FIXTURES.glob("*/before.py"))
+NEEDS = {
+    "progress_bar_and_writer": ("tqdm", "tensorboard"),
+    "metrics_lists": ("numpy",),
+    "lbfgs_closure": ("numpy",),
+}
+
+pytestmark = pytest.mark.distributed
+
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_BAR = re.compile(r"\d+%\||it/s|s/it|\?it")
+_EVALUATION = re.compile(r"\b(?:test|valid|val)\b")
+
+
+def not_comparable(kind: str) -> str:
+    first = (FIXTURES / kind / "before.py").read_text().splitlines()[0]
+    return first.removeprefix("# comparable: no, ") if first.startswith("# comparable: no, ") else ""
+
+
+@functools.cache
+def report_of(kind: str) -> Report:
+    for name in NEEDS.get(kind, ()):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    return verify(FIXTURES / kind / "before.py", steps=100_000, processes=2, limit=300)
+
+
+def explain(comparison: Comparison) -> str:
+    first = comparison.first.sentence() if comparison.first else ""
+    return f"{comparison.verdict}: {comparison.reason} {first}\n{comparison.run.output[-3000:]}"
+
+
+def printed(output: str) -> list[str]:
+    """What the script prints, without progress bars and the warnings of libraries."""
+    lines = [line.strip() for line in re.split(r"[\r\n]+", output)]
+    return [line for line in lines if line and not _BAR.search(line) and "Warning" not in line]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_process_is_identical(kind: str) -> None:
+    report = report_of(kind)
+    assert not report.converted.refused
+    comparison = report.comparisons[0]
+    assert comparison.run.processes == 1
+    assert comparison.verdict is Verdict.IDENTICAL, explain(comparison)
+    assert comparison.same_weights
+    assert comparison.same_rates
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_process_prints_the_same(kind: str) -> None:
+    report = report_of(kind)
+    assert report.original is not None
+    assert printed(report.comparisons[0].run.output) == printed(report.original.output)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_are_equal(kind: str) -> None:
+    report = report_of(kind)
+    comparison = report.comparisons[1]
+    assert comparison.run.processes == 2
+    assert comparison.same_rates, explain(comparison)
+    if not_comparable(kind):
+        assert comparison.verdict is Verdict.NOT_COMPARABLE, explain(comparison)
+    else:
+        assert comparison.verdict in (Verdict.IDENTICAL, Verdict.ROUNDING), explain(comparison)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_print_once_and_evaluate_alike(kind: str) -> None:
+    """As many lines as the original's, and the same figures in those that tell of an evaluation."""
+    report = report_of(kind)
+    assert report.original is not None
+    before, after = printed(report.original.output), printed(report.comparisons[1].run.output)
+    assert len(after) == len(before), "\n".join(after)
+    if not_comparable(kind):
+        return
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if _EVALUATION.search(a)]
+    for a, b in pairs:
+        assert _NUMBER.sub("#", a) == _NUMBER.sub("#", b)
+        expected, found = [[float(n) for n in _NUMBER.findall(line)] for line in (a, b)]
+        assert found == pytest.approx(expected, rel=2e-3, abs=2e-3), f"{a}\n{b}"
+    if kind not in ("gan", "gradient_penalty", "regression_by_hand"):
+        assert pairs, "a fixture that evaluates prints it"
