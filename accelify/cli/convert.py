@@ -70,6 +70,8 @@ def convert(
     from accelify.convert import ConvertOptions
 
     options = ConvertOptions(batch_size=batch_size.value)
+    if verified and report is None:
+        fail("--verified puts curves on the page of --report: name that page too.")
     if STDIN in paths:
         if len(paths) > 1 or output not in (None, "-"):
             fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,6 +46,10 @@ def test_a_link_stays_a_link(run: Run, plain: Path, tmp_path: Path) -> None:
     assert "accelerator" in plain.read_text()
 
 
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
+
+
+@needs_git
 def test_diff_writes_nothing_and_applies(run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(plain.parent)
     outcome = run("convert", "--diff", plain.name)
@@ -59,6 +64,7 @@ def test_diff_writes_nothing_and_applies(run: Run, plain: Path, monkeypatch: pyt
     assert patched == plain.read_text()
 
 
+@needs_git
 def test_diff_of_a_windows_file_without_a_last_newline(
     run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
