@@ -15,6 +15,9 @@ from accelify.findings import Finding
 from accelify.source import SourceError
 
 
+ALREADY_DISTRIBUTED = "ACC001"
+
+
 class OutputFormat(StrEnum):
     """How findings are printed."""
 
@@ -66,7 +69,9 @@ def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]
     selection = selection_for(None if path == STDIN else path, select, ignore)
     source = read_script(path)
     conversion = convert_source(source, ConvertOptions())
-    return shown([*conversion.applied, *conversion.remaining], source, selection)
+    findings = [*conversion.applied, *conversion.remaining]
+    # Convert leaves a script alone that is distributed already; nothing is wrong with it.
+    return shown((finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection)
 
 
 def _print(findings: list[Finding], output_format: OutputFormat) -> None:

@@ -48,7 +48,10 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
     head = f"{name}: {styled(status, _STATUS_STYLE.get(status, 'bold'), colour)}"
     if conversion.applied and conversion.changed:
         head += f", {counted(len(conversion.applied), 'edit')}"
-    if conversion.reason:
+    # A reason with a place stands in the list below.
+    if conversion.reason and not any(
+        finding.message.endswith(conversion.reason) for finding in conversion.remaining
+    ):
         head += f": {conversion.reason}"
     lines = [head]
     if conversion.changed:

@@ -46,6 +46,29 @@ def test_json_of_nothing_is_an_empty_list(run: Run, plain: Path) -> None:
     assert (outcome.code, json.loads(outcome.out)) == (0, [])
 
 
+def test_quiet_on_a_script_that_is_distributed_already(run: Run, plain: Path) -> None:
+    plain.write_text("import torch\nfrom accelerate import Accelerator\nAccelerator().backward(loss)\n")
+    outcome = run("check", plain)
+    assert (outcome.code, outcome.out) == (0, "")
+
+
+def test_select_ignore_and_comments(run: Run, plain: Path) -> None:
+    codes = {finding["code"] for finding in json.loads(run("check", "--output-format", "json", plain).out)}
+    first, *others = sorted(codes)
+    assert others
+    only = json.loads(run("check", "--output-format", "json", "--select", first, plain).out)
+    assert {finding["code"] for finding in only} == {first}
+    assert run("check", "--ignore", ",".join(codes), plain).code == 0
+    assert run("check", "--select", "E501", plain).code == 2
+    plain.write_text(PLAIN + "# accelify: ignore-file\n")
+    assert run("check", plain).code == 0
+
+
+def test_formats_of_services(run: Run, plain: Path) -> None:
+    assert run("check", "--output-format", "github", plain).out.startswith(f"::warning file={plain},line=")
+    assert json.loads(run("check", "--output-format", "sarif", plain).out)["version"] == "2.1.0"
+
+
 def test_standard_input(run: Run) -> None:
     outcome = run("check", "-", stdin=PLAIN.encode())
     assert outcome.code == 1

@@ -22,6 +22,16 @@ def test_summary_says_what_was_done_and_what_is_left(
     )
 
 
+def test_a_reason_with_a_place_is_said_once(refused: MadeConversion) -> None:
+    refused.remaining = [finding(7, "ACC006", message="left alone: It uses Lightning.", effort=30)]
+    assert summary([refused]) == (
+        "other.py: refused\n"
+        "  left for a person (about 30 min):\n"
+        "    train.py:7:1: ACC006 left alone: It uses Lightning. (30 min)\n"
+        "1 script refused; 0 edits, 1 place left (about 30 min).\n"
+    )
+
+
 def test_colour_only_on_request(converted: MadeConversion) -> None:
     assert "\x1b[" not in summary([converted])
     assert "\x1b[36mACC001\x1b[0m" in summary([converted], colour=True)
