@@ -14,7 +14,6 @@ from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured
 from accelify.findings import Finding
 from accelify.source import SourceError
 
-
 ALREADY_DISTRIBUTED = "ACC001"
 
 
