@@ -203,22 +203,22 @@ class DistributedModel(DistributedDataParallel):
             self._flat = True
             self.reducer._remove_autograd_hooks()
 
-    def before_backward(self, sync: bool) -> Any:
-        """What `after_backward` needs to see whether gradients came in past the reducer; None: nothing to average."""
+    def before_backward(self, sync: bool) -> tuple[Any, ...] | None:
+        """Marks by which `after_backward` sees what came in; None: nothing is to be averaged."""
         if self._sync_next:
             return ()
         if not (sync and self.require_backward_grad_sync):
             return None
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.
-            return _mark(self._trained.parameters[0])
-        return self._trained.snapshot()
+            return (_mark(self._trained.parameters[0]),)
+        return tuple(self._trained.snapshot())
 
-    def after_backward(self, before: Any) -> bool:
+    def after_backward(self, before: tuple[Any, ...] | None) -> bool:
         """Complete the averaging; returns whether gradients of this model were averaged."""
         if before is None:
             return False
-        if before == ():
+        if self._sync_next:
             self._sync_next = False
             self._trained.average()
             return True
@@ -229,15 +229,13 @@ class DistributedModel(DistributedDataParallel):
                 self.leave_reducer()
                 self._trained.average()
                 return True
-            first = _mark(self._trained.parameters[0])
-            touched: bool = before != (self._trained.snapshot() if isinstance(before, list) else first)
+        touched = any(old != _mark(p) for old, p in zip(before, self._trained.parameters, strict=False))
+        if self._armed and not self._flat:
             self._armed = not touched
-            return touched
-        if before == self._trained.snapshot():
-            return False
-        self.leave_reducer()
-        self._trained.average()
-        return True
+        elif touched:
+            self.leave_reducer()
+            self._trained.average()
+        return touched
 
     def share_buffers(self) -> None:
         """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""

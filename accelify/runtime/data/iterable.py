@@ -96,9 +96,7 @@ class IterableDatasetShard(IterableDataset[Any]):
             yield from self._whole_batches()
             return
         size = 1 if self.split_batches else self.num_processes
-        for group, last in with_last(self._batches(), size):
-            if self.drop_last and len(group) < size:
-                return
+        for group, last in with_last(self._batches(), size, whole=self.drop_last):
             own, shares = divide(
                 group,
                 self.num_processes,

@@ -79,11 +79,16 @@ def divide(
     return own, Shares(sizes, len(group), last)
 
 
-def with_last(items: Iterator[Any], size: int) -> Iterator[tuple[list[Any], bool]]:
-    """Groups of `size` items, each with whether it is the last."""
-    group = list(islice(items, size))
+def with_last(items: Iterator[Any], size: int, whole: bool = False) -> Iterator[tuple[list[Any], bool]]:
+    """Groups of `size` items, each with whether it is the last; with `whole`, a last one that is not full is left out."""
+
+    def take() -> list[Any]:
+        group = list(islice(items, size))
+        return [] if whole and len(group) < size else group
+
+    group = take()
     while group:
-        following = list(islice(items, size))
+        following = take()
         yield group, not following
         group = following
 
@@ -140,9 +145,7 @@ class BatchSamplerShard(BatchSampler):
         size = 1 if self.split_batches else self.num_processes
         skip, self.skip_batches = self.skip_batches, 0
         batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
-        for number, (group, last) in enumerate(with_last(batches, size)):
-            if self.drop_last and len(group) < size:
-                return
+        for number, (group, last) in enumerate(with_last(batches, size, whole=self.drop_last)):
             if number < skip:
                 continue
             short = len(group) < size or (last and len({len(b) for b in group}) > 1)

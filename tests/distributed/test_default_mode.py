@@ -1,0 +1,98 @@
+"""Without split_batches each rank takes whole batches: every sample once, the learning rate as in the original."""
+
+import collections
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.distributed.processes import fresh_accelerator, run_ranks
+from tests.runtime.training import Stream
+
+pytestmark = pytest.mark.distributed
+
+
+def _epochs(samples, batch, kind, drop_last, accumulate):
+    """Samples seen on this rank, the learning rate after every step, and shares of every batch."""
+    torch.manual_seed(0)
+    data = TensorDataset(torch.arange(samples).float())
+    source = Stream(data) if kind == "stream" else data
+    loader = DataLoader(source, batch_size=batch, shuffle=kind == "map", drop_last=drop_last)
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(step))
+    accelerator = fresh_accelerator(gradient_accumulation_steps=accumulate)
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    seen, steps, gathered = [], [], []
+    for _ in range(2):
+        seen.append([])
+        for (x,) in loader:
+            with accelerator.accumulate(model):
+                repeated = not accelerator._shares().sizes[accelerator.process_index]
+                seen[-1] += [] if repeated else x.int().tolist()
+                gathered.append(accelerator.gather_for_metrics(x).int().tolist())
+                accelerator.backward(model(x[:, None]).mean() * 0)
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+                steps.append(scheduler.scheduler.last_epoch)
+    return seen, steps, gathered, len(loader) if kind == "map" else len(steps) // 2
+
+
+CASES = [
+    (samples, batch, kind, drop_last, accumulate)
+    for samples, batch in [(43, 4), (33, 4), (32, 4), (9, 4), (5, 8), (1, 4), (3, 1)]
+    for kind in ["map", "stream"]
+    for drop_last in [False, True]
+    for accumulate in [1, 2]
+    if not (drop_last and samples < 4 * batch)
+]
+
+
+def _all_cases():
+    return [_epochs(*case) for case in CASES]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_sample_once_and_the_original_schedule(ranks):
+    results = run_ranks(ranks, _all_cases)
+    for i, (samples, batch, kind, drop_last, accumulate) in enumerate(CASES):
+        case = CASES[i]
+        batches = samples // batch if drop_last else -(-samples // batch)
+        if drop_last:
+            batches -= batches % ranks
+        expected_samples = min(samples, batches * batch)
+        for epoch in range(2):
+            counts = collections.Counter(s for r in results for s in r[i][0][epoch])
+            assert set(counts.values()) == {1}, case
+            assert len(counts) == expected_samples, case
+            length = -(-batches // ranks)
+            gathered = results[0][i][2][epoch * length : (epoch + 1) * length]
+            assert sorted(s for g in gathered for s in g) == sorted(counts), case
+        for r in results:
+            _, steps, gathered, length = r[i]
+            assert length * 2 == len(steps), case
+            per_epoch = -(-batches // accumulate)
+            assert steps[length - 1] == per_epoch, (case, steps)
+            assert steps[-1] == 2 * per_epoch, (case, steps)
+            assert gathered == results[0][i][2], case
+
+
+def _orders(ranks_streams):
+    torch.manual_seed(0)
+    accelerator = fresh_accelerator(split_batches=True)
+    loader = DataLoader(TensorDataset(torch.arange(8)), batch_size=4, shuffle=True)
+    loader = accelerator.prepare(loader)
+    order = [accelerator.gather_for_metrics(x).tolist() for (x,) in loader]
+    noise = torch.rand(4)
+    return order, noise, accelerator.gather(noise)
+
+
+def test_ranks_draw_noise_of_their_own_and_rank_0_the_scripts():
+    (order, noise, _), (other, other_noise, _) = run_ranks(2, _orders, None)
+    torch.manual_seed(0)
+    loader = DataLoader(TensorDataset(torch.arange(8)), batch_size=4, shuffle=True)
+    assert order == other == [x.tolist() for (x,) in loader]
+    assert torch.equal(noise, torch.rand(4))
+    assert not torch.equal(noise, other_noise)

@@ -1,0 +1,326 @@
+"""Training steps that plain DistributedDataParallel gets wrong or refuses, against the same step on one process."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.distributed.processes import fresh_accelerator, run_ranks
+
+pytestmark = pytest.mark.distributed
+
+
+class Plain:
+    """The Accelerator's names on one process without it."""
+
+    device = torch.device("cpu")
+    process_index, num_processes = 0, 1
+
+    def prepare(self, *objects):
+        return objects if len(objects) > 1 else objects[0]
+
+    def backward(self, loss, reduction="mean", **kwargs):
+        loss.backward(**kwargs)
+
+    def unwrap_model(self, model):
+        return model
+
+
+def loader_of(size=11, batch=4, seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, 6, generator=generator)
+    return DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=batch, shuffle=True)
+
+
+def noise_like(accelerator, x, seed):
+    """Noise that depends on the data only, so that ranks' noises together are the one process's."""
+    return torch.sin(x[:, :2] * (17 + seed))
+
+
+def generator_and_discriminator(batch_norm=False):
+    norm = nn.BatchNorm1d(8) if batch_norm else nn.Identity()
+    g = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 6))
+    d = nn.Sequential(nn.Linear(6, 8), norm, nn.Tanh(), nn.Linear(8, 1))
+    return g, d
+
+
+def gan(acc, together=False, batch_norm=False):
+    """The discriminator is called several times; losses go backward one by one or together."""
+    g, d = generator_and_discriminator(batch_norm)
+    og, od = torch.optim.SGD(g.parameters(), lr=0.1), torch.optim.Adam(d.parameters(), lr=0.01)
+    g, d, og, od, loader = acc.prepare(g, d, og, od, loader_of(12 if batch_norm else 11))
+    for _ in range(2):
+        for i, (x, _) in enumerate(loader):
+            od.zero_grad()
+            fake = g(noise_like(acc, x, i))
+            real_out, fake_out = d(x), d(fake.detach())
+            ones, zeros = torch.ones_like(real_out), torch.zeros_like(real_out)
+            real = F.binary_cross_entropy_with_logits(real_out, ones)
+            false = F.binary_cross_entropy_with_logits(fake_out, zeros)
+            if together:
+                acc.backward(real + false)
+            else:
+                acc.backward(real)
+                acc.backward(false)
+            od.step()
+            og.zero_grad()
+            acc.backward(F.binary_cross_entropy_with_logits(d(fake), ones))
+            og.step()
+    return [g, d]
+
+
+def gan_together(acc):
+    return gan(acc, together=True)
+
+
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.mid, self.dec = nn.Linear(6, 4), nn.Linear(4, 4), nn.Linear(4, 6)
+
+    def encode(self, x):
+        return torch.tanh(self.mid(torch.tanh(self.enc(x))))
+
+    def decode(self, z):
+        return self.dec(z)
+
+    def forward(self, x):
+        return self.decode(self.encode(x))
+
+
+def own_methods(acc):
+    model = Coder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for _ in range(2):
+        for x, _ in loader:
+            optimizer.zero_grad()
+            acc.backward(F.mse_loss(model.decode(model.encode(x)), x))
+            optimizer.step()
+    return [model]
+
+
+def own_methods_past_the_wrapper(acc):
+    """Submodules called directly, and the model unwrapped."""
+    model = Coder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for i, (x, _) in enumerate(loader):
+        optimizer.zero_grad()
+        if i % 2:
+            acc.backward(F.mse_loss(model.dec(model.mid(model.enc(x))), x))
+        else:
+            acc.backward(F.mse_loss(acc.unwrap_model(model)(x), x))
+        optimizer.step()
+    return [model]
+
+
+def lbfgs(acc):
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=5, line_search_fn="strong_wolfe")
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    losses = []
+    for x, y in loader:
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            acc.backward(loss)
+            return loss
+
+        losses.append(optimizer.step(closure))
+    return [model, torch.stack([torch.as_tensor(v).detach() for v in losses])]
+
+
+def penalty(acc):
+    """A gradient penalty: the gradient with respect to the input is part of the loss."""
+    _, d = generator_and_discriminator()
+    optimizer = torch.optim.SGD(d.parameters(), lr=0.05)
+    d, optimizer, loader = acc.prepare(d, optimizer, loader_of())
+    for _ in range(2):
+        for x, _ in loader:
+            optimizer.zero_grad()
+            x = x.clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(d(x).sum(), x, create_graph=True)
+            acc.backward(((gradient.norm(dim=1) - 1) ** 2).mean())
+            acc.backward(d(x).mean())
+            optimizer.step()
+    return [d]
+
+
+class Partly(nn.Module):
+    """Some parameters never get a gradient, some are frozen, two are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused, self.frozen = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.tied = nn.Linear(6, 6)
+        self.tied.weight = self.used.weight
+        self.head = nn.Linear(6, 1)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        return self.head(self.tied(torch.tanh(self.frozen(self.used(x)))))
+
+
+def unused_frozen_tied(acc):
+    model = Partly()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.05, weight_decay=0.1)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for _ in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            acc.backward(F.mse_loss(model(x), y))
+            optimizer.step()
+    inner = acc.unwrap_model(model)
+    assert inner.tied.weight is inner.used.weight
+    assert inner.unused.weight.grad is None
+    return [model]
+
+
+class Buffered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 6), nn.BatchNorm1d(6, affine=False), nn.Linear(6, 1)
+
+    def forward(self, x):
+        # The statistics are kept but not used, so that ranks can be compared.
+        self.norm(x)
+        return self.last(torch.tanh(self.first(x)))
+
+
+def twice_before_backward(acc):
+    model = Buffered()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of(12))
+    for x, y in loader:
+        optimizer.zero_grad()
+        a, b = model(x), model(x * 2)
+        acc.backward(F.mse_loss(a, y) + F.mse_loss(b, y))
+        optimizer.step()
+    return [model.first, model.last]
+
+
+def thawed_later(acc):
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for epoch in range(3):
+        if epoch == 1:
+            acc.unwrap_model(model)[0].requires_grad_(True)
+        if epoch == 2:
+            acc.unwrap_model(model)[2].requires_grad_(False)
+        for x, y in loader:
+            optimizer.zero_grad()
+            acc.backward(F.mse_loss(model(x), y))
+            optimizer.step()
+    return [model]
+
+
+def alternating(acc):
+    """Another part of the model is trained every other step."""
+    model = Coder()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for i in range(6):
+        for x, _ in loader:
+            optimizer.zero_grad()
+            loss = model.encode(x).square().mean() if i % 2 else F.mse_loss(model(x), x)
+            acc.backward(loss)
+            optimizer.step()
+    return [model]
+
+
+def loose_parameter(acc):
+    """A parameter that belongs to no module."""
+    model = nn.Linear(6, 1)
+    extra = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([*model.parameters(), extra], lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        acc.backward(F.mse_loss(model(x) + extra, y))
+        optimizer.step()
+    return [model, extra]
+
+
+def two_losses_one_graph(acc):
+    model = Coder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for x, _ in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        acc.backward(F.mse_loss(out, x), retain_graph=True)
+        acc.backward(out.abs().mean())
+        optimizer.step()
+    return [model]
+
+
+def gradient_given(acc):
+    model = nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = (model(x) - y).square()
+        acc.backward(out, reduction="sum", gradient=torch.ones_like(out))
+        optimizer.step()
+    return [model]
+
+
+STEPS = [
+    gan,
+    gan_together,
+    own_methods,
+    own_methods_past_the_wrapper,
+    lbfgs,
+    penalty,
+    unused_frozen_tied,
+    twice_before_backward,
+    thawed_later,
+    alternating,
+    loose_parameter,
+    two_losses_one_graph,
+    gradient_given,
+]
+
+
+def _flat(acc, results):
+    parts = []
+    for item in results:
+        if isinstance(item, nn.Module):
+            parts += [p.detach().reshape(-1) for p in acc.unwrap_model(item).parameters()]
+        else:
+            parts.append(item.detach().reshape(-1))
+    return torch.cat(parts)
+
+
+def _run_all():
+    found = []
+    for step in STEPS:
+        torch.manual_seed(4)
+        acc = fresh_accelerator(split_batches=True)
+        found.append(_flat(acc, step(acc)))
+    # With batch statistics ranks differ from one process, but it must run, and the ranks agree.
+    torch.manual_seed(4)
+    acc = fresh_accelerator(split_batches=True)
+    models = gan(acc, together=True, batch_norm=True)
+    found.append(torch.cat([t.float().reshape(-1) for m in models for t in m.state_dict().values()]))
+    return found
+
+
+def test_two_processes_do_as_one():
+    results = run_ranks(2, _run_all)
+    for i, step in enumerate(STEPS):
+        torch.manual_seed(4)
+        acc = Plain()
+        expected = _flat(acc, step(acc))
+        for result in results:
+            torch.testing.assert_close(
+                result[i], expected, rtol=1e-4, atol=1e-5, msg=lambda m, s=step: f"{s.__name__}: {m}"
+            )
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
