@@ -1,0 +1,80 @@
+"""`accelify rule`: explain one rule, or list them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accelify.cli.terminal import coloured, fail
+
+if TYPE_CHECKING:
+    from accelify.rules import RuleEntry
+
+
+def rule(
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE]", help="As in ACC107; without it all are listed.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write every rule's page and an index there.")
+    ] = None,
+) -> None:
+    """Explain a rule: what goes wrong without it, what is rewritten, how safe that is."""
+    from accelify.rules import all_rules
+
+    rules = all_rules()
+    if write is not None:
+        _write(write)
+        return
+    if code is not None and code.upper() not in rules:
+        fail(f"there is no rule {code}: `accelify rule` lists them.")
+    chosen = {code.upper(): rules[code.upper()]} if code is not None else rules
+    if json:
+        _print_json(chosen)
+    elif code is not None:
+        _print_page(code.upper())
+    else:
+        width = max(len(entry.rule.name) for entry in rules.values())
+        for known, entry in rules.items():
+            print(f"{known}  {entry.rule.name:<{width}}  {entry.rule.summary}")
+
+
+def _write(folder: Path) -> None:
+    from accelify.rules import all_rules, rule_page, rules_index
+    from accelify.source import SourceError, make_folder, write_all
+
+    try:
+        make_folder(folder)
+        pages = [(folder / f"{code}.md", rule_page(entry).encode()) for code, entry in all_rules().items()]
+        write_all([*pages, (folder / "README.md", rules_index().encode())])
+    except SourceError as error:
+        fail(str(error))
+
+
+def _print_json(rules: dict[str, RuleEntry]) -> None:
+    import json
+
+    fields = ("code", "name", "summary", "severity", "safety", "effort")
+    entries = [
+        {name: getattr(entry.rule, name) for name in fields} | {"text": entry.text}
+        for entry in rules.values()
+    ]
+    print(json.dumps(entries, indent=2))
+
+
+def _print_page(code: str) -> None:
+    import sys
+
+    from accelify.rules import all_rules, rule_page
+
+    page = rule_page(all_rules()[code])
+    if not coloured(sys.stdout):
+        print(page, end="")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(page))

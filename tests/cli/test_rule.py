@@ -1,0 +1,59 @@
+"""`accelify rule`: every rule has a page, and the pages in docs/ are the ones that the rules give."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from accelify.rules import all_rules, rule_page, rules_index
+from tests.cli.conftest import PLAIN, Run
+
+DOCS = Path(__file__).parents[2] / "docs" / "rules"
+
+
+def test_list(run: Run) -> None:
+    outcome = run("rule")
+    assert outcome.code == 0
+    assert [line.split()[0] for line in outcome.out.splitlines()] == list(all_rules())
+
+
+@pytest.mark.parametrize("code", all_rules())
+def test_every_rule_has_a_page(run: Run, code: str) -> None:
+    page = run("rule", code.lower()).out
+    rule = all_rules()[code].rule
+    assert page.startswith(f"# {code}: {rule.name}\n\n{rule.summary}\n\n## What it is about\n\n")
+    assert (
+        "```python\n" in page
+        or "\n\n" in page.split("## What it is about\n\n")[1].split("## Safety")[0].strip()
+    )
+    assert re.fullmatch(r"ACC\d{3}", code)
+    assert rule.summary.endswith(".")
+
+
+def test_json(run: Run) -> None:
+    (entry,) = json.loads(run("rule", "ACC107", "--json").out)
+    assert entry["code"] == "ACC107"
+    assert {"name", "summary", "severity", "safety", "effort", "text"} <= set(entry)
+
+
+def test_unknown_rule(run: Run) -> None:
+    outcome = run("rule", "ACC999")
+    assert outcome.code == 2
+    assert outcome.err == "accelify: there is no rule ACC999: `accelify rule` lists them.\n"
+
+
+def test_pages_in_docs_are_up_to_date(run: Run, tmp_path: Path) -> None:
+    assert run("rule", "--write", tmp_path / "rules").code == 0
+    new = {path.name: path.read_text() for path in (tmp_path / "rules").iterdir()}
+    assert new == {path.name: path.read_text() for path in DOCS.iterdir()}, "accelify rule --write docs/rules"
+    assert new["README.md"] == rules_index()
+    assert new["ACC107.md"] == rule_page(all_rules()["ACC107"])
+
+
+def test_findings_have_codes_of_known_rules(run: Run) -> None:
+    findings = json.loads(run("check", "-", "--output-format", "json", stdin=PLAIN.encode()).out)
+    for finding in findings:
+        assert all_rules()[finding["code"]].rule.name == finding["name"]
