@@ -112,7 +112,9 @@ class DistributedModel(DistributedDataParallel):
     def __init__(self, module: torch.nn.Module, precision: Precision, kwargs: dict[str, Any]) -> None:
         super().__init__(module, **kwargs)
         self._precision = precision
-        self._trained = ParameterSet(p for p in module.parameters() if p.requires_grad)
+        self._known = list(module.parameters())
+        self._pattern = [p.requires_grad for p in self._known]
+        self._trained = ParameterSet(p for p in self._known if p.requires_grad)
         self._route: Callable[..., Any] | None = None
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
@@ -187,10 +189,10 @@ class DistributedModel(DistributedDataParallel):
 
     def follow_parameters(self) -> None:
         """Average the gradients of exactly the parameters that are trained now."""
-        trained = self.__dict__.get("_trained")
-        if trained is None:
-            return
-        now = [p for p in self.module.parameters() if p.requires_grad]
+        trained = self._trained
+        self._known = list(self.module.parameters())
+        self._pattern = [p.requires_grad for p in self._known]
+        now = [p for p in self._known if p.requires_grad]
         if len(now) != len(trained.parameters) or any(
             a is not b for a, b in zip(now, trained.parameters, strict=True)
         ):
@@ -205,6 +207,8 @@ class DistributedModel(DistributedDataParallel):
 
     def before_backward(self, sync: bool) -> tuple[Any, ...] | None:
         """Marks by which `after_backward` sees what came in; None: nothing is to be averaged."""
+        if self._pattern != [p.requires_grad for p in self._known]:
+            self.follow_parameters()
         if self._sync_next:
             return ()
         if not (sync and self.require_backward_grad_sync):
