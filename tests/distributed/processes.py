@@ -16,7 +16,8 @@ from multiprocessing.connection import wait
 import torch.distributed as dist
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "accelify.runtime.accelerator"])
+# The first optimizer of a process imports torch._dynamo, which takes seconds.
+_CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "accelify.runtime.accelerator"])
 
 
 @dataclass
