@@ -1,0 +1,1 @@
+"""The semantic model of training scripts: what each name is, and where the training loop stands."""

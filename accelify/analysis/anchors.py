@@ -1,0 +1,424 @@
+"""Where the Accelerator is made, and how it reaches every function that needs it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node, dotted, names_in
+from accelify.analysis.values import Class, Function
+
+NAME = "accelerator"
+_CONFIG_NAMES = frozenset(
+    "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
+)
+_HARMLESS_DECORATORS = frozenset(
+    {"torch.no_grad", "torch.inference_mode", "torch.enable_grad", "builtins.staticmethod"}
+)
+# Calls before which the Accelerator need not exist yet.
+_HARMLESS_CALLS = (
+    "torch.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all random.seed numpy.random.seed "
+    "torch.cuda.is_available torch.accelerator.is_available torch.backends.mps.is_available "
+    "warnings.filterwarnings matplotlib.use logging.getLogger torch.device torch.accelerator.current_accelerator "
+    "torch.set_default_dtype torch.set_num_threads torch.use_deterministic_algorithms"
+).split()
+
+
+@dataclass(eq=False)
+class Anchor:
+    """Where `accelerator = Accelerator(...)` goes: `before` a statement, `after` one, or at the end of `block`."""
+
+    root: Scope
+    block: list[ast.stmt]
+    after: ast.stmt | None = None
+    before: ast.stmt | None = None
+    offset: int = 0
+    attribute: bool = False
+    arguments: dict[str, str] = field(default_factory=dict)
+
+
+class Reach:
+    """Which functions can be given the accelerator, by parameter, by attribute or by the module's own name."""
+
+    def __init__(self, script: ScriptModel, anchor: Anchor) -> None:
+        self.script = script
+        self.tree = script.tree
+        self.anchor = anchor
+        self.root = node_of(script, anchor.root)
+        self.is_global = anchor.root.kind == "module"
+        self.threaded: list[Scope] = []
+        self._refused: set[Scope] = set()
+
+    def expression(self, node: Node) -> str | None:
+        """How the accelerator is written at a node; None where it cannot be had. Threads parameters as needed."""
+        scope = self.script.scope_of(node)
+        home = node_of(self.script, scope)
+        if home is self.root:
+            if self.root.kind != "class" and self.tree.start(node) < self.anchor.offset:
+                return None
+            if self.root.kind == "module" and not self._within_guard(node):
+                return None
+            return self._written(scope, home)
+        if home.kind == "module":
+            return None
+        if self.is_global and not self._prefers_parameter():
+            return NAME if self._after_anchor(home, set()) else None
+        added: list[Scope] = []
+        if not self._feasible(home, added):
+            if self.is_global:
+                return NAME if self._after_anchor(home, set()) else None
+            return None
+        for extra in added:
+            if extra not in self.threaded:
+                self.threaded.append(extra)
+        return self._written(scope, home)
+
+    def _prefers_parameter(self) -> bool:
+        """In a script whose main guard makes everything, functions take the accelerator as they take the rest."""
+        guard = self.script.main_guard
+        return guard is not None and any(
+            s is self.anchor.after or s is self.anchor.before for s in guard.body
+        )
+
+    def _within_guard(self, node: Node) -> bool:
+        guard = self.script.main_guard
+        if guard is None or not self._prefers_parameter():
+            return True
+        return any(a is guard for a in self.tree.ancestors(node))
+
+    def _written(self, scope: Scope, home: Scope) -> str:
+        if home.kind == "class":
+            method = scope
+            while not method.is_method and method.parent is not None:
+                method = method.parent
+            return f"{method.self_name() or 'self'}.{NAME}"
+        return NAME
+
+    def _after_anchor(self, home: Scope, seen: set[Scope]) -> bool:
+        """Whether every call of a function from the module's own code comes after the anchor."""
+        if home in seen:
+            return True
+        seen.add(home)
+        for call in self._calls_of(home):
+            caller = node_of(self.script, self.script.scope_of(call))
+            if caller.kind == "module":
+                if self.tree.start(call) < self.anchor.offset:
+                    return False
+            elif not self._after_anchor(caller, seen):
+                return False
+        return True
+
+    def _feasible(self, home: Scope, added: list[Scope]) -> bool:
+        """Whether an `accelerator` parameter can be threaded to a function from every place that calls it."""
+        if home is self.root or home in self.threaded or home in added:
+            return True
+        if home in self._refused:
+            return False
+        if home.kind == "module" or not self._takes_parameter(home):
+            self._refused.add(home)
+            return False
+        added.append(home)
+        calls = self._calls_of(home)
+        if not calls:
+            self._refused.add(home)
+            return False
+        for call in calls:
+            caller = node_of(self.script, self.script.scope_of(call))
+            fits = caller is not home and self._feasible(caller, added) if caller is not home else True
+            if caller is self.root and caller.kind != "class" and self.tree.start(call) < self.anchor.offset:
+                fits = False
+            if caller is self.root and caller.kind == "module" and not self._within_guard(call):
+                fits = False
+            if (
+                not fits
+                or self.tree.in_fstring(call)
+                or any(isinstance(a, ast.Starred) for a in call.args[:1])
+            ):
+                self._refused.add(home)
+                return False
+        return True
+
+    def _takes_parameter(self, home: Scope) -> bool:
+        function = home if home.kind == "function" else _init_of(home)
+        if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
+            return False
+        if home.kind == "class" and not _is_plain_class(self.script, home):
+            return False
+        if any(a.arg == NAME for a in function.parameters()):
+            return False
+        if self.script.called_from_elsewhere(function):
+            return False
+        for decorator in function.node.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if self.script.qualname(target) not in _HARMLESS_DECORATORS:
+                return False
+        if home.kind == "class":
+            return True
+        return not self._escapes(home)
+
+    def _escapes(self, scope: Scope) -> bool:
+        """Whether a function is used as a value: called by somebody the script does not show."""
+        assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        name = scope.node.name
+        for node in self.tree.nodes(ast.Name):
+            if node.id == name and isinstance(node.ctx, ast.Load):
+                parent = self.tree.parent(node)
+                if isinstance(parent, ast.Call) and parent.func is node:
+                    continue
+                if any(isinstance(w, Function) and w.scope is scope for w in self.script.values(node)):
+                    return True
+        return False
+
+    def _calls_of(self, home: Scope) -> list[ast.Call]:
+        function = home if home.kind == "function" else _init_of(home)
+        return self.script.callers(function) if function is not None else []
+
+
+def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
+    """Whether a class is the script's own and none of torch's: no module, dataset, optimizer."""
+    return script.interpreter.kind_of_class(_class_value(script, scope)) == v.INSTANCE
+
+
+def _init_of(cls: Scope) -> Scope | None:
+    for node, scope in cls.children.items():
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return scope
+    return None
+
+
+def node_of(script: ScriptModel, scope: Scope) -> Scope:
+    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module."""
+    current = scope
+    while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
+        current = current.parent
+    if current.is_method and current.self_name() is not None and current.parent is not None:
+        return current.parent
+    return current
+
+
+def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor | str:
+    """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
+    homes = {node_of(script, s) for s in core}
+    for home in homes:
+        if home.kind == "class":
+            kind = script.interpreter.kind_of_class(_class_value(script, home))
+            if kind == v.MODEL:
+                return "the training loop is a method of the model itself"
+    if any(h.kind == "module" for h in homes):
+        return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
+    for root in _roots(script, homes):
+        anchor = _root_anchor(script, root, needed_names)
+        if anchor is None:
+            continue
+        reach = Reach(script, anchor)
+        if all(h is root or reach._feasible(h, []) for h in homes):
+            return anchor
+    # Threading is not possible: the module's own name reaches every function.
+    anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
+    return anchor
+
+
+def _class_value(script: ScriptModel, scope: Scope) -> Class:
+    found = script.interpreter.things[(scope.node, "class")]
+    assert isinstance(found, Class)
+    return found
+
+
+def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
+    """Candidates for the scope that makes the Accelerator: the homes themselves, then their callers outwards."""
+    ordered = sorted(
+        homes,
+        key=lambda s: (script.depth(_function_of(s)), script.tree.start(s.node) if s.kind != "module" else 0),
+    )
+    queue, seen = list(ordered), set(ordered)
+    while queue:
+        home = queue.pop(0)
+        for call in script.callers(_function_of(home)):
+            caller = node_of(script, script.scope_of(call))
+            if caller not in seen and caller.kind != "module":
+                seen.add(caller)
+                ordered.append(caller)
+                queue.append(caller)
+    return ordered
+
+
+def _function_of(home: Scope) -> Scope:
+    return (_init_of(home) or home) if home.kind == "class" else home
+
+
+def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> Anchor | None:
+    if root.kind == "class":
+        init = _init_of(root)
+        if init is None:
+            return None
+        anchor = _in_block(script, init, init.node.body, needed)
+        anchor.root, anchor.attribute = root, True
+        return anchor
+    return _in_block(script, root, root.node.body, needed)
+
+
+def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
+    """The module's body, or the main guard's where everything that matters stands in it."""
+    guard = script.main_guard
+    if guard is None:
+        return script.tree.module.body
+    body = script.tree.module.body
+    outside = [
+        s
+        for s in body
+        if s is not guard and not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    ]
+    wanted = (v.MODEL, v.OPTIMIZER, v.LOADER)
+    for stmt in outside:
+        if script.trains(stmt):
+            return body
+        if isinstance(stmt, ast.Assign):
+            if any(script.is_a(stmt.value, kind) for kind in wanted) or _chooses_device(script, stmt):
+                return body
+        elif isinstance(stmt, ast.If) and any(
+            isinstance(s, ast.Assign) and _chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
+        ):
+            return body
+    return guard.body
+
+
+def _chooses_device(script: ScriptModel, stmt: ast.Assign) -> bool:
+    return script.is_a(stmt.value, v.DEVICE) and any(isinstance(n, ast.Call) for n in ast.walk(stmt.value))
+
+
+def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
+    tree = script.tree
+    earliest = 0
+    for index, stmt in enumerate(block):
+        if _is_header(stmt) or (
+            index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+        ):
+            if index == earliest:
+                earliest = index + 1
+        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and _leading(
+            block, index
+        ):
+            earliest = max(earliest, index + 1)
+        if _parses_arguments(stmt) or (needed and _defines(stmt) & needed) or _extends_arguments(stmt, needed):
+            earliest = max(earliest, index + 1)
+    # Definitions between imports and code stay where they are; the Accelerator comes after them.
+    while earliest < len(block) and isinstance(
+        block[earliest], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    ):
+        earliest += 1
+    place = earliest
+    while place < len(block) and _harmless(script, block[place]):
+        place += 1
+    if place < len(block) and not _first_device(script, block[place]):
+        place = earliest
+    if place == len(block):
+        place = earliest
+    while place < len(block) and isinstance(
+        block[place], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    ):
+        place += 1
+    anchor = Anchor(scope, block)
+    if place < len(block):
+        anchor.before = block[place]
+        anchor.offset = tree.start(block[place])
+    else:
+        anchor.after = block[-1]
+        anchor.offset = tree.end(block[-1])
+    return anchor
+
+
+def _leading(block: list[ast.stmt], index: int) -> bool:
+    """Whether only imports and definitions stand before a statement."""
+    return all(_is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) for s in block[:index])
+
+
+def _is_header(stmt: ast.stmt) -> bool:
+    if isinstance(
+        stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global)
+    ):
+        return True
+    if isinstance(stmt, ast.Try):
+        return any(isinstance(s, (ast.Import, ast.ImportFrom)) for s in stmt.body)
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def _parses_arguments(stmt: ast.stmt) -> bool:
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
+        return False
+    func = dotted(stmt.value.func) or ""
+    if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
+        return True
+    if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (
+        "parse_args",
+        "parse",
+        "parse_known_args",
+    ):
+        return True
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    return (
+        any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
+        and "parser" not in func.lower()
+    )
+
+
+def _extends_arguments(stmt: ast.stmt, needed: frozenset[str]) -> bool:
+    """`args.x = ...` at the top level, for a namespace the Accelerator's arguments read."""
+    if not isinstance(stmt, ast.Assign) or not needed:
+        return False
+    return any(
+        isinstance(t, ast.Attribute)
+        and isinstance(t.value, ast.Name)
+        and t.value.id in needed
+        and (t.attr in k_flag_names(t.attr))
+        for t in stmt.targets
+    )
+
+
+def k_flag_names(name: str) -> set[str]:
+    """The name itself when it reads like a flag for the accelerator."""
+    return (
+        {name}
+        if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name) or k.DEVICE_NAME.search(name)
+        else set()
+    )
+
+
+def _defines(stmt: ast.stmt) -> set[str]:
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While)):
+        return set()
+    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
+    if isinstance(
+        stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
+    ):
+        return True
+    if _first_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
+        return False
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.Call):
+            name = script.qualname(node.func)
+            if name not in _HARMLESS_CALLS and not (
+                isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+            ):
+                return False
+    return True
+
+
+def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:
+    for node in [stmt, *(ast.walk(stmt) if isinstance(stmt, ast.If) else [])]:
+        if (
+            isinstance(node, ast.Assign)
+            and script.is_a(node.value, v.DEVICE)
+            and not script.is_a(node.value, v.MODEL)
+        ):
+            return True
+    return False
+
+
+__all__ = ["NAME", "Anchor", "Reach", "find_anchor", "names_in", "node_of"]

@@ -1,0 +1,711 @@
+"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown give back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant
+from accelify.analysis.values import (
+    Class,
+    Function,
+    Imported,
+    Mapping,
+    Method,
+    Sequence,
+    Thing,
+    Value,
+    Values,
+)
+
+if TYPE_CHECKING:
+    from accelify.analysis.program import Program
+
+_PASS_THROUGH = frozenset(
+    {"tuple", "list", "iter", "sorted", "reversed", "copy.deepcopy", "copy.copy", "torch.compile"}
+)
+_TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
+
+
+class CallEvaluator:
+    """The expression half of the interpreter."""
+
+    program: Program
+    variables: dict[tuple[Scope, str], Values]
+    returns: dict[Scope, Values]
+    calls: dict[ast.Call, set[Scope]]
+    callers: dict[Scope, list[tuple[Module, ast.Call]]]
+    things: dict[tuple[object, object], Value]
+    changed: bool
+    settled: bool
+    _memo: dict[ast.Call, Values]
+
+    if TYPE_CHECKING:
+
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
+        def add(self, held: Values, values: Iterable[Value]) -> None: ...
+        def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None: ...
+        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
+        def attribute(self, base: Value, name: str, module: Module) -> Values: ...
+        def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None: ...
+
+    # -- expressions
+
+    def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
+        """What an expression can stand for."""
+        if node is None:
+            return set()
+        if isinstance(node, ast.Name):
+            return self.lookup(module, scope, node.id)
+        if isinstance(node, ast.Attribute):
+            return self._attribute_of(module, scope, node)
+        if isinstance(node, ast.Call):
+            return self.call(module, scope, node)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return {self._sequence(module, scope, node)}
+        if isinstance(node, ast.Dict):
+            return {self._mapping(module, scope, node)}
+        if isinstance(node, ast.Subscript):
+            return self._subscript(module, scope, node)
+        if isinstance(node, ast.IfExp):
+            self.evaluate(module, scope, node.test)
+            return self.evaluate(module, scope, node.body) | self.evaluate(module, scope, node.orelse)
+        if isinstance(node, ast.BoolOp):
+            found: Values = set()
+            for value in node.values:
+                found |= self.evaluate(module, scope, value)
+            flags = {w for w in found if isinstance(w, Thing) and w.kind == v.FLAG}
+            return {self.thing(node, "flag", v.FLAG, module)} if flags else found
+        if isinstance(node, ast.UnaryOp):
+            found = self.evaluate(module, scope, node.operand)
+            if isinstance(node.op, ast.Not):
+                return {self.thing(node, "flag", v.FLAG, module)} if _kinds(found) & {v.FLAG} else set()
+            return self._tensor_from(module, node, found)
+        if isinstance(node, ast.BinOp):
+            left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
+            both = left | right
+            if isinstance(node.op, ast.Add) and any(
+                isinstance(w, Sequence) or _is(w, v.PARAMETERS) for w in both
+            ):
+                return both
+            return self._tensor_from(module, node, both)
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
+                return {self.thing(node, "device", v.DEVICE, module)}
+            return set()
+        if isinstance(node, ast.JoinedStr):
+            if (
+                node.values
+                and isinstance(node.values[0], ast.Constant)
+                and str(node.values[0].value).startswith("cuda:")
+            ):
+                return {self.thing(node, "device", v.DEVICE, module)}
+            return set()
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            made = self._container(node, Sequence)
+            self.add(made.rest, self.evaluate(module, scope, node.elt))
+            return {made}
+        if isinstance(node, ast.DictComp):
+            mapping = self.things.setdefault((node, "mapping"), Mapping())
+            assert isinstance(mapping, Mapping)
+            self.add(mapping.rest, self.evaluate(module, scope, node.value))
+            return {mapping}
+        if isinstance(node, (ast.Starred, ast.Await, ast.NamedExpr)):
+            return self.evaluate(module, scope, node.value)
+        return set()
+
+    def _container(self, node: ast.AST, kind: type[Sequence]) -> Sequence:
+        found = self.things.setdefault((node, "sequence"), kind())
+        assert isinstance(found, Sequence)
+        return found
+
+    def _sequence(self, module: Module, scope: Scope, node: ast.Tuple | ast.List) -> Sequence:
+        made = self._container(node, Sequence)
+        for index, element in enumerate(node.elts):
+            values = self.evaluate(module, scope, element)
+            if isinstance(element, ast.Starred):
+                for value in values:
+                    self.add(made.rest, self.element_values(module, element, value))
+                values = set()
+            while len(made.elements) <= index:
+                made.elements.append(set())
+            self.add(made.elements[index], values)
+        return made
+
+    def _mapping(self, module: Module, scope: Scope, node: ast.Dict) -> Mapping:
+        made = self.things.setdefault((node, "mapping"), Mapping())
+        assert isinstance(made, Mapping)
+        for key, value in zip(node.keys, node.values, strict=True):
+            values = self.evaluate(module, scope, value)
+            if isinstance(key, ast.Constant):
+                self.add(made.entries.setdefault(key.value, set()), values)
+            else:
+                self.add(made.rest, values)
+        return made
+
+    def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
+        found: Values = set()
+        for base in self.evaluate(module, scope, node.value):
+            if isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+                if node.attr in k.TENSOR_SELF:
+                    found |= {base} if node.attr in ("data",) else set()
+                elif node.attr == "device":
+                    continue
+                else:
+                    found |= {self._derived(module, node, {base})}
+            elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr == "module":
+                found.add(base)
+            else:
+                found |= self.attribute(base, node.attr, module)
+        return found
+
+    def _subscript(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
+        found: Values = set()
+        index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        self.evaluate(module, scope, node.slice if isinstance(node.slice, ast.expr) else None)
+        for base in self.evaluate(module, scope, node.value):
+            if isinstance(base, Mapping):
+                found |= base.get(index)
+            elif isinstance(base, Sequence):
+                if (
+                    isinstance(index, int)
+                    and not base.rest
+                    and -len(base.elements) <= index < len(base.elements)
+                ):
+                    found |= base.elements[index]
+                else:
+                    found |= base.any()
+            elif isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+                found.add(base)
+            elif isinstance(base, Thing) and base.kind == v.MODEL:
+                # A part of a Sequential or ModuleList belongs to the model.
+                continue
+            elif isinstance(base, Thing) and base.kind == v.UNKNOWN:
+                found.add(self.thing(base, ("item", index), v.UNKNOWN, module))
+        return found
+
+    # -- elements of what is iterated or unpacked
+
+    def item(self, module: Module, site: ast.AST, held: Values, index: int) -> Values:
+        """What unpacking gives at one place."""
+        found: Values = set()
+        for value in held:
+            if isinstance(value, Sequence):
+                if index < len(value.elements):
+                    found |= value.elements[index]
+                found |= value.rest
+            elif isinstance(value, Thing):
+                if value.kind in _TENSOR_KINDS:
+                    found.add(value)
+                elif value.kind in (v.UNKNOWN, v.INSTANCE):
+                    found.add(self.thing(value, ("item", index), v.UNKNOWN, value.module or module))
+        return found
+
+    def elements(self, module: Module, scope: Scope, iterated: ast.expr) -> Values:
+        """What a loop over an expression binds."""
+        found: Values = set()
+        for value in self.evaluate(module, scope, iterated):
+            found |= self.element_values(module, iterated, value)
+        return found
+
+    def element_values(self, module: Module, site: ast.AST, value: Value) -> Values:
+        """What iterating a value gives."""
+        if isinstance(value, Sequence):
+            return value.any()
+        if isinstance(value, Thing):
+            if value.kind == v.LOADER:
+                return {self.batch(value)}
+            if value.kind == v.ITERATOR:
+                found: Values = set()
+                for inner in value.links.get("iterated", set()):
+                    found |= self.element_values(module, site, inner)
+                return found
+            if value.kind == v.UNKNOWN:
+                value.uses.add("[]for")
+                return {self.thing(value, "element", v.UNKNOWN, module)}
+            if value.kind in _TENSOR_KINDS:
+                return {value}
+        return set()
+
+    def batch(self, loader: Thing) -> Thing:
+        """The one batch thing of a loader."""
+        made = self.thing(loader, "batch", v.BATCH, loader.module)
+        self.link(made, "loader", {loader})
+        return made
+
+    # -- calls
+
+    def call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
+        """What a call gives back; notes call graph edges and binds parameters on the way."""
+        found = self._memo.get(node)
+        if found is None:
+            found = self._memo[node] = set()
+            found |= self._call(module, scope, node)
+        return found
+
+    def _call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
+        arguments = [self.evaluate(module, scope, a) for a in node.args]
+        keywords = {kw.arg: self.evaluate(module, scope, kw.value) for kw in node.keywords}
+        found: Values = set()
+        if isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
+            return self._builtin(module, node, node.func.id, arguments)
+        callees = self.evaluate(module, scope, node.func)
+        for callee in callees:
+            if isinstance(callee, Function):
+                found |= self._call_function(module, scope, node, callee, arguments, keywords)
+            elif isinstance(callee, Class):
+                found |= self._instantiate(module, scope, node, callee, arguments, keywords)
+            elif isinstance(callee, Imported):
+                found |= self._call_imported(module, scope, node, callee.name, arguments, keywords)
+            elif isinstance(callee, Method):
+                found |= self._call_method(module, node, callee, arguments)
+            elif isinstance(callee, Thing):
+                found |= self._call_thing(module, scope, node, callee, arguments, keywords)
+        if isinstance(node.func, ast.Attribute) and not found:
+            for base in self.evaluate(module, scope, node.func.value):
+                if isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+                    if node.func.attr in k.TENSOR_SELF:
+                        found.add(base)
+                    else:
+                        found.add(self._derived(module, node, {base}))
+                elif isinstance(base, (Mapping, Sequence)):
+                    found |= self._container_method(node, base, node.func.attr, arguments)
+        if self.settled and not callees and not found:
+            found.add(self.thing(node, "result", v.UNKNOWN, module))
+        return found
+
+    def _container_method(
+        self, node: ast.Call, base: Mapping | Sequence, name: str, arguments: list[Values]
+    ) -> Values:
+        if isinstance(base, Sequence):
+            if name in ("append", "add", "insert") and arguments:
+                self.add(base.rest, arguments[-1])
+            elif name == "extend" and arguments:
+                for value in arguments[0]:
+                    if isinstance(value, Sequence):
+                        self.add(base.rest, value.any())
+            return base.any() if name == "pop" else set()
+        if name == "values":
+            made = self._container(node, Sequence)
+            self.add(made.rest, base.get(object()))
+            return {made}
+        if name == "items":
+            made = self._container(node, Sequence)
+            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            assert isinstance(pair, Sequence)
+            self.add(pair.elements[1], base.get(object()))
+            self.add(made.rest, {pair})
+            return {made}
+        if name in ("get", "pop"):
+            key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else object()
+            return base.get(key)
+        return set()
+
+    def _builtin(self, module: Module, node: ast.Call, name: str, arguments: list[Values]) -> Values:
+        first = arguments[0] if arguments else set()
+        if name == "enumerate":
+            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            assert isinstance(pair, Sequence)
+            for value in first:
+                self.add(pair.elements[1], self.element_values(module, node, value))
+            made = self._container(node, Sequence)
+            self.add(made.rest, {pair})
+            # What is enumerated is still known as a loop over the loader.
+            self.add(made.elements[0] if made.elements else _grow(made), set())
+            return {made}
+        if name == "zip":
+            pair = self.things.setdefault((node, "pair"), Sequence([set() for _ in arguments]))
+            assert isinstance(pair, Sequence)
+            for index, values in enumerate(arguments):
+                for value in values:
+                    if index < len(pair.elements):
+                        self.add(pair.elements[index], self.element_values(module, node, value))
+            made = self._container(node, Sequence)
+            self.add(made.rest, {pair})
+            return {made}
+        if name in ("iter", "reversed") and _kinds(first) & {v.LOADER, v.ITERATOR, v.UNKNOWN}:
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            self.link(iterator, "iterated", first)
+            return {iterator}
+        if name == "next":
+            found: Values = set()
+            for value in first:
+                found |= self.element_values(module, node, value)
+            return found
+        if name in ("list", "tuple", "sorted", "reversed"):
+            return first
+        if name in ("map", "filter") and len(arguments) > 1:
+            if name == "filter":
+                return arguments[1]
+            made = self._container(node, Sequence)
+            for value in arguments[1]:
+                self.add(made.rest, self.element_values(module, node, value))
+            return {made}
+        if name == "dict":
+            mapping = self.things.setdefault((node, "mapping"), Mapping())
+            assert isinstance(mapping, Mapping)
+            return {mapping}
+        if name == "getattr" and len(node.args) > 1:
+            target = node.args[1]
+            if isinstance(target, ast.Constant) and isinstance(target.value, str):
+                return {w for base in first for w in self.attribute(base, target.value, module)}
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        if name in ("sum", "max", "min", "abs"):
+            flat: Values = set()
+            for value in first:
+                flat |= value.any() if isinstance(value, Sequence) else {value}
+            return self._tensor_from(module, node, flat)
+        if name == "super":
+            return set()
+        return set()
+
+    def _call_function(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        function: Function,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        target = function.scope
+        self.calls.setdefault(node, set()).add(target)
+        known = self.callers.setdefault(target, [])
+        if all(call is not node for _, call in known):
+            known.append((module, node))
+        parameters = target.parameters()
+        own_self = target.self_name()
+        names = [a.arg for a in target.node.args.posonlyargs + target.node.args.args]
+        through_class = isinstance(node.func, ast.Attribute) and function.receiver is None
+        if own_self is not None and not through_class:
+            if function.receiver is not None:
+                self.bind(target, own_self, {function.receiver})
+            names = names[1:]
+        for index, values in enumerate(arguments):
+            if index < len(node.args) and isinstance(node.args[index], ast.Starred):
+                for rest_name in names[index:]:
+                    for value in values:
+                        self.bind(target, rest_name, self.element_values(module, node, value))
+                break
+            if index < len(names):
+                self.bind(target, names[index], values)
+        every = {a.arg for a in parameters}
+        for name, values in keywords.items():
+            if name is None:
+                for value in values:
+                    if isinstance(value, Mapping):
+                        for key, entry in value.entries.items():
+                            if key in every:
+                                self.bind(target, str(key), entry)
+            elif name in every:
+                self.bind(target, name, values)
+        return set(self.returns.get(target, ()))
+
+    def kind_of_class(self, cls: Class) -> str:
+        """The kind of the instances of a class of the program."""
+        bases = cls.external_bases()
+        for base in bases:
+            if k.is_loss_class(base):
+                return v.CRITERION
+            if k.is_module_class(base) or base.rsplit(".", 1)[-1] in (
+                "Module",
+                "PreTrainedModel",
+                "LightningModule",
+            ):
+                return v.CRITERION if cls.name.endswith(("Loss", "Criterion")) else v.MODEL
+            if k.is_optimizer_class(base):
+                return v.OPTIMIZER
+            if k.is_scheduler_class(base):
+                return v.SCHEDULER
+            if base in k.LOADER_CLASSES:
+                return v.LOADER
+            if base.rsplit(".", 1)[-1] in ("Dataset", "IterableDataset", "ImageFolder", "InMemoryDataset"):
+                return v.DATASET
+        return v.INSTANCE
+
+    def _instantiate(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        cls: Class,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
+        kind = self.kind_of_class(cls)
+        if made.kind != kind:
+            made.kind = kind
+            made.note(f"it is an instance of {cls.name}")
+            self.changed = True
+        init = cls.method("__init__")
+        if init is not None:
+            self._call_function(
+                module, scope, node, Function(init[1], init[0].module, made), arguments, keywords
+            )
+        if kind == v.OPTIMIZER:
+            self._link_optimizer(module, made, [*arguments, *keywords.values()])
+        elif kind == v.SCHEDULER:
+            self.link(made, "optimizer", _of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
+        return {made}
+
+    def _call_imported(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        name: str,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        every = [*arguments, *keywords.values()]
+        first = arguments[0] if arguments else set()
+        if name in k.LOADER_CLASSES:
+            return {self._make(node, v.LOADER, module, name, f"it is a {name}")}
+        if name in k.AVAILABILITY_CALLS:
+            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
+        if name in k.DEVICE_CALLS:
+            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
+        if k.is_optimizer_class(name):
+            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
+            self._link_optimizer(module, made, every)
+            return {made}
+        if k.is_scheduler_class(name):
+            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
+            optimizer = call_argument(node, 0, "optimizer")
+            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
+            return {made}
+        if k.is_loss_class(name):
+            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
+        if k.is_loss_function(name):
+            made = self._derived(module, node, set().union(*every) if every else set())
+            return {made}
+        if name in k.SCALER_CLASSES:
+            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
+        if name in k.AUTOCAST_CLASSES:
+            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
+        if name in k.WRITER_CLASSES:
+            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
+        if name in k.PARALLEL_WRAPPERS:
+            return first
+        if name in k.PROGRESS_CALLS:
+            return first or (keywords.get("iterable") or set())
+        if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
+            if name == "copy.deepcopy":
+                copies: Values = {w for w in first if not _is(w, v.MODEL)}
+                for model in first - copies:
+                    assert isinstance(model, Thing)
+                    copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
+                    copied.cls = model.cls
+                    copies.add(copied)
+                return copies
+            return first
+        if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
+            if any(_is(w, v.PARAMETERS) for values in arguments for w in values):
+                return set().union(*arguments)
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            for values in arguments if name.endswith("chain") else arguments[:1]:
+                self.link(iterator, "iterated", values)
+            return {iterator}
+        if k.is_module_class(name):
+            made = self._make(node, v.MODEL, module, name, f"it is a {name}")
+            self.link(
+                made,
+                "parts",
+                _of_kind(every, v.MODEL)
+                | _of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
+            )
+            return {made}
+        if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
+            return {self._make(node, v.DATASET, module, name, f"it is a {name}")}
+        if name == "functools.partial" and node.args:
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        sources = {w for values in every for w in values if isinstance(w, Thing) and w.kind in _TENSOR_KINDS}
+        if sources and not name.startswith(("torch.save", "numpy.save")):
+            return {self._derived(module, node, set(sources))}
+        made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+        parameters = _of_kind(every, v.PARAMETERS)
+        if (
+            parameters
+            and made.kind == v.UNKNOWN
+            and name[:1] != "_"
+            and name.rsplit(".", 1)[-1][:1].isupper()
+        ):
+            made.kind = v.OPTIMIZER
+            made.note(f"{name} takes the parameters of a model")
+            self._link_optimizer(module, made, every)
+        elif made.kind == v.OPTIMIZER:
+            self._link_optimizer(module, made, every)
+        if made.kind == v.SCHEDULER or _of_kind(every, v.OPTIMIZER):
+            self.link(made, "optimizer", _of_kind(every, v.OPTIMIZER))
+        return {made}
+
+    def _call_method(self, module: Module, node: ast.Call, method: Method, arguments: list[Values]) -> Values:
+        receiver, name = method.receiver, method.name
+        receiver.uses.add(name)
+        if receiver.kind == v.MODEL:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name in (
+                "state_dict",
+                "children",
+                "modules",
+                "named_children",
+                "named_modules",
+                "load_state_dict",
+            ):
+                return set()
+            if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
+                made = self.thing(node, "output", v.OUTPUT, module)
+                self.link(made, "model", {receiver})
+                return {made}
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
+            if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
+                return {receiver}
+            if receiver.kind == v.SCALER and name == "scale" and arguments:
+                return arguments[0]
+            return set()
+        if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
+            return set()
+        if receiver.kind in (v.LOADER, v.ITERATOR):
+            if name in ("next", "__next__", "__iter__"):
+                return self.element_values(module, node, receiver)
+            return set()
+        if receiver.kind == v.UNKNOWN:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name == "numpy" or name == "item":
+                return set()
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        return {self.thing(node, "result", v.UNKNOWN, module)}
+
+    def _call_thing(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        callee: Thing,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        callee.uses.add("()")
+        every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
+        if callee.kind == v.MODEL:
+            if callee.cls is not None:
+                forward = callee.cls.method("forward")
+                if forward is not None:
+                    self._call_function(
+                        module,
+                        scope,
+                        node,
+                        Function(forward[1], forward[0].module, callee),
+                        arguments,
+                        keywords,
+                    )
+            made = self.thing(node, "output", v.OUTPUT, module)
+            self.link(made, "model", {callee})
+            self.link(made, "sources", {w for w in every if isinstance(w, Thing)})
+            return {made}
+        if callee.kind == v.CRITERION:
+            made = self._derived(module, node, every)
+            self.link(made, "criterion", {callee})
+            return {made}
+        if callee.kind == v.INSTANCE and callee.cls is not None:
+            dunder = callee.cls.method("__call__")
+            if dunder is not None:
+                return self._call_function(
+                    module, scope, node, Function(dunder[1], dunder[0].module, callee), arguments, keywords
+                )
+        if callee.kind == v.UNKNOWN:
+            made = self.thing(node, "result", v.UNKNOWN, module)
+            self.link(made, "callee", {callee})
+            parameters = _of_kind([*arguments, *keywords.values()], v.PARAMETERS)
+            if parameters and made.kind in (v.UNKNOWN, v.OPTIMIZER) and "step" in made.uses:
+                made.kind = v.OPTIMIZER
+                self._link_optimizer(module, made, [*arguments, *keywords.values()])
+            return {made}
+        return set()
+
+    # -- making things
+
+    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
+        made = self.thing(node, kind, kind, module, qualname=name)
+        made.note(evidence)
+        return made
+
+    def _link_optimizer(self, module: Module, optimizer: Thing, groups: list[Values]) -> None:
+        stack = [w for values in groups for w in values]
+        seen: set[int] = set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, Thing) and value.kind == v.PARAMETERS:
+                self.link(optimizer, "models", value.links.get("models", set()))
+            elif isinstance(value, Thing) and value.kind == v.MODEL:
+                self.link(optimizer, "models", {value})
+            elif isinstance(value, Sequence):
+                stack.extend(value.any())
+            elif isinstance(value, Mapping):
+                stack.extend(value.get("params"))
+            elif isinstance(value, Thing) and value.kind == v.ITERATOR:
+                stack.extend(value.links.get("iterated", ()))
+
+    def _derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
+        made = self.thing(node, "tensor", v.TENSOR, module)
+        self.link(made, "sources", {w for w in sources if isinstance(w, Thing) and w.kind in _TENSOR_KINDS})
+        return made
+
+    def _tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values:
+        if any(isinstance(w, Thing) and w.kind in _TENSOR_KINDS for w in held):
+            return {self._derived(module, node, held)}
+        return set()
+
+
+def _grow(sequence: Sequence) -> Values:
+    return sequence.rest
+
+
+def _is(value: Value, kind: str) -> bool:
+    return isinstance(value, Thing) and value.kind == kind
+
+
+def _kinds(held: Values) -> set[str]:
+    return {w.kind for w in held if isinstance(w, Thing)}
+
+
+def _of_kind(groups: Iterable[Values], kind: str) -> Values:
+    return {w for values in groups for w in values if _is(w, kind)}
+
+
+def reduction_of(call: ast.Call) -> str | None:
+    """`sum`, `mean` or `none` where a loss call or loss constructor names its reduction, else None."""
+    reduction = call_keyword(call, "reduction")
+    if isinstance(reduction, ast.Constant) and reduction.value in ("sum", "mean", "none"):
+        return str(reduction.value)
+    if is_constant(call_keyword(call, "reduce"), False):
+        return "none"
+    average = call_keyword(call, "size_average")
+    if is_constant(average, False):
+        return "sum"
+    if is_constant(average, True):
+        return "mean"
+    return None

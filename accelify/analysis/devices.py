@@ -1,0 +1,232 @@
+"""Device assignments, and what a script's `--no-cuda` style flags mean for `Accelerator(cpu=...)`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, dotted, names_in
+
+
+@dataclass(frozen=True)
+class DeviceAssignment:
+    """`target = <device>`. `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
+
+    `cpu` is the condition, as source text, under which the script wants the CPU although it has something better;
+    None where it takes what the machine has.
+    """
+
+    statement: ast.Assign | ast.AnnAssign
+    whole: ast.If | None
+    cpu: str | None
+    names: frozenset[str]
+
+
+class Devices:
+    """All device assignments of a script."""
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.tree = script.tree
+        self.assignments: list[DeviceAssignment] = []
+        for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
+            if stmt.value is None or not self.is_device_expression(stmt.value):
+                continue
+            target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+            if not isinstance(target, (ast.Name, ast.Attribute)):
+                continue
+            whole = self._whole_choice(stmt)
+            test = self._condition(stmt, whole)
+            cpu, names = self._cpu(test, stmt)
+            self.assignments.append(DeviceAssignment(stmt, whole, cpu, names))
+        self.assignments.sort(key=lambda a: self.tree.start(a.statement))
+
+    def is_device_expression(self, node: ast.expr) -> bool:
+        """Whether an expression chooses a device: a call of torch.device, or a name of one, in any branch."""
+        if isinstance(node, ast.IfExp):
+            return self.is_device_expression(node.body) or self.is_device_expression(node.orelse)
+        if isinstance(node, ast.BoolOp):
+            return all(self.is_device_expression(value) for value in node.values)
+        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+            return self.script.is_a(node, v.DEVICE)
+        if isinstance(node, ast.Call):
+            name = self.script.qualname(node.func)
+            if name in k.DEVICE_CALLS:
+                return True
+            callees = self.script.callees(node)
+            return bool(callees) and self.script.is_a(node, v.DEVICE) and not self.script.is_a(node, v.MODEL)
+        return False
+
+    # -- conditions
+
+    def _whole_choice(self, stmt: ast.stmt) -> ast.If | None:
+        """The outermost `if`/`elif`/`else` around a device assignment that holds nothing else."""
+        found: ast.If | None = None
+        parent = self.tree.parent(stmt)
+        while isinstance(parent, ast.If) and self._only_devices(parent):
+            found = parent
+            parent = self.tree.parent(parent)
+        return found if found is not None and _has_else(found) else None
+
+    def _only_devices(self, node: ast.If) -> bool:
+        def fits(stmt: ast.stmt) -> bool:
+            if isinstance(stmt, ast.If):
+                return self._only_devices(stmt)
+            return (
+                isinstance(stmt, ast.Assign)
+                and self.is_device_expression(stmt.value)
+                and len({dotted(t) for t in stmt.targets}) == 1
+            )
+
+        return all(fits(s) for s in [*node.body, *node.orelse])
+
+    def _condition(
+        self, stmt: ast.Assign | ast.AnnAssign, whole: ast.If | None
+    ) -> list[ast.expr] | ast.expr | None:
+        """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
+        value = stmt.value
+        assert value is not None
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
+            value = value.args[0]
+        if isinstance(value, ast.IfExp):
+            return self._chain(value)
+        parent = self.tree.parent(stmt)
+        if isinstance(parent, ast.If):
+            top = whole or parent
+            return self._if_chain(top)
+        if isinstance(value, ast.Constant) and value.value == "cpu":
+            return ast.Constant(True)
+        if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
+            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _chain(self, node: ast.IfExp) -> list[ast.expr]:
+        if _is_cpu(node.body):
+            return [ast.UnaryOp(ast.Not(), node.test)]
+        tests = [node.test]
+        if isinstance(node.orelse, ast.IfExp):
+            tests += self._chain(node.orelse)
+        elif (
+            isinstance(node.orelse, ast.Call)
+            and node.orelse.args
+            and isinstance(node.orelse.args[0], ast.IfExp)
+        ):
+            tests += self._chain(node.orelse.args[0])
+        return tests
+
+    def _if_chain(self, node: ast.If) -> list[ast.expr]:
+        values = [s.value for s in node.body if isinstance(s, ast.Assign)]
+        if any(_is_cpu(w) for w in values):
+            return [ast.UnaryOp(ast.Not(), node.test)]
+        tests = [node.test]
+        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+            tests += self._if_chain(node.orelse[0])
+        return tests
+
+    def _cpu(
+        self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
+    ) -> tuple[str | None, frozenset[str]]:
+        if test is None:
+            return None, frozenset()
+        if isinstance(test, ast.Compare):
+            text = f'str({self.tree.segment(test.left)}) == "cpu"'
+            return text, frozenset(names_in(test.left))
+        if isinstance(test, ast.Constant):
+            return "True", frozenset()
+        assert isinstance(test, list)
+        wants = [self.wish(t) for t in test]
+        if any(w is None for w in wants):
+            return None, frozenset()
+        kept = [w for w in wants if w is not None]
+        text = (
+            negated(kept[0][0]) if len(kept) == 1 else " and ".join(negated(w[0], inside=True) for w in kept)
+        )
+        return text, frozenset(n for w in kept for n in w[1])
+
+    def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
+        """The part of a test that is the user's wish: its text and names. None where it only asks the machine."""
+        if isinstance(test, ast.BoolOp):
+            parts = [self.wish(value, seen) for value in test.values]
+            kept = [p for p in parts if p is not None]
+            if isinstance(test.op, ast.Or) and len(kept) < len(parts):
+                return None
+            if not kept:
+                return None
+            joiner = " and " if isinstance(test.op, ast.And) else " or "
+            return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.wish(test.operand, seen)
+            return None if inner is None else (negated(inner[0]), inner[1])
+        if isinstance(test, ast.Call):
+            name = self.script.qualname(test.func)
+            if name in k.AVAILABILITY_CALLS or (name or "").endswith("is_available"):
+                return None
+        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call):
+            if self.script.qualname(test.left.func) == "torch.cuda.device_count":
+                return None
+        if isinstance(test, (ast.Name, ast.Attribute)):
+            text = dotted(test) or ""
+            assigned = self._only_assignment(test)
+            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
+            if assigned is not None and text not in seen:
+                return self.wish(assigned, seen | {text})
+        if isinstance(test, ast.Constant):
+            return None if test.value is True else ("False", frozenset()) if test.value is False else None
+        if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
+            return None
+        return self.tree.segment(test), frozenset(names_in(test))
+
+    def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
+        """What a flag was assigned, when it was assigned once, from an expression over flags."""
+        text = dotted(name)
+        found = []
+        for stmt in self.tree.nodes(ast.Assign):
+            if any(dotted(t) == text for t in stmt.targets):
+                found.append(stmt.value)
+        if len(found) != 1:
+            return None
+        value: ast.expr = found[0]
+        plain = (ast.BoolOp, ast.UnaryOp, ast.Call, ast.Attribute, ast.Name, ast.Compare)
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) not in k.AVAILABILITY_CALLS:
+            return None
+        if isinstance(value, ast.IfExp) and isinstance(value.body, ast.Constant) and value.body.value is True:
+            return value.test
+        if not isinstance(value, plain):
+            return None
+        return value
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and node.args:
+        argument = call_argument(node, 0, "device") or call_argument(node, 0, "type")
+        return argument is not None and _is_cpu(argument)
+    return isinstance(node, ast.Constant) and node.value == "cpu"
+
+
+def _has_else(node: ast.If) -> bool:
+    if not node.orelse:
+        return False
+    if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        return _has_else(node.orelse[0])
+    return True
+
+
+def negated(text: str, inside: bool = False) -> str:
+    """The opposite of a condition, in the shortest form."""
+    text = text.strip()
+    tree = ast.parse(text, mode="eval").body
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+        return text[3:].strip()
+    if text in ("True", "False"):
+        return "False" if text == "True" else "True"
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        opposite = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
+        sign = opposite.get(type(tree.ops[0]))
+        if sign is not None:
+            return f"{ast.unparse(tree.left)} {sign} {ast.unparse(tree.comparators[0])}"
+    if isinstance(tree, (ast.BoolOp, ast.IfExp, ast.Compare, ast.Lambda)):
+        return f"not ({text})"
+    return f"not {text}"

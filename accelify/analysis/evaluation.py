@@ -1,0 +1,225 @@
+"""Evaluation loops: which can be shared out over processes, and what has to be gathered for their metrics."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import names_in, target_names
+from accelify.analysis.values import Thing
+
+_TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
+
+
+@dataclass(eq=False)
+class EvaluationLoop:
+    """A loop over a loader in which nothing is trained.
+
+    Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
+    statement `after`, or the expressions `inline` are gathered where they stand.
+    """
+
+    loop: ast.For | ast.AsyncFor
+    loaders: set[Thing]
+    after: ast.stmt | None = None
+    gathered: list[str] = field(default_factory=list)
+    inline: list[ast.expr] = field(default_factory=list)
+    before: ast.stmt | None = None
+    problem: str | None = None
+
+
+def evaluation_loops(script: ScriptModel) -> list[EvaluationLoop]:
+    """Every loop over a loader that trains nothing, with the way its metrics are made whole."""
+    found = []
+    for loop, loaders in script.loader_loops:
+        if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
+            continue
+        found.append(_Analysis(script, loop, loaders).result)
+    return found
+
+
+def _inside_training(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether the loop only gathers material for a backward after it (`for x in loader: losses.append(...)`)."""
+    scope = script.scope_of(loop)
+    direct = [b for b in script.backwards if b.scope is scope]
+    outer = script.enclosing_loops(loop)
+    return any(
+        script.tree.start(b.call) > script.tree.end(loop)
+        and script.enclosing_loops(b.call)[:1] == outer[:1]
+        and bool(outer)
+        and _shares_name(b.loss, loop)
+        for b in direct
+    )
+
+
+def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
+    assigned = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return bool(names_in(loss) & assigned)
+
+
+class _Analysis:
+    def __init__(self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing]) -> None:
+        self.script = script
+        self.loop = loop
+        self.result = EvaluationLoop(loop, loaders)
+        self.statements = list(_flat(loop.body))
+        self.result.problem = self._look()
+
+    def _look(self) -> str | None:
+        forward: list[int] = []
+        for index, stmt in enumerate(self.statements):
+            calls = [c for c in ast.walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+            if not calls:
+                continue
+            if isinstance(stmt, (ast.If, ast.For, ast.While, ast.Try, ast.With)):
+                return "the model is called inside a nested block"
+            forward.append(index)
+        if not forward:
+            if any(
+                isinstance(c, ast.Call) and self._calls_model_elsewhere(c)
+                for s in self.loop.body
+                for c in ast.walk(s)
+            ):
+                return "the model is called inside another function"
+            return "no call of a model was seen in it"
+        last = forward[-1]
+        stmt = self.statements[last]
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
+            return self._gather_after(forward)
+        if len(forward) == 1:
+            return self._gather_inline(stmt, last)
+        return "the outputs of the model are used where they are computed"
+
+    def _is_forward(self, call: ast.Call) -> bool:
+        if self.script.models_of(call.func):
+            return True
+        return (
+            isinstance(call.func, ast.Attribute)
+            and bool(self.script.models_of(call.func.value))
+            and any(t.kind == v.OUTPUT for t in self.script.things(call))
+        )
+
+    def _calls_model_elsewhere(self, call: ast.Call) -> bool:
+        return any(self.script.models_of(a) for a in call.args) or bool(self.script.callees(call))
+
+    def _assigns_per_sample(self, stmt: ast.Assign | ast.AnnAssign) -> bool:
+        """Whether what the statement assigns still has a row for every sample, as far as can be seen."""
+        value = stmt.value
+        if value is None:
+            return False
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        names = [n for t in targets for n in target_names(t)]
+        if any("loss" in n.lower() for n in names):
+            return False
+        return bool(names) and not _reduces(self.script, value)
+
+    def _batch_names(self, until: int) -> list[str]:
+        names: list[str] = []
+        for target in [self.loop.target]:
+            names += target_names(target)
+        for stmt in self.statements[: until + 1]:
+            if isinstance(stmt, ast.Assign):
+                for assigned in stmt.targets:
+                    names += target_names(assigned)
+        seen: dict[str, None] = dict.fromkeys(names)
+        scope = self.script.scope_of(self.loop)
+        held = self.script.interpreter.variables
+        kept = []
+        for name in seen:
+            owner = scope.resolve(name) or scope
+            values = held.get((owner, name), set())
+            if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
+                kept.append(name)
+        return kept
+
+    def _gather_after(self, forward: list[int]) -> str | None:
+        last = forward[-1]
+        outputs: list[str] = []
+        for index in forward:
+            stmt = self.statements[index]
+            if not isinstance(stmt, ast.Assign):
+                return "the outputs of the model are used where they are computed"
+            names = [n for t in stmt.targets for n in target_names(t)]
+            if any("hidden" in n or n in ("h", "state", "states") for n in names):
+                return "a hidden state is carried from batch to batch"
+            outputs += names
+        carried = {n for n in outputs if n in _names_read_first(self.statements)}
+        if carried:
+            return f"`{sorted(carried)[0]}` is carried from batch to batch"
+        for index, stmt in enumerate(self.statements[:last]):
+            if index not in forward and self._accumulates(stmt):
+                return "a metric is taken before the last call of the model"
+        later: set[str] = set()
+        for stmt in self.statements[last + 1 :]:
+            later |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        if any("loss" in n.lower() for n in names):
+            return "a loss of the local batch is used after the last call of the model"
+        self.result.after = self.statements[last]
+        self.result.gathered = names
+        return None
+
+    def _accumulates(self, stmt: ast.stmt) -> bool:
+        return isinstance(stmt, ast.AugAssign)
+
+    def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
+        """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
+        calls = [c for c in ast.walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+        if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
+            return "the outputs of the model are used where they are computed"
+        call = calls[0]
+        inside = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+        outside = {
+            n.id
+            for n in ast.walk(stmt)
+            if isinstance(n, ast.Name) and not any(n is m for m in ast.walk(call))
+        }
+        later: set[str] = set()
+        for other in self.statements[last + 1 :]:
+            later |= {
+                n.id for n in ast.walk(other) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+            }
+        needed = [n for n in self._batch_names(last - 1) if n in outside | later]
+        if set(needed) & inside:
+            return "the batch is used both by the model and by the metric in one statement"
+        self.result.inline = [call]
+        self.result.before = stmt
+        self.result.gathered = needed
+        return None
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
+    for stmt in body:
+        if isinstance(stmt, (ast.With, ast.AsyncWith)):
+            yield from _flat(stmt.body)
+        else:
+            yield stmt
+
+
+def _names_read_first(statements: list[ast.stmt]) -> set[str]:
+    """Names read in a loop body before they are assigned there: what an iteration takes over from the one before."""
+    assigned: set[str] = set()
+    read: set[str] = set()
+    for stmt in statements:
+        loads = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read |= loads - assigned
+        assigned |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return read
+
+
+def _reduces(script: ScriptModel, value: ast.expr) -> bool:
+    """Whether an expression takes a loss or a mean of the model's output at once, or turns it into a number."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "mean", "tolist", "numpy"):
+                return True
+            if script.is_a(node.func, v.CRITERION):
+                return True
+            name = script.qualname(node.func) or ""
+            if name.endswith("_loss") or name.endswith("cross_entropy"):
+                return True
+    return False

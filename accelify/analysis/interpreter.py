@@ -1,0 +1,432 @@
+"""Which values the names of a program can hold: a small abstract interpreter.
+
+It runs every statement of every function over and over, without regard to order or branches, until nothing new is
+learnt. Calls carry arguments into parameters and returns back, so that a model made in `main` is known as the same
+model in `train(model, ...)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.calls import CallEvaluator
+from accelify.analysis.program import Module, Program, absolute_name
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import FunctionNode, walk_scope
+from accelify.analysis.values import (
+    Class,
+    Function,
+    Imported,
+    Mapping,
+    Method,
+    Sequence,
+    Thing,
+    Value,
+    Values,
+)
+
+# Roles flow through a handful of calls at most; more rounds than this means that something swings.
+_MOST_ROUNDS = 12
+# A set of values beyond this size says nothing any more.
+_MOST_VALUES = 24
+
+
+class Interpreter(CallEvaluator):
+    """Runs a program abstractly. Afterwards `values_of(expr)` tells what an expression can be."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.variables: dict[tuple[Scope, str], Values] = {}
+        self.returns: dict[Scope, Values] = {}
+        self.calls: dict[ast.Call, set[Scope]] = {}
+        self.callers: dict[Scope, list[tuple[Module, ast.Call]]] = {}
+        self.things: dict[tuple[object, object], Value] = {}
+        self.changed = False
+        self.settled = False
+        self._memo: dict[ast.Call, Values] = {}
+        self._module_of: dict[Scope, Module] = {}
+        self._star_imports: dict[Module, list[Module]] = {}
+        self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
+        for module in program.modules.values():
+            for scope in module.scopes.all():
+                self._module_of[scope] = module
+        for module in program.modules.values():
+            self._prepare(module)
+        # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
+        definitions = (ast.Import, ast.ImportFrom, ast.ClassDef)
+        for _ in range(3):
+            for module, scope, nodes in reversed(self._work):
+                for node in nodes:
+                    if isinstance(node, definitions):
+                        self._run(module, scope, node)
+        # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
+        # parameter holds, only because its function had not been looked at yet would never go away again.
+        for self.settled in (False, True):
+            for _ in range(_MOST_ROUNDS):
+                self.changed = False
+                self._memo.clear()
+                for module, scope, nodes in self._work:
+                    for node in nodes:
+                        self._run(module, scope, node)
+                self._upgrade()
+                if not self.changed:
+                    break
+
+    # -- setting up
+
+    def _prepare(self, module: Module) -> None:
+        for scope in module.scopes.all():
+            if isinstance(scope.node, ast.ClassDef):
+                cls = Class(scope, module)
+                self.things[(scope.node, "class")] = cls
+                assert scope.parent is not None
+                self.bind(scope.parent, scope.node.name, {cls})
+            elif not isinstance(scope.node, ast.Module):
+                assert scope.parent is not None
+                self.bind(scope.parent, scope.node.name, {self.function(scope)})
+        for scope in module.scopes.all():
+            nodes = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
+            self._work.append((module, scope, nodes))
+
+    def function(self, scope: Scope) -> Function:
+        """The one value that stands for a function."""
+        key = (scope.node, "function")
+        found = self.things.get(key)
+        if not isinstance(found, Function):
+            found = Function(scope, self._module_of[scope])
+            self.things[key] = found
+        return found
+
+    def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
+        """The one thing made at a site."""
+        key = (site, tag)
+        found = self.things.get(key)
+        if isinstance(found, Thing):
+            return found
+        found = Thing(kind, site if isinstance(site, ast.AST) else None, module)
+        for name, value in more.items():
+            setattr(found, name, value)
+        self.things[key] = found
+        self.changed = True
+        return found
+
+    # -- bindings
+
+    def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None:
+        """Add to what a name can hold."""
+        held = self.variables.setdefault((scope, name), set())
+        for value in values:
+            if value not in held and len(held) < _MOST_VALUES:
+                held.add(value)
+                self.changed = True
+            if isinstance(value, Thing) and name not in value.names:
+                value.names.add(name)
+
+    def add(self, held: Values, values: Iterable[Value]) -> None:
+        """Add to a set of values, noting whether that changed anything."""
+        for value in values:
+            if value not in held and len(held) < _MOST_VALUES:
+                held.add(value)
+                self.changed = True
+
+    def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None:
+        """Add to a relation of a thing."""
+        self.add(thing.links.setdefault(relation, set()), values)
+
+    def lookup(self, module: Module, scope: Scope, name: str) -> Values:
+        """What a name holds as seen from a scope."""
+        owner = scope.resolve(name)
+        if owner is None:
+            for other in self._star_imports.get(module, ()):
+                found = self.variables.get((other.scopes.module, name))
+                if found:
+                    return found
+            return set()
+        held = self.variables.get((owner, name))
+        if held:
+            return held
+        if self.settled and owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+            return {self._parameter(module, owner, name)}
+        return set()
+
+    def _parameter(self, module: Module, scope: Scope, name: str) -> Thing:
+        kind = v.UNKNOWN
+        if k.DEVICE_NAME.search(name):
+            kind = v.DEVICE
+        elif k.FLAG_NAME.search(name):
+            kind = v.FLAG
+        thing = self.thing(scope.node, ("parameter", name), kind, module)
+        thing.names.add(name)
+        return thing
+
+    def attribute(self, base: Value, name: str, module: Module) -> Values:
+        """What an attribute of a value holds."""
+        if isinstance(base, Imported):
+            return self._imported(module, f"{base.name}.{name}")
+        if isinstance(base, Class):
+            return self._class_attribute(base, name, None)
+        if not isinstance(base, Thing):
+            return set()
+        if base.cls is not None:
+            found = self._class_attribute(base.cls, name, base)
+            if found:
+                return found
+        if name in base.attributes:
+            return base.attributes[name]
+        if base.kind in (v.UNKNOWN, v.INSTANCE):
+            base.uses.add(name)
+            if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):
+                return {self.thing(base, ("attribute", name), v.FLAG, module), Method(base, name)}
+            if k.DEVICE_NAME.search(name):
+                return {self.thing(base, ("attribute", name), v.DEVICE, module)}
+            child = self.thing(base, ("attribute", name), v.UNKNOWN, module)
+            child.names.add(name)
+            method = self.things.setdefault((base, ("method", name)), Method(base, name))
+            return {method, child}
+        return {self.things.setdefault((base, ("method", name)), Method(base, name))}
+
+    def _class_attribute(self, cls: Class, name: str, receiver: Thing | None) -> Values:
+        found: Values = set()
+        for ancestor in cls.ancestry():
+            found |= ancestor.attributes.get(name, set())
+        if found:
+            return found
+        method = cls.method(name)
+        if method is not None:
+            _, scope = method
+            key = (scope.node, ("bound", receiver))
+            bound = self.things.get(key)
+            if bound is None:
+                bound = Function(scope, self._module_of[scope], receiver or cls.instance)
+                self.things[key] = bound
+            return {bound}
+        for ancestor in cls.ancestry():
+            found |= self.variables.get((ancestor.scope, name), set())
+        return found
+
+    def store_attribute(self, base: Value, name: str, values: Values) -> None:
+        """Note what is assigned to an attribute."""
+        if isinstance(base, Thing):
+            held = base.attributes if base.cls is None else base.cls.attributes
+            self.add(held.setdefault(name, set()), values)
+            for value in values:
+                if isinstance(value, Thing):
+                    value.names.add(name)
+
+    def _imported(self, module: Module, name: str) -> Values:
+        """What a dotted name of a library or of the project stands for."""
+        parts = name.split(".")
+        for cut in range(len(parts), 0, -1):
+            target = module.imports.get(".".join(parts[:cut])) or self.program.modules.get(
+                ".".join(parts[:cut])
+            )
+            if target is None or target is self.program.entry:
+                continue
+            values: Values = set()
+            if cut == len(parts):
+                values = {self.things.setdefault((target, name), Imported(name))}
+            else:
+                values = self.lookup(target, target.scopes.module, parts[cut])
+                for part in parts[cut + 1 :]:
+                    values = {w for value in values for w in self.attribute(value, part, target)}
+            if values:
+                return values
+        return {self.things.setdefault(("import", name), Imported(name))}
+
+    # -- statements
+
+    def _run(self, module: Module, scope: Scope, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    self.bind(scope, alias.asname, self._imported(module, alias.name))
+                else:
+                    head = alias.name.split(".")[0]
+                    self.bind(scope, head, {self.things.setdefault(("import", head), Imported(head))})
+        elif isinstance(node, ast.ImportFrom):
+            self._run_import_from(module, scope, node)
+        elif isinstance(node, ast.Assign):
+            values = self.evaluate(module, scope, node.value)
+            for target in node.targets:
+                self.assign(module, scope, target, values)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
+        elif isinstance(node, ast.AugAssign):
+            values = self.evaluate(module, scope, node.value)
+            if isinstance(node.op, ast.Add) and any(isinstance(w, Sequence) for w in values):
+                self.assign(module, scope, node.target, values)
+        elif isinstance(node, (ast.For, ast.AsyncFor)) or isinstance(node, ast.comprehension):
+            self.assign(module, scope, node.target, self.elements(module, scope, node.iter))
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                values = self.evaluate(module, scope, item.context_expr)
+                if item.optional_vars is not None:
+                    self.assign(module, scope, item.optional_vars, values)
+        elif isinstance(node, ast.Return):
+            if node.value is not None:
+                self.add(self.returns.setdefault(scope, set()), self.evaluate(module, scope, node.value))
+        elif isinstance(node, (ast.Yield, ast.YieldFrom)):
+            if node.value is not None:
+                values = self.evaluate(module, scope, node.value)
+                generated = self.things.get((scope.node, "generated"))
+                if not isinstance(generated, Sequence):
+                    generated = Sequence()
+                    self.things[(scope.node, "generated")] = generated
+                if isinstance(node, ast.YieldFrom):
+                    values = {w for value in values for w in self.element_values(module, node, value)}
+                self.add(generated.rest, values)
+                self.add(self.returns.setdefault(scope, set()), {generated})
+        elif isinstance(node, ast.NamedExpr):
+            self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
+        elif isinstance(node, ast.ClassDef):
+            self._run_class(module, scope, node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._run_function(module, scope, node)
+        elif isinstance(node, ast.Call):
+            # Assignments evaluate their own calls; this reaches the ones in bare expressions and conditions.
+            self.evaluate(module, scope, node)
+
+    def _run_import_from(self, module: Module, scope: Scope, node: ast.ImportFrom) -> None:
+        base = absolute_name(node, module.package)
+        if base is None:
+            return
+        for alias in node.names:
+            if alias.name == "*":
+                target = module.imports.get(base)
+                stars = self._star_imports.setdefault(module, [])
+                if target is not None and target not in stars:
+                    stars.append(target)
+                    self.changed = True
+                continue
+            name = f"{base}.{alias.name}" if base else alias.name
+            self.bind(scope, alias.asname or alias.name, self._imported(module, name))
+
+    def _run_class(self, module: Module, scope: Scope, node: ast.ClassDef) -> None:
+        cls = self.things[(node, "class")]
+        assert isinstance(cls, Class)
+        for base in node.bases:
+            for value in self.evaluate(module, scope, base):
+                if isinstance(value, (Class, Imported)) and value not in cls.bases and value is not cls:
+                    cls.bases.append(value)
+                    self.changed = True
+        if cls.instance is None:
+            cls.instance = self.thing(node, "instance", v.INSTANCE, module, cls=cls)
+        cls.instance.kind = self.kind_of_class(cls)
+        for child_scope in cls.scope.children.values():
+            name = child_scope.self_name()
+            if name is not None:
+                self.bind(child_scope, name, {cls.instance})
+
+    def _run_function(self, module: Module, scope: Scope, node: FunctionNode) -> None:
+        own = module.scopes.for_definition(node)
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        for argument, default in zip(
+            positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
+        ):
+            self.bind(own, argument.arg, self.evaluate(module, scope, default))
+        for argument, kw_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if kw_default is not None:
+                self.bind(own, argument.arg, self.evaluate(module, scope, kw_default))
+
+    def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None:
+        """Bind a target to values, through tuples, attributes and subscripts."""
+        if isinstance(target, ast.Name):
+            owner = scope.resolve(target.id) or scope
+            self.bind(owner, target.id, values)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for index, element in enumerate(target.elts):
+                inner = element.value if isinstance(element, ast.Starred) else element
+                self.assign(module, scope, inner, self.item(module, target, values, index))
+        elif isinstance(target, ast.Attribute):
+            for base in self.evaluate(module, scope, target.value):
+                self.store_attribute(base, target.attr, values)
+        elif isinstance(target, ast.Subscript):
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            for base in self.evaluate(module, scope, target.value):
+                if isinstance(base, Mapping):
+                    held = base.rest if key is None else base.entries.setdefault(key, set())
+                    self.add(held, values)
+                elif isinstance(base, Sequence):
+                    self.add(base.rest, values)
+
+    # -- roles from use
+
+    def _upgrade(self) -> None:
+        """Give unknown things the kind that their use shows."""
+        for value in list(self.things.values()):
+            if not isinstance(value, Thing) or value.kind not in (v.UNKNOWN, v.INSTANCE):
+                continue
+            if value.kind == v.INSTANCE and value.cls is not None and value.cls.method("step"):
+                continue
+            kind = _kind_from_use(value)
+            if kind is not None and kind != value.kind:
+                value.kind = kind
+                self.changed = True
+
+
+def _kind_from_use(thing: Thing) -> str | None:
+    uses, names = thing.uses, thing.names
+    if thing.kind == v.INSTANCE:
+        return None
+    if "zero_grad" in uses and ("step" in uses or "param_groups" in uses) and "parameters" not in uses:
+        thing.note("zero_grad() and step() are called on it")
+        return v.OPTIMIZER
+    if "parameters" in uses and not uses & {"parse_args", "add_argument"}:
+        thing.note("its parameters() are read")
+        return v.MODEL
+    if "load_state_dict" in uses and ("eval" in uses or "train" in uses):
+        thing.note("it is loaded and switched between train() and eval()")
+        return v.MODEL
+    if (
+        "()" in uses
+        and ("zero_grad" in uses or {"train", "eval"} & uses)
+        and any(k.MODEL_NAME.search(n) for n in names)
+    ):
+        thing.note("it is called and switched between train() and eval()")
+        return v.MODEL
+    if "unscale_" in uses or ("scale" in uses and "update" in uses and "step" in uses):
+        thing.note("scale(), step() and update() are called on it")
+        return v.SCALER
+    if {"step"} <= uses and any(k.SCHEDULER_NAME.search(n) for n in names):
+        thing.note("it is named like a scheduler and step() is called on it")
+        return v.SCHEDULER
+    if "step" in uses and any(k.OPTIMIZER_NAME.search(n) for n in names):
+        thing.note("it is named like an optimizer and step() is called on it")
+        return v.OPTIMIZER
+    if "[]for" in uses and any(k.LOADER_NAME.search(n) for n in names):
+        thing.note("it is named like a loader and iterated")
+        return v.LOADER
+    if "()" in uses and any(k.CRITERION_NAME.search(n) for n in names):
+        thing.note("it is named like a criterion and called")
+        return v.CRITERION
+    if "add_scalar" in uses or "add_image" in uses or "add_summary" in uses:
+        thing.note("add_scalar() is called on it")
+        return v.WRITER
+    return None
+
+
+_INTERESTING = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.With,
+    ast.AsyncWith,
+    ast.Return,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.NamedExpr,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Call,
+)

@@ -1,0 +1,203 @@
+"""What the converter knows of torch and its neighbours, as tables of qualified names."""
+
+from __future__ import annotations
+
+import re
+
+LOADER_CLASSES = frozenset(
+    {
+        "torch.utils.data.DataLoader",
+        "torch.utils.data.dataloader.DataLoader",
+        "torch_geometric.loader.DataLoader",
+        "torch_geometric.data.DataLoader",
+        "monai.data.DataLoader",
+    }
+)
+DEVICE_CALLS = frozenset({"torch.device", "torch.accelerator.current_accelerator"})
+AVAILABILITY_CALLS = frozenset(
+    {
+        "torch.cuda.is_available",
+        "torch.accelerator.is_available",
+        "torch.backends.mps.is_available",
+        "torch.mps.is_available",
+        "torch.xpu.is_available",
+        "torch.cuda.device_count",
+    }
+)
+SCALER_CLASSES = frozenset(
+    {
+        "torch.cuda.amp.GradScaler",
+        "torch.amp.GradScaler",
+        "torch.GradScaler",
+        "torch.cuda.amp.grad_scaler.GradScaler",
+    }
+)
+AUTOCAST_CLASSES = frozenset(
+    {
+        "torch.cuda.amp.autocast",
+        "torch.amp.autocast",
+        "torch.autocast",
+        "torch.cuda.amp.autocast_mode.autocast",
+    }
+)
+WRITER_CLASSES = frozenset(
+    {
+        "torch.utils.tensorboard.SummaryWriter",
+        "torch.utils.tensorboard.writer.SummaryWriter",
+        "tensorboardX.SummaryWriter",
+        "visdom.Visdom",
+        "tensorboard_logger.Logger",
+        "tensorflow.summary.FileWriter",
+    }
+)
+PROGRESS_CALLS = frozenset(
+    {
+        "tqdm.tqdm",
+        "tqdm.auto.tqdm",
+        "tqdm.notebook.tqdm",
+        "tqdm.std.tqdm",
+        "tqdm.autonotebook.tqdm",
+        "tqdm.tqdm_notebook",
+        "tqdm.notebook.tqdm_notebook",
+        "tqdm.trange",
+        "tqdm.auto.trange",
+        "tqdm.notebook.trange",
+        "tqdm.tnrange",
+    }
+)
+PARALLEL_WRAPPERS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+CLIPPING = {
+    "torch.nn.utils.clip_grad_norm_": "clip_grad_norm_",
+    "torch.nn.utils.clip_grad_norm": "clip_grad_norm_",
+    "torch.nn.utils.clip_grad.clip_grad_norm_": "clip_grad_norm_",
+    "torch.nn.utils.clip_grad.clip_grad_norm": "clip_grad_norm_",
+    "torch.nn.utils.clip_grad_value_": "clip_grad_value_",
+    "torch.nn.utils.clip_grad.clip_grad_value_": "clip_grad_value_",
+}
+VARIABLE = frozenset({"torch.autograd.Variable", "torch.autograd.variable.Variable"})
+NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
+
+# Libraries that already distribute a script, by what an import of them starts with. The text completes "it uses ...".
+DISTRIBUTED_LIBRARIES = {
+    "accelerate": "Hugging Face Accelerate",
+    "pytorch_lightning": "PyTorch Lightning",
+    "lightning": "Lightning",
+    "lightning_fabric": "Lightning Fabric",
+    "deepspeed": "DeepSpeed",
+    "ignite": "PyTorch Ignite",
+    "horovod": "Horovod",
+    "catalyst": "Catalyst",
+    "composer": "Composer",
+    "colossalai": "Colossal-AI",
+    "torch_xla": "torch_xla",
+    "fastai": "fastai",
+    "keras": "Keras",
+    "skorch": "skorch",
+    "poptorch": "PopTorch",
+    "torchelastic": "torchelastic",
+    "fairscale": "FairScale",
+    "torchtnt": "torchtnt",
+}
+DISTRIBUTED_NAMES = {
+    "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "DistributedDataParallel",
+    "torch.distributed.init_process_group": "torch.distributed",
+    "torch.distributed.fsdp.FullyShardedDataParallel": "FSDP",
+    "torch.distributed.fsdp.fully_shard": "FSDP2",
+    "transformers.Trainer": "the Hugging Face Trainer",
+    "transformers.Seq2SeqTrainer": "the Hugging Face Seq2SeqTrainer",
+    "apex.parallel.DistributedDataParallel": "apex's DistributedDataParallel",
+    "torch.multiprocessing.spawn": "torch.multiprocessing.spawn",
+    "torch.utils.data.distributed.DistributedSampler": "DistributedSampler",
+    "torch.utils.data.DistributedSampler": "DistributedSampler",
+}
+
+# Methods of a module that return the module itself.
+SELF_RETURNING = frozenset(
+    "to cuda cpu half float double bfloat16 train eval apply requires_grad_ share_memory xpu type "
+    "to_empty contiguous".split()
+)
+# Attributes of nn.Module itself: they mean the same on a wrapped model.
+MODULE_API = frozenset(
+    "to cuda cpu half float double bfloat16 train eval apply requires_grad_ share_memory parameters named_parameters "
+    "zero_grad training modules named_modules children named_children buffers named_buffers forward __class__ "
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
+    "__call__ type xpu".split()
+)
+# Methods of a tensor that keep it the same tensor as far as roles go.
+TENSOR_SELF = frozenset(
+    "to cuda cpu detach float double half long int type contiguous clone squeeze unsqueeze view reshape requires_grad_ "
+    "pin_memory bool byte transpose permute numpy data flatten cuda_ type_as".split()
+)
+
+LOADER_NAME = re.compile(r"load|iterator|_iter$|_dl$|^dl$|batches|^dl_|dataset_iter", re.I)
+MODEL_NAME = re.compile(
+    r"model|^net|net$|^net[A-Z_]|generator|discriminator|encoder|decoder|critic|actor|policy", re.I
+)
+OPTIMIZER_NAME = re.compile(r"optim|^opt$|^opt_|_opt$|solver|trainer$", re.I)
+SCHEDULER_NAME = re.compile(r"sched|lr_decay|lr_policy", re.I)
+CRITERION_NAME = re.compile(r"criterion|loss_?f|loss_func|objective|^loss$", re.I)
+DEVICE_NAME = re.compile(r"^(device|dev|DEVICE|_device|args_device)$|_device$")
+FLAG_NAME = re.compile(
+    r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available)?$|^(is|has|with)_?(cuda|gpu)$", re.I
+)
+NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
+DEVICE_TEXT = re.compile(r"^(cuda|gpu|cpu|mps|xpu)(:\d+)?$")
+
+
+def is_optimizer_class(qualname: str) -> bool:
+    """Whether a qualified name is an optimizer of torch or of a library of optimizers."""
+    head, _, last = qualname.rpartition(".")
+    if not last[:1].isupper() or "lr_scheduler" in qualname:
+        return False
+    return head.startswith(
+        ("torch.optim", "torch_optimizer", "transformers.optimization", "apex.optimizers")
+    ) or (
+        qualname
+        in {"transformers.AdamW", "transformers.Adafactor", "bitsandbytes.optim.Adam8bit", "timm.optim.AdamW"}
+    )
+
+
+def is_scheduler_class(qualname: str) -> bool:
+    """Whether a qualified name makes a learning rate scheduler."""
+    head, _, last = qualname.rpartition(".")
+    if head.startswith("torch.optim.lr_scheduler") and last[:1].isupper():
+        return True
+    return head.startswith("transformers") and last.startswith("get_") and "schedule" in last
+
+
+def is_loss_class(qualname: str) -> bool:
+    """Whether a qualified name is a loss module of torch.nn."""
+    return qualname.startswith("torch.nn") and qualname.rsplit(".", 1)[-1].endswith("Loss")
+
+
+def is_module_class(qualname: str) -> bool:
+    """Whether a qualified name makes an nn.Module."""
+    head, _, last = qualname.rpartition(".")
+    if head in {"torch.nn", "torch.nn.modules"} or head.startswith("torch.nn.modules."):
+        return last[:1].isupper() and not last.endswith("Loss") and last not in {"Parameter", "DataParallel"}
+    if head.startswith("torchvision.models"):
+        return last[:1].islower() or last[:1].isupper()
+    if (
+        last in {"from_pretrained", "from_config"}
+        and "okenizer" not in head
+        and "onfig" not in head.rsplit(".", 1)[-1]
+    ):
+        return "odel" in head or "For" in head.rsplit(".", 1)[-1]
+    return qualname in {
+        "timm.create_model",
+        "torch.hub.load",
+        "torch.jit.load",
+        "segmentation_models_pytorch.Unet",
+        "torch_geometric.nn.GCN",
+    }
+
+
+def is_loss_function(qualname: str) -> bool:
+    """Whether a qualified name is a functional loss."""
+    head, _, last = qualname.rpartition(".")
+    return head in {"torch.nn.functional", "torch"} and (
+        last.endswith("_loss")
+        or "cross_entropy" in last
+        or last in {"kl_div", "triplet_margin_with_distance_loss"}
+    )

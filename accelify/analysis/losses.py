@@ -1,0 +1,264 @@
+"""Whether a loss is averaged or summed over the samples of a batch.
+
+The update on several processes is the original's only if that is known: gradients are averaged over ranks, which is
+right for an averaged loss and N times too small for a summed one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.calls import reduction_of
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, walk_scope
+from accelify.analysis.values import Function, Imported, Thing
+
+MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"
+_BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
+_DEEPEST = 12
+
+
+@dataclass(frozen=True)
+class _Place:
+    module: Module
+    scope: Scope
+
+
+class LossReductions:
+    """Answers how a loss is reduced, by following its expression through assignments and functions."""
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self._active: set[object] = set()
+
+    def of(self, loss: ast.expr) -> str:
+        """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
+        return self._of(loss, _Place(self.script.module, self.script.scope_of(loss)), 0)
+
+    def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
+        if depth > _DEEPEST or node in self._active:
+            return NEUTRAL
+        self._active.add(node)
+        try:
+            return self._look(node, place, depth + 1)
+        finally:
+            self._active.discard(node)
+
+    def _look(self, node: ast.expr, place: _Place, depth: int) -> str:
+        if isinstance(node, ast.Constant):
+            return NEUTRAL
+        if isinstance(node, ast.Name):
+            return self._variable(node.id, place, depth)
+        if isinstance(node, ast.UnaryOp):
+            return self._of(node.operand, place, depth)
+        if isinstance(node, ast.IfExp):
+            return _either(self._of(node.body, place, depth), self._of(node.orelse, place, depth))
+        if isinstance(node, ast.BinOp):
+            return self._operation(node, place, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, place, depth)
+        if isinstance(node, ast.NamedExpr):
+            return self._of(node.value, place, depth)
+        return UNCLEAR
+
+    def _variable(self, name: str, place: _Place, depth: int) -> str:
+        owner = place.scope.resolve(name)
+        if owner is None:
+            return UNCLEAR
+        found: list[str] = []
+        for stmt in walk_scope(owner.node.body):
+            if isinstance(stmt, ast.Assign):
+                for target in stmt.targets:
+                    if isinstance(target, ast.Name) and target.id == name:
+                        found.append(self._of(stmt.value, _Place(place.module, owner), depth))
+                    elif isinstance(target, (ast.Tuple, ast.List)):
+                        for index, element in enumerate(target.elts):
+                            if isinstance(element, ast.Name) and element.id == name:
+                                found.append(
+                                    self._unpacked(stmt.value, index, _Place(place.module, owner), depth)
+                                )
+            elif (
+                isinstance(stmt, ast.AugAssign)
+                and isinstance(stmt.target, ast.Name)
+                and stmt.target.id == name
+            ):
+                if isinstance(stmt.op, (ast.Add, ast.Sub)):
+                    found.append(self._of(stmt.value, _Place(place.module, owner), depth))
+                elif isinstance(stmt.op, ast.Div) and self._is_own_batch_size(stmt.value):
+                    found.append("divided")
+        divided = "divided" in found
+        answer = NEUTRAL
+        for one in found:
+            if one != "divided":
+                answer = _either(answer, one)
+        if divided and answer == SUM:
+            return MEAN
+        if not found and any(a.arg == name for a in owner.parameters()):
+            return UNCLEAR
+        return answer
+
+    def _unpacked(self, value: ast.expr, index: int, place: _Place, depth: int) -> str:
+        if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
+            return self._of(value.elts[index], place, depth)
+        if isinstance(value, ast.Call):
+            answer = NEUTRAL
+            for function in self._functions(value, place):
+                for result in _returns(function):
+                    inner = _Place(function.module, function.scope)
+                    if isinstance(result, ast.Tuple) and index < len(result.elts):
+                        answer = _either(answer, self._of(result.elts[index], inner, depth))
+            return UNCLEAR if answer == NEUTRAL else answer
+        return UNCLEAR
+
+    def _operation(self, node: ast.BinOp, place: _Place, depth: int) -> str:
+        left = self._of(node.left, place, depth)
+        if isinstance(node.op, ast.Div):
+            return MEAN if left == SUM and self._is_own_batch_size(node.right) else left
+        right = self._of(node.right, place, depth)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            return _together(left, right)
+        return (
+            left
+            if right in (NEUTRAL, UNCLEAR)
+            else right
+            if left in (NEUTRAL, UNCLEAR)
+            else _either(left, right)
+        )
+
+    def _is_own_batch_size(self, node: ast.expr) -> bool:
+        """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
+                return True
+            if isinstance(inner, ast.Call) and dotted(inner.func) == "len":
+                return True
+            if isinstance(inner, ast.Name) and _BATCH_SIZE.search(inner.id):
+                return any(
+                    self._is_own_batch_size(stmt.value)
+                    for stmt in self.script.tree.nodes(ast.Assign)
+                    if any(isinstance(t, ast.Name) and t.id == inner.id for t in stmt.targets)
+                    and stmt.value is not node
+                )
+        return False
+
+    def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
+        evaluate = self.script.interpreter.evaluate
+        for value in evaluate(place.module, place.scope, node.func):
+            if isinstance(value, Imported):
+                answer = self._library_call(value.name, node, place, depth)
+                if answer is not None:
+                    return answer
+            if isinstance(value, Thing) and value.kind == v.CRITERION:
+                return self._criterion(value, depth)
+        functions = self._functions(node, place)
+        if functions:
+            answer = NEUTRAL
+            for function in functions:
+                for result in _returns(function):
+                    answer = _either(answer, self._of(result, _Place(function.module, function.scope), depth))
+            return UNCLEAR if answer == NEUTRAL else answer
+        if isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            whole = not node.args and not any(kw.arg in ("dim", "axis") for kw in node.keywords)
+            if name == "mean":
+                return MEAN
+            if name == "sum" and (whole or _first_dimension(node)):
+                return SUM
+            if name in (
+                "sum",
+                "squeeze",
+                "view",
+                "float",
+                "double",
+                "to",
+                "cuda",
+                "clone",
+                "clamp",
+                "requires_grad_",
+            ):
+                return self._of(node.func.value, place, depth)
+            if name == "scale" and node.args:
+                return self._of(node.args[0], place, depth)
+        return UNCLEAR
+
+    def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
+        if k.is_loss_function(name):
+            reduction = reduction_of(node)
+            return UNCLEAR if reduction == "none" else reduction or MEAN
+        if name == "torch.mean":
+            return MEAN
+        if name == "torch.sum":
+            return SUM if len(node.args) == 1 and not node.keywords else UNCLEAR
+        if name in k.VARIABLE or name in ("torch.abs", "torch.neg", "torch.squeeze"):
+            return self._of(node.args[0], place, depth) if node.args else None
+        return None
+
+    def _criterion(self, criterion: Thing, depth: int) -> str:
+        if criterion.cls is not None:
+            forward = criterion.cls.method("forward")
+            if forward is None:
+                return MEAN
+            answer = NEUTRAL
+            for result in _returns(Function(forward[1], forward[0].module)):
+                answer = _either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+            return UNCLEAR if answer == NEUTRAL else answer
+        if (
+            isinstance(criterion.site, ast.Call)
+            and criterion.qualname
+            and k.is_loss_class(criterion.qualname)
+        ):
+            reduction = reduction_of(criterion.site)
+            return UNCLEAR if reduction == "none" else reduction or MEAN
+        return UNCLEAR
+
+    def _functions(self, node: ast.Call, place: _Place) -> list[Function]:
+        found = []
+        for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
+            if isinstance(value, Function):
+                found.append(value)
+            elif isinstance(value, Thing) and value.kind in (v.MODEL, v.INSTANCE) and value.cls is not None:
+                forward = value.cls.method("forward") or value.cls.method("__call__")
+                if forward is not None:
+                    found.append(Function(forward[1], forward[0].module))
+        return found
+
+
+def _returns(function: Function) -> list[ast.expr]:
+    return [
+        n.value
+        for n in walk_scope(function.scope.node.body)
+        if isinstance(n, ast.Return) and n.value is not None
+    ]
+
+
+def _first_dimension(call: ast.Call) -> bool:
+    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    return len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == 0
+
+
+def _either(a: str, b: str) -> str:
+    """What is known when it can be one or the other."""
+    if a == b or b == NEUTRAL:
+        return a
+    if a == NEUTRAL:
+        return b
+    if UNCLEAR in (a, b):
+        return b if a == UNCLEAR else a
+    return MIXED
+
+
+def _together(a: str, b: str) -> str:
+    """What a sum of two losses is. A term with no batch in it (a penalty) fits an averaged loss only."""
+    if a == b or b == NEUTRAL:
+        return a
+    if a == NEUTRAL:
+        return b
+    if UNCLEAR in (a, b):
+        return b if a == UNCLEAR else a
+    return MIXED

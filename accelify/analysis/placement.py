@@ -1,0 +1,272 @@
+"""Where `prepare(...)` stands: in which block, after which statement, with which names."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import Holder, ScriptModel
+from accelify.analysis.syntax import walk_scope
+from accelify.analysis.values import Thing
+
+_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
+# Methods that give a module its final shape: prepare has to come after them.
+_SHAPING = frozenset(
+    "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
+    "initialize reset_parameters weight_init _initialize_weights add_module freeze unfreeze copy_".split()
+)
+
+
+@dataclass(eq=False)
+class Item:
+    """One name handed to prepare."""
+
+    holder: Holder
+    kind: str
+    scope: Scope
+    creations: list[ast.stmt]
+    things: set[Thing]
+
+
+@dataclass(eq=False)
+class PrepareSite:
+    """One `a, b = accelerator.prepare(a, b)`, after a statement of a block."""
+
+    scope: Scope
+    after: ast.stmt
+    items: list[Item] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """What is prepared, in the usual order: models, optimizers, loaders, schedulers."""
+        ordered = sorted(
+            self.items, key=lambda i: (_ORDER[i.kind], i.creations[0].lineno, i.creations[0].col_offset)
+        )
+        return list(dict.fromkeys(i.holder.text(self.scope) for i in ordered))
+
+
+class Placement:
+    """Finds home and place of everything that is to be prepared."""
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.tree = script.tree
+
+    def home(self, thing: Thing, kind: str) -> Item | None:
+        """The name under which a thing is prepared: the one nearest to the module's own code."""
+        best: tuple[int, int, Item] | None = None
+        for holder in self.script.holders_of(thing):
+            if holder.scope is not None and _is_module_class(self.script, holder.scope):
+                continue
+            if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
+                continue
+            scopes = {scope for _, scope in holder.assignments}
+            for scope in scopes:
+                depth = self.script.depth(scope)
+                creations = [s for s, where in holder.assignments if where is scope]
+                item = Item(holder, kind, scope, creations, {thing})
+                rank = (depth, creations[0].lineno)
+                if best is None or rank < best[:2]:
+                    best = (*rank, item)
+        return best[2] if best else None
+
+    def sites(self, items: list[Item]) -> list[PrepareSite]:
+        """The prepare statements for some items, each in the innermost block that sees the last creation."""
+        groups: dict[tuple[int, int], list[tuple[Item, list[ast.stmt], ast.stmt | None]]] = {}
+        for item in items:
+            block, use = self._block(item)
+            groups.setdefault((id(item.scope), id(block)), []).append((item, block, use))
+        found = []
+        for members in groups.values():
+            block = members[0][1]
+            uses = [block.index(use) for _, _, use in members if use is not None]
+            limit = min(uses) if uses else len(block)
+            last = -1
+            for index, stmt in enumerate(block[:limit]):
+                if any(_inside(c, stmt) for item, _, _ in members for c in item.creations) or any(
+                    self._shapes(stmt, item) for item, _, _ in members
+                ):
+                    last = index
+            if last < 0:
+                # Everything is made in the very statement that trains; prepare in its block after the last creation.
+                creations = [c for item, _, _ in members for c in item.creations]
+                after = max(creations, key=lambda s: self.tree.start(s))
+            else:
+                after = block[last]
+            site = PrepareSite(members[0][0].scope, after)
+            site.items = [item for item, _, _ in members]
+            found.append(site)
+        return sorted(found, key=lambda s: self.tree.start(s.after))
+
+    def _block(self, item: Item) -> tuple[list[Any], ast.stmt | None]:
+        """The block in which an item is prepared and the first statement of it that trains with the item."""
+        body = item.scope.node.body
+        block, use = self._descend(body, item)
+        definite = self._definite(block, item, use)
+        if definite:
+            return block, use
+        # Only made on some path: prepare right there.
+        stmt = item.creations[0]
+        return self.tree.block_of(stmt)[2], None
+
+    def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
+        for stmt in block:
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            if not (self.script.trains(stmt) or self._hands_over(stmt, item)):
+                continue
+            inside = [c for c in item.creations if _inside(c, stmt)]
+            before = [c for c in item.creations if self.tree.start(c) < self.tree.start(stmt)]
+            if not inside:
+                if before:
+                    return block, stmt
+                continue
+            if stmt in item.creations:
+                continue
+            for child in _blocks(stmt):
+                if any(_inside(c, s) for c in inside for s in child):
+                    found, use = self._descend(child, item)
+                    if use is not None:
+                        return found, use
+            return block, stmt if before else None
+        # No training below this block: after the creation, where it stands.
+        owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
+        if all(any(c is s for s in owner_block) for c in item.creations):
+            return owner_block, None
+        return block, None
+
+    def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
+        for node in ast.walk(stmt):
+            if not isinstance(node, ast.Call):
+                continue
+            for callee in self.script.callees(node):
+                cls = callee.owner_class
+                if cls is None or callee.name.rsplit(".", 1)[-1] != "__init__":
+                    continue
+                if self.script.is_a(
+                    node, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.CRITERION, v.LOADER, v.DATASET
+                ):
+                    continue
+                values = [*node.args, *[kw.value for kw in node.keywords]]
+                if any(item.things & self.script.things(a) for a in values):
+                    return True
+        return False
+
+    def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
+        limit = block.index(use) if use is not None else len(block)
+        every = [s for s, where in item.holder.assignments if where is item.scope]
+        return any(_assigns_always(stmt, every) for stmt in block[:limit]) or any(
+            self.tree.start(s) < self.tree.start(block[0]) for s in every
+        )
+
+    def _shapes(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement still changes what an item is: weights loaded, layers replaced, parameters frozen."""
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
+                    if item.things & self._roots(node.func.value):
+                        return True
+                if any(s in self._loading_scopes for s in self.script.callees(node)):
+                    if any(item.things & self.script.things(a) for a in node.args):
+                        return True
+                if _assigned_to_requires_grad(node):
+                    return True
+            elif isinstance(node, (ast.Assign, ast.AugAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in targets:
+                    if isinstance(target, ast.Attribute) and item.kind == v.MODEL:
+                        if target.attr == "requires_grad" and self._from_model(stmt, item):
+                            return True
+                        if item.things & self._roots(target.value):
+                            return True
+        return False
+
+    def _from_model(self, stmt: ast.stmt, item: Item) -> bool:
+        return any(
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr in ("parameters", "named_parameters")
+            and item.things & self._roots(n.func.value)
+            for n in ast.walk(stmt)
+        )
+
+    def _roots(self, node: ast.expr) -> set[Thing]:
+        """The things at the root of an attribute chain: the model of `model.fc.weight`."""
+        while True:
+            found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
+            if found:
+                return found
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            else:
+                return set()
+
+    @cached_property
+    def _loading_scopes(self) -> set[Scope]:
+        found: set[Scope] = set()
+        for module in self.script.program.modules.values():
+            for scope in module.scopes.functions():
+                for node in walk_scope(scope.node.body):
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                        if node.func.attr in ("load_state_dict", "requires_grad_"):
+                            found.add(scope)
+        return found - self.script.training_scopes
+
+
+def _assigned_to_requires_grad(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in (
+        "set_parameter_requires_grad",
+        "freeze_layers",
+    )
+
+
+def _blocks(stmt: ast.stmt) -> list[list[Any]]:
+    found = [getattr(stmt, name) for name in ("body", "orelse", "finalbody") if getattr(stmt, name, None)]
+    for handler in getattr(stmt, "handlers", []):
+        found.append(handler.body)
+    return found
+
+
+def _inside(node: ast.stmt, outer: ast.AST) -> bool:
+    return node is outer or any(node is n for n in ast.walk(outer))
+
+
+def _assigns_always(stmt: ast.stmt, assignments: list[ast.stmt]) -> bool:
+    if any(stmt is a for a in assignments):
+        return True
+    if isinstance(stmt, ast.If):
+        return bool(stmt.orelse) and all(
+            any(_assigns_always(s, assignments) or _leaves(s) for s in branch)
+            for branch in (stmt.body, stmt.orelse)
+        )
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return any(_assigns_always(s, assignments) for s in stmt.body)
+    if isinstance(stmt, ast.Try):
+        return any(_assigns_always(s, assignments) for s in [*stmt.body, *stmt.orelse, *stmt.finalbody])
+    return False
+
+
+def _leaves(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
+        return True
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        text = ast.unparse(stmt.value.func)
+        return text in ("sys.exit", "exit", "quit", "os._exit") or text.endswith(".error")
+    return isinstance(stmt, ast.Assert) and isinstance(stmt.test, ast.Constant) and not stmt.test.value
+
+
+def _is_module_class(script: ScriptModel, scope: Scope) -> bool:
+    """Whether a scope is a method of an nn.Module, whose attributes are its own parts."""
+    owner = scope.owner_class
+    if owner is None:
+        return False
+    cls = script.interpreter.things.get((owner, "class"))
+    from accelify.analysis.values import Class
+
+    return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL

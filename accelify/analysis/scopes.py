@@ -1,0 +1,150 @@
+"""Scopes and bindings: which definition a name in a script refers to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class or function body.
+
+    `locals` are the names it binds; comprehension variables count to the scope around them, which is close enough
+    for roles and keeps one scope a function.
+    """
+
+    node: ast.Module | ast.ClassDef | FunctionNode
+    parent: Scope | None
+    name: str
+    locals: set[str] = field(default_factory=set)
+    globals: set[str] = field(default_factory=set)
+    children: dict[Node, Scope] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """`module`, `class` or `function`."""
+        if isinstance(self.node, ast.Module):
+            return "module"
+        return "class" if isinstance(self.node, ast.ClassDef) else "function"
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is a function defined directly in a class."""
+        return self.kind == "function" and self.parent is not None and self.parent.kind == "class"
+
+    @property
+    def owner_class(self) -> ast.ClassDef | None:
+        """The class whose method this is (or inside whose method it stands)."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.is_method and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
+                return scope.parent.node
+            scope = scope.parent
+        return None
+
+    def parameters(self) -> list[ast.arg]:
+        """All parameters in order: positional-only, positional, star, keyword-only, double star."""
+        if isinstance(self.node, (ast.Module, ast.ClassDef)):
+            return []
+        a = self.node.args
+        star = [a.vararg] if a.vararg else []
+        double = [a.kwarg] if a.kwarg else []
+        return [*a.posonlyargs, *a.args, *star, *a.kwonlyargs, *double]
+
+    def self_name(self) -> str | None:
+        """The first parameter of a method, None for a function or a static method."""
+        if not self.is_method or isinstance(self.node, (ast.Module, ast.ClassDef)):
+            return None
+        if any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list):
+            return None
+        args = [*self.node.args.posonlyargs, *self.node.args.args]
+        return args[0].arg if args else None
+
+    def resolve(self, name: str) -> Scope | None:
+        """The scope that binds a name as seen from here; None for builtins and unknown names."""
+        scope: Scope | None = self
+        first = True
+        while scope is not None:
+            if name in scope.globals:
+                while scope.parent is not None:
+                    scope = scope.parent
+                return scope
+            # A class body's names are not seen by the functions inside it.
+            if (scope.kind != "class" or first) and name in scope.locals:
+                return scope
+            scope, first = scope.parent, False
+        return None
+
+
+class Scopes:
+    """All scopes of a script, and the scope of every node."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.module = Scope(tree.module, None, "")
+        self._by_node: dict[Node, Scope] = {tree.module: self.module}
+        self._build(self.module)
+
+    def _build(self, scope: Scope) -> None:
+        for argument in scope.parameters():
+            scope.locals.add(argument.arg)
+        for node in walk_scope(scope.node.body):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                scope.locals.add(node.name)
+                prefix = f"{scope.name}." if scope.name else ""
+                child = Scope(node, scope, prefix + node.name)
+                scope.children[node] = child
+                self._by_node[node] = child
+                self._build(child)
+            else:
+                _bind(scope, node)
+        scope.locals -= scope.globals
+
+    def all(self) -> Iterator[Scope]:
+        """Every scope, outer ones first."""
+        stack = [self.module]
+        while stack:
+            scope = stack.pop()
+            yield scope
+            stack.extend(reversed(scope.children.values()))
+
+    def functions(self) -> Iterator[Scope]:
+        """Every function and method."""
+        return (s for s in self.all() if s.kind == "function")
+
+    def of(self, node: Node) -> Scope:
+        """The scope in which a node stands (a definition stands in the scope around it)."""
+        for ancestor in self.tree.ancestors(node):
+            scope = self._by_node.get(ancestor)
+            if scope is not None:
+                return scope
+        return self.module
+
+    def for_definition(self, node: Node) -> Scope:
+        """The scope that a function, class or module opens."""
+        return self._by_node[node]
+
+
+def _bind(scope: Scope, node: Node) -> None:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        scope.locals.add(node.id)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            scope.locals.add(alias.asname or alias.name.split(".")[0])
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            scope.locals.add(alias.asname or alias.name)
+    elif isinstance(node, ast.Global):
+        scope.globals.update(node.names)
+    elif isinstance(node, ast.Nonlocal):
+        scope.locals.difference_update(node.names)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        scope.locals.add(node.name)
+    elif isinstance(node, ast.comprehension):
+        scope.locals.update(target_names(node.target))
+    elif isinstance(node, ast.MatchAs) and node.name:
+        scope.locals.add(node.name)

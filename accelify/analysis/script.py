@@ -1,0 +1,481 @@
+"""The ScriptModel: what every name of a script is, and where its training loops stand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.program import Module, Program
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import Node, Tree, dotted, target_names, walk_scope
+from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
+
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+@dataclass(eq=False)
+class Holder:
+    """A variable or attribute that holds things, with the statements that assign it."""
+
+    name: str
+    scope: Scope | None = None
+    cls: Class | None = None
+    things: set[Thing] = field(default_factory=set)
+    assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
+
+    def text(self, scope: Scope) -> str:
+        """How it is written in a scope."""
+        if self.cls is None:
+            return self.name
+        return f"{scope.self_name() or 'self'}.{self.name}"
+
+
+@dataclass(eq=False)
+class Backward:
+    """One place where gradients are computed: `loss.backward(...)` or `torch.autograd.backward(loss)`."""
+
+    call: ast.Call
+    loss: ast.expr
+    scope: Scope
+    scaler: ast.expr | None = None
+
+
+_UNIFORM_CALLS = frozenset(
+    {
+        "builtins.len",
+        "builtins.int",
+        "builtins.str",
+        "builtins.float",
+        "builtins.max",
+        "builtins.min",
+        "builtins.range",
+        "builtins.isinstance",
+        "builtins.hasattr",
+        "builtins.getattr",
+        "builtins.bool",
+    }
+)
+
+
+class ScriptModel:
+    """Everything the rules ask about one script. Made once, never changed.
+
+    Args:
+        tree: the parsed script.
+        path: where it lies, None for stdin.
+    """
+
+    def __init__(self, tree: Tree, path: Path | None = None) -> None:
+        self.tree = tree
+        self.path = path
+        self.program = Program(tree, path)
+        self.interpreter = Interpreter(self.program)
+        self.module: Module = self.program.entry
+        self.scopes = self.module.scopes
+
+    # -- values
+
+    def scope_of(self, node: Node) -> Scope:
+        """The scope in which a node stands."""
+        return self.scopes.of(node)
+
+    def values(self, node: ast.expr) -> Values:
+        """What an expression can be."""
+        return self.interpreter.evaluate(self.module, self.scope_of(node), node)
+
+    def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
+        """The things of some kinds that an expression can be."""
+        return {w for w in self.values(node) if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
+
+    def is_a(self, node: ast.expr, *kinds: str) -> bool:
+        """Whether an expression can be a thing of some kinds."""
+        return any(isinstance(w, Thing) and w.kind in kinds for w in self.values(node))
+
+    def qualname(self, node: ast.expr) -> str | None:
+        """The qualified name of a library's function or class, None for anything else."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        for value in self.values(node):
+            if isinstance(value, Imported):
+                return value.name
+        if isinstance(node, ast.Name) and self.scope_of(node).resolve(node.id) is None:
+            return f"builtins.{node.id}"
+        return None
+
+    def calls(self) -> Iterator[ast.Call]:
+        """Every call of the script."""
+        return self.tree.nodes(ast.Call)
+
+    def callees(self, call: ast.Call) -> set[Scope]:
+        """The functions of the program that a call can run."""
+        return self.interpreter.calls.get(call, set())
+
+    def callers(self, scope: Scope) -> list[ast.Call]:
+        """The calls of this script that run a function."""
+        return [call for module, call in self.interpreter.callers.get(scope, []) if module is self.module]
+
+    def called_from_elsewhere(self, scope: Scope) -> bool:
+        """Whether another module of the program calls a function."""
+        return any(module is not self.module for module, _ in self.interpreter.callers.get(scope, []))
+
+    def models_of(self, node: ast.expr) -> set[Thing]:
+        """Models an expression can be, the `self` of a class that stands for any instance left out."""
+        if isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id:
+            return set()
+        return {t for t in self.things(node, v.MODEL) if not isinstance(t.site, ast.ClassDef)}
+
+    # -- loops and backward
+
+    @cached_property
+    def backwards(self) -> list[Backward]:
+        """Every place where gradients are computed, in source order."""
+        found: list[Backward] = []
+        for call in self.calls():
+            func = call.func
+            if not isinstance(func, ast.Attribute) or func.attr != "backward":
+                continue
+            scope = self.scope_of(call)
+            if self.qualname(func) in ("torch.autograd.backward",) and call.args:
+                found.append(Backward(call, call.args[0], scope))
+                continue
+            if self.callees(call) or any(isinstance(w, (Imported, Class)) for w in self.values(func.value)):
+                continue
+            receiver = func.value
+            if isinstance(receiver, ast.Name) and receiver.id in (
+                "self",
+                "ctx",
+                "accelerator",
+                "engine",
+                "fabric",
+            ):
+                continue
+            scaler = None
+            if (
+                isinstance(receiver, ast.Call)
+                and isinstance(receiver.func, ast.Attribute)
+                and receiver.func.attr == "scale"
+                and receiver.args
+            ):
+                scaler, receiver = receiver.func.value, receiver.args[0]
+            if scope.is_method and _is_autograd_function(self, scope):
+                continue
+            found.append(Backward(call, receiver, scope, scaler))
+        return sorted(found, key=lambda b: self.tree.start(b.call))
+
+    @cached_property
+    def training_scopes(self) -> set[Scope]:
+        """Every scope from which a backward is reached, directly, through calls or through a function inside."""
+        reached = {b.scope for b in self.backwards}
+        queue = list(reached)
+        while queue:
+            scope = queue.pop()
+            outer: list[Scope] = [self.scope_of(call) for call in self.callers(scope)]
+            if scope.parent is not None and scope.kind == "function" and scope.parent.kind == "function":
+                outer.append(scope.parent)
+            for other in outer:
+                if other not in reached:
+                    reached.add(other)
+                    queue.append(other)
+        return reached
+
+    def trains(self, node: Node) -> bool:
+        """Whether a statement or expression runs a backward, directly or through what it calls."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call):
+                if any(inner is b.call for b in self.backwards):
+                    return True
+                if any(s in self.training_scopes for s in self.callees(inner)):
+                    return True
+        return False
+
+    def enclosing_loops(self, node: Node) -> list[Loop]:
+        """The loops around a node in its own function, innermost first."""
+        found: list[Loop] = []
+        child = node
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                break
+            if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While)) and child not in ancestor.orelse:
+                if not (isinstance(ancestor, ast.For) and child is ancestor.iter):
+                    found.append(ancestor)
+            child = ancestor
+        return found
+
+    def iterated(self, expression: ast.expr) -> set[Thing]:
+        """The loaders (or what looks like them) that iterating an expression draws batches from."""
+        found: set[Thing] = set()
+        stack: list[ast.expr] = [expression]
+        while stack:
+            node = stack.pop()
+            found |= self._loaders_in(self.values(node))
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else self.qualname(node.func) or ""
+                if (
+                    name in ("enumerate", "zip", "iter", "tqdm", "reversed", "list", "cycle")
+                    or name in k.PROGRESS_CALLS
+                    or (name.startswith("itertools."))
+                ):
+                    stack.extend(node.args)
+                    stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
+        return found
+
+    def _loaders_in(self, held: Values) -> set[Thing]:
+        found: set[Thing] = set()
+        for value in held:
+            if isinstance(value, Thing):
+                if value.kind == v.LOADER:
+                    found.add(value)
+                elif value.kind == v.ITERATOR:
+                    found |= self._loaders_in(value.links.get("iterated", set()))
+        return found
+
+    @cached_property
+    def loader_loops(self) -> list[tuple[ast.For | ast.AsyncFor, set[Thing]]]:
+        """Every `for` over a loader, with the loaders it can run over."""
+        found = []
+        for loop in self.tree.nodes(ast.For, ast.AsyncFor):
+            loaders = self.iterated(loop.iter)
+            if loaders:
+                found.append((loop, loaders))
+        return found
+
+    @cached_property
+    def training_loaders(self) -> set[Thing]:
+        """Loaders whose batches reach a backward."""
+        found: set[Thing] = set()
+        for loop, loaders in self.loader_loops:
+            if any(self.trains(s) for s in loop.body):
+                found |= loaders
+        for call in self.calls():
+            # `next(iterator)` inside a training loop over steps
+            if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args:
+                if any(self.trains(loop) for loop in self.enclosing_loops(call)):
+                    found |= self._loaders_in(self.values(call.args[0]))
+            elif isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__"):
+                if any(self.trains(loop) for loop in self.enclosing_loops(call)):
+                    found |= self._loaders_in(self.values(call.func.value))
+        return found
+
+    @cached_property
+    def optimizers(self) -> set[Thing]:
+        """Optimizers that step somewhere in this script (or are made in it)."""
+        found: set[Thing] = set()
+        for call in self.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                found |= self.things(call.func.value, v.OPTIMIZER)
+        return {o for o in found if not isinstance(o.site, ast.ClassDef)}
+
+    @cached_property
+    def trained_models(self) -> set[Thing]:
+        """Models whose parameters an optimizer, or a loop written by hand, updates."""
+        found: set[Thing] = set()
+        for optimizer in self.optimizers:
+            found |= optimizer.link("models")
+        found = {m for m in found if m.kind == v.MODEL}
+        if not found:
+            for call in self.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
+                    found |= self.models_of(call.func.value)
+        if not found and self.backwards:
+            # Updated by hand: the models whose outputs are computed where backward is called.
+            for call in self.calls():
+                if self.scope_of(call) in {b.scope for b in self.backwards}:
+                    found |= self.models_of(call.func)
+        return {m for m in found if not isinstance(m.site, ast.ClassDef)}
+
+    # -- holders
+
+    @cached_property
+    def holders(self) -> list[Holder]:
+        """Variables and attributes of this script that are assigned, with the things they hold."""
+        found: dict[tuple[object, str], Holder] = {}
+        statements = [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]
+        for stmt in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
+            scope = self.scope_of(stmt)
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+            for target in targets:
+                for element in _flat(target):
+                    self._note_holder(found, stmt, scope, element)
+        return list(found.values())
+
+    def _note_holder(
+        self, found: dict[tuple[object, str], Holder], stmt: ast.stmt, scope: Scope, target: ast.expr
+    ) -> None:
+        if isinstance(target, ast.Name):
+            owner = scope.resolve(target.id) or scope
+            if owner.kind == "class":
+                return
+            holder = found.setdefault((owner, target.id), Holder(target.id, scope=owner))
+            held = self.interpreter.variables.get((owner, target.id), set())
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            own = scope.self_name()
+            classes = {t.cls for t in self.things(target.value) if t.cls is not None}
+            if own != target.value.id or not classes:
+                return
+            cls = sorted(classes, key=lambda c: len(c.ancestry()))[0]
+            holder = found.setdefault((cls, target.attr), Holder(target.attr, cls=cls))
+            held = {w for c in cls.ancestry() for w in c.attributes.get(target.attr, set())}
+        else:
+            return
+        holder.assignments.append((stmt, scope))
+        holder.things |= {w for w in held if isinstance(w, Thing)}
+
+    def holders_of(self, thing: Thing) -> list[Holder]:
+        """Where a thing is kept in this script."""
+        return [h for h in self.holders if thing in h.things]
+
+    def depth(self, scope: Scope) -> int:
+        """How many calls lie between the module's own code and a scope (0 for the module's own)."""
+        return self._depths.get(scope, 1)
+
+    @cached_property
+    def _depths(self) -> dict[Scope, int]:
+        depths: dict[Scope, int] = {self.scopes.module: 0}
+        queue = [self.scopes.module]
+        roots = [s for s in self.scopes.functions() if not self.callers(s) and not s.is_method]
+        for scope in roots:
+            depths.setdefault(scope, 1)
+            queue.append(scope)
+        while queue:
+            scope = queue.pop(0)
+            for node in walk_scope(scope.node.body):
+                if not isinstance(node, ast.Call):
+                    continue
+                for target in self.callees(node):
+                    if target not in depths:
+                        depths[target] = depths[scope] + 1
+                        queue.append(target)
+        return depths
+
+    # -- helpers for rules
+
+    def is_uniform(self, test: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression has the same value on every process as far as can be seen.
+
+        True for arguments of the command line, loop counters, constants and what is computed from these alone.
+        """
+        scope = self.scope_of(test) if hasattr(test, "lineno") else self.scopes.module
+        for node in ast.walk(test):
+            if isinstance(node, ast.Call):
+                name = self.qualname(node.func) or ""
+                if name not in _UNIFORM_CALLS and not name.startswith("os.path."):
+                    return False
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                if not self._uniform_name(node, scope, depth):
+                    return False
+        return True
+
+    def _uniform_name(self, name: ast.Name, scope: Scope, depth: int) -> bool:
+        owner = scope.resolve(name.id)
+        if owner is None:
+            return True
+        if any(isinstance(w, Thing) and w.kind in (v.BATCH, v.OUTPUT, v.TENSOR) for w in self.values(name)):
+            return False
+        if isinstance(self.tree.parent(name), ast.Attribute) and name.id in (
+            "args",
+            "opt",
+            "config",
+            "cfg",
+            "hparams",
+            "self",
+        ):
+            return True
+        if depth > 4:
+            return False
+        for node in walk_scope(owner.node.body):
+            targets: list[ast.expr] = []
+            value: ast.expr | None = None
+            if isinstance(node, ast.Assign):
+                targets, value = node.targets, node.value
+            elif isinstance(node, ast.AugAssign):
+                targets, value = [node.target], node.value
+            elif isinstance(node, (ast.For, ast.AsyncFor)):
+                if name.id in target_names(node.target):
+                    kind = (
+                        node.iter.func.id
+                        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name)
+                        else ""
+                    )
+                    first = target_names(node.target)[:1]
+                    if not (kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])):
+                        return False
+            if value is not None and any(name.id in target_names(t) for t in targets):
+                if isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("parse_args"):
+                    continue
+                if not self.is_uniform(value, depth + 1):
+                    return False
+        return not (
+            owner.kind == "function"
+            and any(a.arg == name.id for a in owner.parameters())
+            and "loss" in name.id
+        )
+
+    def trains_around(self, node: Node) -> bool:
+        """Whether the loops around a node train."""
+        return any(self.trains(loop) for loop in self.enclosing_loops(node))
+
+    def mapping_or_sequence_values(self, held: Values) -> Values:
+        """Values kept one level down in dictionaries and lists."""
+        found: Values = set()
+        for value in held:
+            if isinstance(value, Mapping):
+                found |= value.get(object())
+            elif isinstance(value, Sequence):
+                found |= value.any()
+        return found
+
+    def reads(self, name: str, scope: Scope) -> list[ast.Name]:
+        """Every read of a variable of a scope, from that scope and the ones inside it."""
+        return [
+            n
+            for n in self.tree.nodes(ast.Name)
+            if n.id == name and isinstance(n.ctx, ast.Load) and self.scope_of(n).resolve(name) is scope
+        ]
+
+    def in_main_guard(self, node: Node) -> ast.If | None:
+        """The `if __name__ == "__main__":` around a node."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, ast.If) and _is_main_test(ancestor.test):
+                return ancestor
+        return None
+
+    @cached_property
+    def main_guard(self) -> ast.If | None:
+        """The script's `if __name__ == "__main__":`."""
+        for stmt in self.tree.module.body:
+            if isinstance(stmt, ast.If) and _is_main_test(stmt.test):
+                return stmt
+        return None
+
+
+def _flat(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [e for element in target.elts for e in _flat(element)]
+    return [target.value] if isinstance(target, ast.Starred) else [target]
+
+
+def _is_main_test(test: ast.expr) -> bool:
+    return (
+        isinstance(test, ast.Compare)
+        and len(test.comparators) == 1
+        and {dotted(test.left), getattr(test.comparators[0], "value", None)} == {"__name__", "__main__"}
+    ) or (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Constant)
+        and test.left.value == "__main__"
+        and dotted(test.comparators[0]) == "__name__"
+    )
+
+
+def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:
+    owner = scope.owner_class
+    return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
+
+
+__all__ = ["Backward", "Holder", "Loop", "ScriptModel", "Value", "target_names"]

@@ -1,0 +1,245 @@
+"""Gradient accumulation written by hand, and mixed precision: what they mean for the Accelerator's constructor."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in
+
+
+@dataclass
+class Division:
+    """`loss / steps`: as a statement of its own, or inside an expression of which `kept` stays."""
+
+    statement: ast.stmt | None
+    kept: ast.expr
+    whole: ast.expr
+
+
+@dataclass
+class Window:
+    """An accumulation window: statements `first` to `last` of a loop, under `test` the optimizer steps."""
+
+    first: ast.stmt
+    last: ast.stmt
+    test: ast.expr
+    steps: str
+    names: frozenset[str]
+    flushes: bool
+    models: list[str] = field(default_factory=list)
+    divisions: list[Division] = field(default_factory=list)
+
+    def argument(self) -> tuple[str, str]:
+        """The constructor argument that keeps the numbers of the loop written by hand."""
+        if self.flushes:
+            return (
+                "gradient_accumulation_plugin",
+                f"GradientAccumulationPlugin(num_steps={self.steps}, scale_last_window=False)",
+            )
+        return (
+            "gradient_accumulation_plugin",
+            f"GradientAccumulationPlugin(num_steps={self.steps}, sync_with_dataloader=False, reset_each_epoch=True)",
+        )
+
+
+def find_window(script: ScriptModel) -> Window | None:
+    """The one accumulation window of a script, when it is written in a form that is fully understood."""
+    if len(script.backwards) != 1:
+        return None
+    backward = script.backwards[0]
+    loops = script.enclosing_loops(backward.call)
+    loader_loops = {id(loop) for loop, _ in script.loader_loops}
+    loop = loops[0] if loops else None
+    if not isinstance(loop, ast.For) or id(loop) not in loader_loops or not isinstance(loop.iter, ast.Call):
+        return None
+    if dotted(loop.iter.func) not in ("enumerate", "tqdm") or not isinstance(loop.target, ast.Tuple):
+        return None
+    counter = loop.target.elts[0]
+    if not isinstance(counter, ast.Name):
+        return None
+    start = 0
+    inner = loop.iter
+    while isinstance(inner, ast.Call) and dotted(inner.func) == "tqdm" and inner.args:
+        if not isinstance(inner.args[0], ast.Call):
+            return None
+        inner = inner.args[0]
+    begin = call_argument(inner, 1, "start")
+    if begin is not None:
+        if not is_constant(begin, 0, 1) or not isinstance(begin, ast.Constant):
+            return None
+        start = int(str(begin.value))
+    steps_statement = backward_statement = None
+    for stmt in loop.body:
+        if any(n is backward.call for n in ast.walk(stmt)):
+            backward_statement = stmt
+        if (
+            isinstance(stmt, ast.If)
+            and not stmt.orelse
+            and _steps(script, stmt)
+            and backward_statement is not None
+        ):
+            steps_statement = stmt
+    if not isinstance(backward_statement, ast.stmt) or not isinstance(steps_statement, ast.If):
+        return None
+    if isinstance(backward_statement, (ast.If, ast.For)):
+        return None
+    parsed = _test(steps_statement.test, counter.id, start)
+    if parsed is None:
+        return None
+    steps, flushes = parsed
+    divisions = _divisions(script, backward.loss, loop, ast.dump(steps))
+    if divisions is None:
+        return None
+    window = Window(
+        loop.body[0],
+        steps_statement,
+        steps_statement.test,
+        script.tree.segment(steps),
+        frozenset(names_in(steps)),
+        flushes,
+    )
+    window.divisions = divisions
+    for call in (n for stmt in loop.body for n in ast.walk(stmt)):
+        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
+            if script.models_of(call.func) & script.trained_models:
+                text = script.tree.segment(call.func)
+                if text not in window.models:
+                    window.models.append(text)
+    return window if window.models else None
+
+
+def _steps(script: ScriptModel, stmt: ast.If) -> bool:
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "step"
+        and (script.is_a(n.func.value, v.OPTIMIZER) or (n.args and script.is_a(n.args[0], v.OPTIMIZER)))
+        for s in stmt.body for n in ast.walk(s)
+    )  # fmt: skip
+
+
+def _test(test: ast.expr, counter: str, start: int) -> tuple[ast.expr, bool] | None:
+    """The window's size and whether the last, shorter window steps too."""
+    flushes = False
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and len(test.values) == 2:
+        second = ast.unparse(test.values[1])
+        if "len(" not in second or counter not in second:
+            return None
+        flushes, test = True, test.values[0]
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return None
+    if (
+        not is_constant(test.comparators[0], 0)
+        or not isinstance(test.left, ast.BinOp)
+        or not isinstance(test.left.op, ast.Mod)
+    ):
+        return None
+    left = ast.unparse(test.left.left).replace(" ", "").strip("()")
+    if left != (f"{counter}+1" if start == 0 else counter):
+        return None
+    steps = test.left.right
+    if not isinstance(steps, (ast.Name, ast.Attribute, ast.Constant)):
+        return None
+    return steps, flushes
+
+
+def _divisions(script: ScriptModel, loss: ast.expr, loop: ast.For, steps: str) -> list[Division] | None:
+    """Where the loss is divided by the window's size: once, or it is not an average over the window."""
+    if isinstance(loss, ast.BinOp):
+        if isinstance(loss.op, ast.Div) and ast.dump(loss.right) == steps:
+            return [Division(None, loss.left, loss)]
+        return None
+    if not isinstance(loss, ast.Name):
+        return None
+    found: list[Division] = []
+    for stmt in loop.body:
+        for node in ast.walk(stmt):
+            if (
+                isinstance(node, ast.AugAssign)
+                and dotted(node.target) == loss.id
+                and isinstance(node.op, ast.Div)
+            ):
+                if ast.dump(node.value) != steps:
+                    return None
+                found.append(Division(node, node.value, node.value))
+            elif isinstance(node, ast.Assign) and any(dotted(t) == loss.id for t in node.targets):
+                value = node.value
+                if (
+                    isinstance(value, ast.BinOp)
+                    and isinstance(value.op, ast.Div)
+                    and ast.dump(value.right) == steps
+                ):
+                    own = dotted(value.left) == loss.id
+                    found.append(Division(node if own else None, value.left, value))
+    # A loss that is read after its division (`total += loss.item()`) would change by the factor.
+    if len(found) != 1:
+        return None
+    place = script.tree.start(found[0].whole)
+    for node in script.tree.nodes(ast.Name):
+        if (
+            node.id == loss.id
+            and isinstance(node.ctx, ast.Load)
+            and script.tree.start(node) > script.tree.end(found[0].whole)
+        ):
+            if (
+                node is not loss
+                and script.tree.start(node) > place
+                and any(node is n for s in loop.body for n in ast.walk(s))
+            ):
+                return None
+    return found
+
+
+def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
+    """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads."""
+    autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
+    scalers = [c for c in script.calls() if script.qualname(c.func) in k.SCALER_CLASSES]
+    if not autocasts and not scalers:
+        return None
+    kind, cpu_kind, enabled, names = "fp16", "no", "", frozenset[str]()
+    for call in [*autocasts, *scalers]:
+        legacy = ".cuda.amp" in (script.qualname(call.func) or "")
+        dtype = call_keyword(call, "dtype")
+        if dtype is not None and (dotted(dtype) or "").endswith("bfloat16"):
+            kind = "bf16"
+        device = None if legacy else call_argument(call, 0, "device_type")
+        if call in autocasts and device is not None and not is_constant(device, "cuda"):
+            cpu_kind = "bf16"
+        switch = call_keyword(call, "enabled")
+        if switch is None and legacy and call.args and call in autocasts:
+            switch = call.args[0]
+        if switch is None:
+            for ancestor in script.tree.ancestors(call):
+                if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
+                    inside = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
+                    if any(call is n for part in inside for n in ast.walk(part)) and script.is_uniform(
+                        ancestor.test
+                    ):
+                        switch = ancestor.test
+                    break
+                if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
+                    break
+        if (
+            switch is not None
+            and not isinstance(switch, ast.Constant)
+            and not enabled
+            and script.is_uniform(switch)
+        ):
+            if not any(
+                isinstance(n, ast.Call) and script.qualname(n.func) in k.AVAILABILITY_CALLS
+                for n in ast.walk(switch)
+            ):
+                enabled, names = script.tree.segment(switch), frozenset(names_in(switch))
+    if kind == "bf16" and cpu_kind == "bf16":
+        value = '"bf16"'
+    else:
+        value = f'"{kind}" if torch.cuda.is_available() else "{cpu_kind}"'
+    if enabled:
+        value = (
+            f'{value} if {enabled} else "no"' if value == '"bf16"' else f'({value}) if {enabled} else "no"'
+        )
+        if cpu_kind == "no":
+            value = f'"{kind}" if {enabled} and torch.cuda.is_available() else "no"'
+    return value, names

@@ -1,0 +1,280 @@
+"""The edit verbs, how edits are checked against each other and how they are applied in one pass.
+
+Edits are byte ranges of the original script with the text that takes their place. Whatever no edit covers is copied
+as it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from accelify.analysis.syntax import Tree
+
+
+class EditError(Exception):
+    """An edit that cannot be made here, or that collides with another one."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put `text` in the place of the bytes from `start` to `end` (an insertion where they are equal)."""
+
+    start: int
+    end: int
+    text: str
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class DeleteStatement:
+    """Take a whole statement out, its lines with it; `pass` stays where a block would be left empty."""
+
+    statement: ast.stmt
+
+
+@dataclass(frozen=True)
+class InsertBefore:
+    """Put lines before a statement, at its indentation. Lower `order` comes first at the same place."""
+
+    statement: ast.stmt
+    lines: tuple[str, ...]
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class InsertAfter:
+    """Put lines after a statement, at its indentation."""
+
+    statement: ast.stmt
+    lines: tuple[str, ...]
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class Indent:
+    """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`)."""
+
+    first: ast.stmt
+    last: ast.stmt
+    header: str
+
+
+Edit = Replace | DeleteStatement | InsertBefore | InsertAfter | Indent
+
+
+def replace(tree: Tree, node: Any, text: str) -> Replace:
+    """Put text in the place of a node."""
+    _check_place(tree, node)
+    return Replace(tree.start(node), tree.end(node), text)
+
+
+def insert(tree: Tree, offset: int, text: str, order: int = 0) -> Replace:
+    """Put text at a byte offset."""
+    return Replace(offset, offset, text, order)
+
+
+def keep_receiver(tree: Tree, call: ast.Call) -> Replace:
+    """Cut a method call down to what it is called on: `x.cuda()` becomes `x`."""
+    assert isinstance(call.func, ast.Attribute)
+    _check_place(tree, call)
+    return Replace(tree.end(call.func.value), tree.end(call), "")
+
+
+def keep_argument(tree: Tree, call: ast.Call, argument: ast.expr) -> list[Replace]:
+    """Cut a call down to one of its arguments: `Variable(x)` becomes `x`."""
+    _check_place(tree, call)
+    edits = [
+        Replace(tree.start(call), tree.start(argument), ""),
+        Replace(tree.end(argument), tree.end(call), ""),
+    ]
+    # Parentheses around an argument that spans lines are what lets it span them; a tuple or generator needs its own.
+    parent = tree.parent(call)
+    loose = isinstance(argument, (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Lambda, ast.Compare, ast.UnaryOp))
+    if (
+        loose
+        and isinstance(parent, (ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Call, ast.Subscript, ast.Compare))
+    ) or (argument.end_lineno != argument.lineno or argument.lineno != call.lineno):
+        edits[0] = Replace(edits[0].start, edits[0].end, "(")
+        edits[1] = Replace(edits[1].start, edits[1].end, ")")
+    return edits
+
+
+def add_keyword(tree: Tree, call: ast.Call, text: str) -> Replace:
+    """Put one more argument at the end of a call."""
+    _check_place(tree, call)
+    # After the last argument, but behind the parenthesis that may close around it and before a trailing comma.
+    close = tree.end(call) - 1
+    arguments = [*call.args, *[kw.value for kw in call.keywords]]
+    if not arguments:
+        return Replace(close, close, text)
+    last = max(tree.end(a) for a in arguments)
+    tail = tree.data[last:close]
+    if b"#" in tail:
+        return Replace(last, last, f", {text}")
+    if b"," in tail:
+        place = last + tail.rindex(b",") + 1
+        return Replace(place, place, f" {text}")
+    if isinstance(arguments[0], ast.GeneratorExp) and len(arguments) == 1:
+        # The generator's parentheses are the call's own: give it its own before a second argument may follow.
+        raise EditError("a bare generator argument takes no second one")
+    place = close - (len(tail) - len(tail.rstrip()))
+    return Replace(place, place, f", {text}")
+
+
+def add_first_argument(tree: Tree, call: ast.Call, text: str) -> Replace:
+    """Put an argument before all others of a call."""
+    _check_place(tree, call)
+    opening = tree.data.index(b"(", tree.end(call.func)) + 1
+    return Replace(opening, opening, f"{text}, " if call.args or call.keywords else text)
+
+
+def _check_place(tree: Tree, node: Any) -> None:
+    if tree.in_fstring(node):
+        raise EditError("it stands inside an f-string")
+
+
+@dataclass
+class _Plan:
+    replaces: list[Replace] = field(default_factory=list)
+    deleted: list[ast.stmt] = field(default_factory=list)
+
+
+def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
+    """The script with all edits made, in UTF-8.
+
+    Raises:
+        EditError: when two edits want the same bytes, or one cannot be made at its place.
+    """
+    plan = _Plan()
+    seen: set[Edit] = set()
+    for edit in edits:
+        if edit in seen:
+            continue
+        seen.add(edit)
+        _lower(tree, edit, plan)
+    _lower_deletions(tree, plan, seen)
+    replaces = sorted(plan.replaces, key=lambda e: (e.start, e.end != e.start, e.order, e.end))
+    out: list[bytes] = []
+    cursor = 0
+    for edit in replaces:
+        if edit.start < cursor:
+            if edit.start == edit.end and edit.text.isspace():
+                continue  # the indentation of a line that another edit took away
+            raise EditError(f"two edits meet in line {tree.position(edit.start)[0]}")
+        out.append(tree.data[cursor : edit.start])
+        out.append(edit.text.encode("utf-8"))
+        cursor = edit.end
+    out.append(tree.data[cursor:])
+    return b"".join(out)
+
+
+def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
+    newline = tree.newline
+    if isinstance(edit, Replace):
+        plan.replaces.append(edit)
+    elif isinstance(edit, DeleteStatement):
+        plan.deleted.append(edit.statement)
+    elif isinstance(edit, InsertBefore):
+        stmt = edit.statement
+        if not tree.own_line(stmt) or tree.is_elif(stmt):
+            raise EditError(f"line {stmt.lineno} holds more than one statement")
+        indent = tree.indent(stmt)
+        text = "".join(f"{indent}{line}{newline}" if line else newline for line in edit.lines)
+        offset = tree.line_start(tree.start(stmt))
+        plan.replaces.append(Replace(offset, offset, text, edit.order))
+    elif isinstance(edit, InsertAfter):
+        stmt = edit.statement
+        if not tree.ends_line(stmt):
+            raise EditError(f"line {stmt.end_lineno} holds more than one statement")
+        indent = tree.indent(stmt)
+        text = "".join(f"{indent}{line}{newline}" if line else newline for line in edit.lines)
+        offset = tree.line_end(tree.end(stmt))
+        if offset == len(tree.data) and not tree.data.endswith((b"\n", b"\r")):
+            text = newline + text.removesuffix(newline)
+        # What is put after one statement comes before what is put before the next.
+        plan.replaces.append(Replace(offset, offset, text, edit.order - 1000))
+    elif isinstance(edit, Indent):
+        _lower_indent(tree, edit, plan)
+
+
+def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
+    first, last = edit.first, edit.last
+    if not tree.own_line(first) or not tree.ends_line(last) or tree.is_elif(first):
+        raise EditError(f"line {first.lineno} holds more than one statement")
+    _, _, block = tree.block_of(first)
+    inside = block[block.index(first) : block.index(last) + 1]
+    if any(tree.has_multiline_string(s) for s in inside):
+        raise EditError(f"a string in line {first.lineno} spans lines and cannot be moved in")
+    indent, unit, newline = tree.indent(first), tree.indent_unit(), tree.newline
+    start = tree.line_start(tree.start(first))
+    plan.replaces.append(Replace(start, start, f"{indent}{edit.header}{newline}", 500))
+    end = tree.line_end(tree.end(last))
+    offset = start
+    while offset < end:
+        line_end = tree.line_end(offset)
+        if tree.data[offset:line_end].strip():
+            plan.replaces.append(Replace(offset, offset, unit, 600))
+        offset = line_end
+
+
+def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
+    deleted = set(plan.deleted)
+    # Where lines are put next to a deleted statement, the block is not empty afterwards.
+    filled = {
+        id(tree.block_of(e.statement)[2])
+        for e in edits
+        if isinstance(e, (InsertBefore, InsertAfter))
+        and any(not line.startswith("#") for line in e.lines if line)
+    }
+    blocks: dict[int, list[ast.stmt]] = {}
+    for stmt in deleted:
+        block = tree.block_of(stmt)[2]
+        blocks[id(block)] = block
+    for key, block in blocks.items():
+        gone = [s for s in block if s in deleted]
+        leave_pass = len(gone) == len(block) and key not in filled
+        for stmt in gone:
+            if leave_pass and stmt is gone[-1]:
+                plan.replaces.append(Replace(tree.start(stmt), tree.end(stmt), "pass"))
+            elif tree.alone(stmt):
+                plan.replaces.append(_lines_of(tree, stmt))
+            else:
+                plan.replaces.append(_among_others(tree, stmt))
+
+
+def _lines_of(tree: Tree, stmt: ast.stmt) -> Replace:
+    start, end = tree.line_start(tree.start(stmt)), tree.line_end(tree.end(stmt))
+    # Between two blank lines one of them goes too, so that no hole shows where the statement stood.
+    before_blank = start == 0 or not tree.data[tree.line_start(start - 1) : start].strip()
+    after = tree.data[end : tree.line_end(end)] if end < len(tree.data) else b""
+    if before_blank and after and not after.strip():
+        end += len(after)
+    return Replace(start, end, "")
+
+
+def _among_others(tree: Tree, stmt: ast.stmt) -> Replace:
+    """Take a statement out of a line that it shares: `a; b` or `if x: a; b`."""
+    start, end = tree.start(stmt), tree.end(stmt)
+    line_end = tree.line_end(end)
+    rest = tree.data[end:line_end]
+    stripped = rest.lstrip(b" \t")
+    if stripped.startswith(b";"):
+        after = end + (len(rest) - len(stripped)) + 1
+        blanks = len(tree.data[after:line_end]) - len(tree.data[after:line_end].lstrip(b" \t"))
+        if tree.data[after:line_end].strip():
+            return Replace(start, after + blanks, "")
+    return Replace(start, end, "pass")
+
+
+def todo(tree: Tree, node: ast.AST, code: str, message: str) -> InsertBefore:
+    """A `# TODO(accelify CODE): message` comment above the statement of a node."""
+    stmt = tree.statement(node)
+    while not tree.own_line(stmt) or tree.is_elif(stmt):
+        parent = tree.parent(stmt)
+        if not isinstance(parent, ast.stmt):
+            raise EditError("no line of its own")
+        stmt = parent
+    return InsertBefore(stmt, (f"# TODO(accelify {code}): {message}",), order=400)

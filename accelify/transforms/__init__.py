@@ -1,0 +1,48 @@
+"""The transforms, in the order in which they are asked. A new one is one file and one line here."""
+
+from accelify.transforms import (
+    accelerator,
+    accumulation,
+    backward,
+    devices,
+    downloads,
+    evaluation,
+    files,
+    lengths,
+    loading,
+    parallel,
+    precision,
+    printing,
+    progress,
+    saving,
+    schedulers,
+    sharding,
+    threading,
+    totals,
+    unwrapping,
+    writers,
+)
+from accelify.transforms.base import Transform
+
+TRANSFORMS: tuple[Transform, ...] = (
+    parallel.transform,
+    devices.transform,
+    precision.transform,
+    accumulation.transform,
+    backward.transform,
+    accelerator.transform,
+    saving.transform,
+    loading.transform,
+    downloads.transform,
+    writers.transform,
+    files.transform,
+    evaluation.transform,
+    totals.transform,
+    unwrapping.transform,
+    progress.transform,
+    printing.transform,
+    schedulers.transform,
+    lengths.transform,
+    sharding.transform,
+    threading.transform,
+)

@@ -1,0 +1,50 @@
+"""Gradient accumulation by hand, which becomes the Accelerator's own.
+
+loss = loss / steps                     ->  with accelerator.accumulate(model):
+loss.backward()                                 accelerator.backward(loss)
+if (i + 1) % steps == 0:                        if accelerator.sync_gradients:
+    optimizer.step()                                optimizer.step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accelify.edits import DeleteStatement, Edit, Indent, Replace
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule
+
+ACCUMULATE = Rule(
+    "ACC112",
+    "gradient-accumulation",
+    "Gradients are reduced at every micro-batch of a window.",
+    Severity.WARNING,
+    Safety.REVIEW,
+    10,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the accumulation window as the Accelerator's."""
+    window = context.plan.accumulation
+    if window is None:
+        return
+    tree = context.tree
+    accelerator = context.accelerator(window.test)
+    assert accelerator is not None
+    edits: list[Edit] = [
+        Indent(window.first, window.last, f"with {accelerator}.accumulate({', '.join(window.models)}):"),
+        Replace(tree.start(window.test), tree.end(window.test), f"{accelerator}.sync_gradients"),
+    ]
+    for division in window.divisions:
+        if division.statement is not None:
+            edits.append(DeleteStatement(division.statement))
+        else:
+            edits.append(Replace(tree.end(division.kept), tree.end(division.whole), ""))
+    yield context.change(
+        ACCUMULATE,
+        window.test,
+        "the Accelerator counts the micro-batches and reduces once a window",
+        edits,
+        core=True,
+    )

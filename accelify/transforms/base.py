@@ -1,0 +1,143 @@
+"""What every transform works with: the context it asks and the changes it yields."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from accelify import edits as verbs
+from accelify.analysis.anchors import node_of
+from accelify.analysis.plan import Plan
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.edits import Edit
+from accelify.findings import Finding, Safety, Severity
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
+
+    code: str
+    name: str
+    summary: str
+    severity: Severity = Severity.WARNING
+    safety: Safety = Safety.SAFE
+    effort: int = 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """A finding with the edits that mend it. Core changes are made all together or not at all.
+
+    `problem` says why a core change cannot be made, which then leaves the whole script alone.
+    """
+
+    finding: Finding
+    edits: tuple[Edit, ...] = ()
+    core: bool = False
+    problem: str = ""
+
+    def without_edits(self, why: str) -> Change:
+        """The same finding as a warning, for when its edits cannot be made."""
+        finding = replace(
+            self.finding,
+            fixable=False,
+            safety=Safety.MANUAL,
+            message=f"{self.finding.message} (not done: {why})",
+        )
+        return Change(finding)
+
+
+class Context:
+    """What a transform may ask: the script's model, the plan, and the verbs with the rule's name on them."""
+
+    def __init__(self, script: ScriptModel, plan: Plan, name: str) -> None:
+        self.script = script
+        self.plan = plan
+        self.tree = script.tree
+        self.name = name
+        self.claimed: set[ast.AST] = set()
+        # Totals that are reduced behind their loop, and so the same on every process.
+        self.reduced: set[tuple[Scope, str]] = set()
+
+    def accelerator(self, node: ast.AST) -> str | None:
+        """How the accelerator is written at a node, None where it cannot be had there."""
+        return self.plan.accelerator(node)
+
+    def reaches_cheaply(self, node: ast.AST) -> bool:
+        """Whether the accelerator is at hand without a parameter threaded only for this."""
+        reach = self.plan.reach
+        if reach is None:
+            return False
+        home = node_of(self.script, self.script.scope_of(node))
+        return (
+            home is reach.root
+            or reach.is_global
+            or home in reach.threaded
+            or home in self.script.training_scopes
+        )
+
+    def gathered(self, node: ast.AST) -> bool:
+        """Whether an expression only reads totals that are the same on every process."""
+        scope = self.script.scope_of(node)
+        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return bool(names) and any((scope, n) in self.reduced for n in names)
+
+    def claim(self, *nodes: ast.AST) -> None:
+        """Note that these nodes are being rewritten, so that no other transform touches them."""
+        self.claimed.update(nodes)
+
+    def is_claimed(self, node: ast.AST) -> bool:
+        """Whether a node or anything around it is being rewritten already."""
+        return node in self.claimed or any(a in self.claimed for a in self.tree.ancestors(node))
+
+    def change(
+        self,
+        rule: Rule,
+        node: ast.AST,
+        message: str,
+        edits: list[Edit] | tuple[Edit, ...] = (),
+        *,
+        core: bool = False,
+        evidence: tuple[str, ...] = (),
+        severity: Severity | None = None,
+        safety: Safety | None = None,
+    ) -> Change:
+        """A finding of a rule at a node, with its edits; without edits it is a warning."""
+        line, column = self.tree.position(self.tree.start(node))
+        end_line, end_column = self.tree.position(self.tree.end(node))
+        finding = Finding(
+            self.name,
+            line,
+            column,
+            rule.code,
+            rule.name,
+            message,
+            end_line,
+            end_column,
+            severity or rule.severity,
+            (safety or rule.safety) if edits else Safety.MANUAL,
+            rule.effort,
+            evidence,
+            fixable=bool(edits),
+        )
+        return Change(finding, tuple(edits), core)
+
+    def todo(self, rule: Rule, node: ast.AST, message: str, mark: str) -> Change:
+        """A finding left to a person, with a `# TODO(accelify CODE)` comment in the script."""
+        line, column = self.tree.position(self.tree.start(node))
+        end_line, end_column = self.tree.position(self.tree.end(node))
+        finding = Finding(
+            self.name, line, column, rule.code, rule.name, message, end_line, end_column,
+            rule.severity, Safety.MANUAL, rule.effort, (), fixable=False,
+        )  # fmt: skip
+        try:
+            edit = verbs.todo(self.tree, node, rule.code, mark)
+        except verbs.EditError:
+            return Change(finding)
+        return Change(finding, (edit,))
+
+
+Transform = Callable[[Context], Iterator[Change]]

@@ -1,0 +1,476 @@
+"""Device choices and moves: `device = accelerator.device`, and no more moves of what prepare places.
+
+device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
+model = Net().to(device)                                ->  model = Net()
+data, target = data.cuda(), target.cuda()               ->  (gone: the prepared loader places its batches)
+noise = noise.cuda()                                    ->  noise = noise.to(accelerator.device)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.syntax import call_argument, dotted, is_constant
+from accelify.edits import DeleteStatement, Edit, Replace
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule
+
+CHOICE = Rule(
+    "ACC103",
+    "device-choice",
+    "A device chosen by the script is the same one on every process.",
+    Severity.ERROR,
+)
+MOVE = Rule(
+    "ACC104",
+    "device-move",
+    "A move to the script's own device; prepare places models and batches.",
+    Severity.ERROR,
+    effort=1,
+)
+SELECT = Rule(
+    "ACC113", "device-selection", "Every process would select the same GPU.", Severity.ERROR, Safety.REVIEW
+)
+
+_REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the changes to device choices, moves and selections."""
+    yield from _choices(context)
+    moves = _Moves(context)
+    yield from moves.changes()
+    yield from _constants(context)
+    yield from _selections(context)
+
+
+def _choices(context: Context) -> Iterator[Change]:
+    tree = context.tree
+    done: set[ast.AST] = set()
+    for assignment in context.plan.devices.assignments:
+        node: ast.stmt = assignment.whole or assignment.statement
+        if node in done:
+            continue
+        done.add(node)
+        accelerator = context.accelerator(assignment.statement)
+        if accelerator is None and node is _anchored(context):
+            accelerator = context.accelerator(assignment.statement) or "accelerator"
+        if accelerator is None or assignment.statement.value is None:
+            continue
+        statement = assignment.statement
+        context.claim(node if assignment.whole else statement.value)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        if assignment.whole is not None:
+            edit: Edit = verbs.replace(tree, node, f"{tree.segment(target)} = {accelerator}.device")
+        else:
+            edit = verbs.replace(tree, statement.value, f"{accelerator}.device")
+        evidence = (f"`{tree.segment(target)}` is assigned a device",)
+        yield context.change(
+            CHOICE,
+            node,
+            f"every process would use `{_short(tree.segment(statement.value))}`",
+            [edit],
+            core=True,
+            evidence=evidence,
+        )
+
+
+def _anchored(context: Context) -> ast.stmt | None:
+    return context.plan.anchor.before if context.plan.anchor is not None else None
+
+
+class _Moves:
+    """Every `.to(device)` and `.cuda()`, and what of the statement around it is left without it."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.script = context.script
+        self.tree = context.tree
+        self.fate: dict[ast.Call, str] = {}
+        for call in self.script.calls():
+            if not context.is_claimed(call) and not self.tree.in_fstring(call):
+                fate = self._decide(call)
+                if fate is not None:
+                    self.fate[call] = fate
+
+    def changes(self) -> Iterator[Change]:
+        handled: set[ast.Call] = set()
+        for branch in [*self.tree.nodes(ast.If), *self.tree.nodes(ast.IfExp)]:
+            if not self._is_claimed(branch):
+                yield from self._same_branches(branch, handled)
+        gone = self._dead_statements()
+        for stmt, calls in gone.items():
+            if self._is_claimed(stmt):
+                continue
+            self.context.claim(stmt)
+            handled.update(calls)
+            yield self.context.change(
+                MOVE,
+                stmt,
+                "a prepared loader or model is on the right device already",
+                [DeleteStatement(stmt)],
+                core=True,
+            )
+        for call, fate in self.fate.items():
+            if call in handled or self._is_claimed(call):
+                continue
+            edits = self._edit(call, fate)
+            if edits is None:
+                continue
+            assert isinstance(call.func, ast.Attribute) or fate == _REMOVE
+            what = (
+                "it is placed by prepare"
+                if fate == _REMOVE
+                else "every process would move it to the same GPU"
+            )
+            yield self.context.change(
+                MOVE, call, f"`{_short(self.tree.segment(call))}`: {what}", edits, core=True
+            )
+
+    def _is_claimed(self, node: ast.AST) -> bool:
+        return self.context.is_claimed(node)
+
+    # -- what becomes of a call
+
+    def _decide(self, call: ast.Call) -> str | None:
+        func = call.func
+        if self.script.qualname(func) in k.VARIABLE:
+            return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
+        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+            return None
+        if func.attr == "cuda":
+            if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
+                return None
+            pure = True
+        else:
+            device = call_argument(call, 0, "device")
+            if device is None or not self.script.is_a(device, v.DEVICE):
+                return None
+            if (
+                isinstance(device, ast.Attribute)
+                and device.attr == "device"
+                and not self._is_namespace(device.value)
+            ):
+                return None  # x.to(y.device) is right on every process
+            pure = not call_argument(call, 1, "dtype")
+        if pure and self._is_placed(func.value):
+            return _REMOVE
+        if func.attr == "cuda":
+            return _REWRITE
+        return None
+
+    def _is_namespace(self, node: ast.expr) -> bool:
+        return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
+
+    def _plain_variable(self, call: ast.Call) -> bool:
+        return len(call.args) == 1 and all(
+            is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
+        )
+
+    def _is_placed(self, node: ast.expr) -> bool:
+        """Whether prepare puts what an expression stands for on the right device."""
+        things = self.script.things(node)
+        if not things:
+            return False
+        for thing in things:
+            if thing.kind == v.BATCH:
+                if not thing.link("loader") or not thing.link("loader") <= self.context.plan.prepared:
+                    return False
+            elif thing.kind == v.MODEL:
+                if isinstance(thing.site, ast.ClassDef):
+                    return False
+                if thing not in self.context.plan.prepared or self._used_before_prepare(thing):
+                    return False
+            else:
+                return False
+        return True
+
+    def _used_before_prepare(self, model: v.Thing) -> bool:
+        """Whether the model is run between its move and prepare: then it has to be on the device by then."""
+        for site in self.context.plan.sites:
+            if not any(model in item.things for item in site.items):
+                continue
+            for call in self.script.calls():
+                if self.script.scope_of(call) is site.scope and self.tree.start(call) < self.tree.end(
+                    site.after
+                ):
+                    if model in self.script.models_of(call.func):
+                        return True
+        return False
+
+    # -- what is left of a statement
+
+    def _stripped(self, node: ast.expr) -> ast.expr:
+        """An expression without the moves that go."""
+        while isinstance(node, ast.Call) and self.fate.get(node) == _REMOVE:
+            node = (
+                node.func.value
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda")
+                else node.args[0]
+            )
+        return node
+
+    def _same(self, target: ast.expr, value: ast.expr) -> bool:
+        """Whether assigning the value to the target does nothing once the moves are gone."""
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            return len(target.elts) == len(value.elts) and all(map(self._same, target.elts, value.elts))
+        stripped = self._stripped(value)
+        if isinstance(stripped, (ast.ListComp, ast.DictComp)) or (
+            isinstance(stripped, ast.Call)
+            and dotted(stripped.func) in ("tuple", "list")
+            and len(stripped.args) == 1
+        ):
+            return self._identity_comprehension(target, stripped)
+        return (
+            (dotted(target) is not None
+            and _dump(target) == _dump(stripped))
+            or (
+                isinstance(target, ast.Subscript)
+                and stripped is not value
+                and _dump(target) == _dump(stripped)
+            )
+        )
+
+    def _identity_comprehension(self, target: ast.expr, value: ast.expr) -> bool:
+        if isinstance(value, ast.Call):
+            value = value.args[0]
+        if (
+            not isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.DictComp))
+            or len(value.generators) != 1
+        ):
+            return False
+        generator = value.generators[0]
+        if generator.ifs:
+            return False
+        if isinstance(value, ast.DictComp):
+            inner = self._stripped(value.value)
+            return (
+                inner is not value.value
+                and isinstance(generator.target, ast.Tuple)
+                and [_dump(e) for e in generator.target.elts] == [_dump(value.key), _dump(inner)]
+                and isinstance(generator.iter, ast.Call)
+                and isinstance(generator.iter.func, ast.Attribute)
+                and generator.iter.func.attr == "items"
+                and _dump(generator.iter.func.value) == _dump(target)
+            )
+        inner = self._stripped(value.elt)
+        return (
+            inner is not value.elt
+            and _dump(generator.target) == _dump(inner)
+            and _dump(generator.iter) == _dump(target)
+        )
+
+    def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
+        """The moves of a statement that does nothing without them; None when something is left of it."""
+        calls = [n for n in ast.walk(stmt) if isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE]
+        if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
+            return calls if self._same(stmt.targets[0], stmt.value) else None
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
+            # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
+            left = self._stripped(stmt.value)
+            return calls if dotted(left) is not None else None
+        if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
+            if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
+                return None
+            inner = [self._dead(s) for s in stmt.body]
+            if all(one is not None for one in inner):
+                return [call for one in inner if one for call in one]
+        return None
+
+    def _only_asks(self, test: ast.expr) -> bool:
+        return self.script.is_a(test, v.FLAG, v.DEVICE) or not any(
+            isinstance(n, ast.Call) for n in ast.walk(test)
+        )
+
+    def _dead_statements(self) -> dict[ast.stmt, list[ast.Call]]:
+        found: dict[ast.stmt, list[ast.Call]] = {}
+        for call, fate in self.fate.items():
+            if fate != _REMOVE:
+                continue
+            best: ast.stmt | None = None
+            stmt: ast.AST | None = self.tree.statement(call)
+            while isinstance(stmt, ast.stmt) and self._dead(stmt) is not None:
+                best = stmt
+                stmt = self.tree.parent(stmt)
+            if best is not None:
+                found[best] = self._dead(best) or []
+        return found
+
+    def _same_branches(self, branch: ast.If | ast.IfExp, handled: set[ast.Call]) -> Iterator[Change]:
+        """`x.cuda() if cuda else x`, as an expression or as a statement with two branches."""
+        if not self.script.is_a(branch.test, v.FLAG):
+            return
+        if isinstance(branch, ast.IfExp):
+            pairs = [(branch.body, branch.orelse)]
+        elif len(branch.body) == len(branch.orelse) and branch.orelse:
+            pairs = []
+            for one, other in zip(branch.body, branch.orelse, strict=True):
+                if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
+                    return
+                if [_dump(t) for t in one.targets] != [_dump(t) for t in other.targets]:
+                    return
+                pairs.append((one.value, other.value))
+        else:
+            return
+        moved = [
+            c for one, _ in pairs for c in ast.walk(one)
+            if isinstance(c, ast.Call) and self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
+        ]  # fmt: skip
+        if not moved or any(self._bare(one) != self._bare(other) for one, other in pairs):
+            return
+        edits = self._merge(branch, pairs)
+        if edits is None:
+            return
+        self.context.claim(branch)
+        handled.update(c for c in ast.walk(branch) if isinstance(c, ast.Call) and c in self.fate)
+        yield self.context.change(
+            MOVE, branch, "both branches are the same once the move is gone", edits, core=True
+        )
+
+    def _bare(self, node: ast.expr) -> str:
+        """An expression without any move or Variable, as a text to compare."""
+
+        class Strip(ast.NodeTransformer):
+            def visit_Call(inner, call: ast.Call) -> ast.AST:  # noqa: N805
+                if call in self.fate:
+                    func = call.func
+                    left = (
+                        func.value
+                        if isinstance(func, ast.Attribute) and func.attr in ("to", "cuda")
+                        else call.args[0]
+                    )
+                    return inner.visit(left)
+                if self.script.qualname(call.func) in k.VARIABLE and self._plain_variable(call):
+                    return inner.visit(call.args[0])
+                copied = ast.Call(inner.visit(call.func), [inner.visit(a) for a in call.args], call.keywords)
+                return copied
+
+            def generic_visit(inner, other: ast.AST) -> ast.AST:  # noqa: N805
+                fields = {
+                    name: inner.visit(value) if isinstance(value, ast.expr)
+                    else [inner.visit(e) if isinstance(e, ast.expr) else e for e in value] if isinstance(value, list)
+                    else value
+                    for name, value in ast.iter_fields(other)
+                }  # fmt: skip
+                return type(other)(**fields)
+
+        return _dump(Strip().visit(node))
+
+    def _merge(self, branch: ast.If | ast.IfExp, pairs: list[tuple[ast.expr, ast.expr]]) -> list[Edit] | None:
+        texts = []
+        for one, other in pairs:
+            stripped = self._stripped(one)
+            if stripped is not one and isinstance(stripped, (ast.Name, ast.Attribute, ast.Subscript)):
+                texts.append(self.tree.segment(stripped))
+                continue
+            accelerator = self.context.accelerator(branch)
+            text = self.tree.segment(other)
+            rewritten = [c for c in ast.walk(one) if isinstance(c, ast.Call) and self.fate.get(c) == _REWRITE]
+            if rewritten and accelerator is not None:
+                text = f"{text}.to({accelerator}.device)"
+            elif rewritten:
+                return None
+            texts.append(text)
+        if isinstance(branch, ast.IfExp):
+            return [verbs.replace(self.tree, branch, texts[0])]
+        indent = self.tree.indent(branch)
+        lines = []
+        for stmt, text in zip(branch.orelse, texts, strict=True):
+            assert isinstance(stmt, ast.Assign)
+            target = " = ".join(self.tree.segment(t) for t in stmt.targets)
+            if target != text:
+                lines.append(f"{target} = {text}")
+        if self.tree.is_elif(branch):
+            return None
+        if not lines:
+            return [DeleteStatement(branch)]
+        return [
+            Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
+        ]
+
+    def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
+        if fate == _REMOVE:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+                return [verbs.keep_receiver(self.tree, call)]
+            return list(verbs.keep_argument(self.tree, call, call.args[0]))
+        accelerator = self.context.accelerator(call)
+        if accelerator is None:
+            return None
+        assert isinstance(call.func, ast.Attribute)
+        extra = "".join(
+            f", non_blocking={self.tree.segment(kw.value)}"
+            for kw in call.keywords
+            if kw.arg in ("non_blocking", "async_")
+        )
+        end = self.tree.end(call.func)
+        return [Replace(end - len("cuda"), self.tree.end(call), f"to({accelerator}.device{extra})")]
+
+
+def _constants(context: Context) -> Iterator[Change]:
+    """`device="cuda"` and `torch.device("cuda")` written where a device is used."""
+    tree, script = context.tree, context.script
+    for call in script.calls():
+        if context.is_claimed(call) or tree.in_fstring(call):
+            continue
+        values = [kw.value for kw in call.keywords if kw.arg == "device"]
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
+            values.append(call.args[0])
+        for value in values:
+            text = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device":
+                first = value.args[0] if value.args else None
+                text = (
+                    first.value
+                    if isinstance(first, ast.Constant)
+                    else "cuda"
+                    if isinstance(first, ast.IfExp)
+                    else None
+                )
+            elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
+                text = "cuda"
+            if not isinstance(text, str) or not text.startswith("cuda"):
+                continue
+            accelerator = context.accelerator(call)
+            if accelerator is None or context.is_claimed(value):
+                continue
+            context.claim(value)
+            edit = verbs.replace(tree, value, f"{accelerator}.device")
+            yield context.change(
+                CHOICE, value, f"every process would use `{_short(tree.segment(value))}`", [edit], core=True
+            )
+
+
+def _selections(context: Context) -> Iterator[Change]:
+    tree, script = context.tree, context.script
+    for call in script.calls():
+        stmt = tree.parent(call)
+        if script.qualname(call.func) == "torch.cuda.set_device" and isinstance(stmt, ast.Expr):
+            yield context.change(
+                SELECT,
+                call,
+                "the Accelerator selects the GPU of each process",
+                [DeleteStatement(stmt)],
+                core=True,
+            )
+    for stmt in tree.nodes(ast.Assign):
+        for target in stmt.targets:
+            if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
+                yield context.todo(
+                    SELECT,
+                    stmt,
+                    "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
+                    "all processes share the GPUs named here; choose them when launching",
+                )
+
+
+def _dump(node: ast.AST) -> str:
+    return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."

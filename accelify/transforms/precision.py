@@ -1,0 +1,112 @@
+"""GradScaler and autocast, which become the Accelerator's own.
+
+with autocast():          ->  with accelerator.autocast():
+scaler.step(optimizer)    ->  optimizer.step()
+scaler.update()           ->  (gone)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.edits import DeleteStatement, Edit
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+SCALER = Rule(
+    "ACC110",
+    "grad-scaler",
+    "The script scales its loss by itself, past the Accelerator.",
+    Severity.ERROR,
+    effort=5,
+)
+AUTOCAST = Rule(
+    "ACC111",
+    "autocast",
+    "The script casts by itself, past the Accelerator's mixed precision.",
+    Severity.ERROR,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the changes to autocast and GradScaler."""
+    for call in context.script.calls():
+        if context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
+            context.tree.parent(call), ast.withitem
+        ):
+            accelerator = context.accelerator(call)
+            if accelerator is not None:
+                edit = verbs.replace(context.tree, call, f"{accelerator}.autocast()")
+                yield context.change(
+                    AUTOCAST, call, "mixed precision is the Accelerator's", [edit], core=True
+                )
+    yield from _scalers(context)
+
+
+def _scalers(context: Context) -> Iterator[Change]:
+    tree, script = context.tree, context.script
+    scaled = {b.call for b in script.backwards if b.scaler is not None}
+    kept = False
+    for call in script.calls():
+        func = call.func
+        if not isinstance(func, ast.Attribute) or not script.is_a(func.value, v.SCALER):
+            continue
+        stmt = tree.parent(call)
+        edits: list[Edit] = []
+        if func.attr == "step" and call.args:
+            accelerator_step = (
+                f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
+            )
+            edits = [verbs.replace(tree, call, accelerator_step)]
+        elif func.attr in ("update", "unscale_") and isinstance(stmt, ast.Expr):
+            edits = [DeleteStatement(stmt)]
+        elif func.attr == "scale":
+            if any(n in scaled for n in tree.ancestors(call)):
+                continue
+            change = context.change(SCALER, call, "the scaled loss is used for something else than backward")
+            yield Change(
+                change.finding,
+                (),
+                True,
+                f"the scaled loss of line {call.lineno} is used for more than backward",
+            )
+            continue
+        else:
+            kept = True
+            continue
+        context.claim(call)
+        yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
+    for call in script.calls():
+        if script.qualname(call.func) not in k.SCALER_CLASSES:
+            continue
+        stmt = tree.statement(call)
+        accelerator = context.accelerator(call)
+        if not isinstance(stmt, ast.Assign) or accelerator is None:
+            continue
+        if kept or _read_elsewhere(context, stmt):
+            edit: Edit = verbs.replace(tree, stmt.value, f"{accelerator}.scaler")
+        else:
+            edit = DeleteStatement(stmt)
+        context.claim(stmt)
+        yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
+
+
+def _read_elsewhere(context: Context, stmt: ast.Assign) -> bool:
+    """Whether the scaler is handed on or kept, so that its name has to stay."""
+    for target in stmt.targets:
+        if not isinstance(target, ast.Name):
+            return True
+        scope = context.script.scope_of(stmt).resolve(target.id)
+        if scope is None:
+            continue
+        for name in context.script.reads(target.id, scope):
+            parent = context.tree.parent(name)
+            if not (
+                isinstance(parent, ast.Attribute) and parent.attr in ("scale", "step", "update", "unscale_")
+            ):
+                return True
+    return False

@@ -1,0 +1,99 @@
+"""Saves: once, by one process, whole or not at all.
+
+torch.save(model.state_dict(), path)    ->  accelerator.wait_for_everyone()
+                                            accelerator.save(accelerator.unwrap_model(model).state_dict(), path)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.syntax import call_argument
+from accelify.edits import Edit, Indent, InsertBefore, Replace
+from accelify.findings import Safety
+from accelify.transforms.base import Change, Context, Rule
+
+SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the changes to torch.save and to methods that save a model."""
+    tree, script = context.tree, context.script
+    for call in script.calls():
+        if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
+            continue
+        accelerator = context.accelerator(call)
+        if accelerator is None:
+            yield context.todo(SAVE, call, "every process would write this file", "let one process save this")
+            continue
+        edits = _whole_models(context, call, accelerator)
+        block = _open_block(context, call)
+        if block is not None:
+            edits.append(Indent(block, block, f"if {accelerator}.is_main_process:"))
+            context.claim(block)
+        else:
+            func = call.func
+            edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))
+            stmt = tree.statement(call)
+            if isinstance(stmt, ast.Expr) and _runs_on_every_process(context, stmt) and tree.own_line(stmt):
+                edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
+        yield context.change(SAVE, call, "every process would write this file", edits)
+
+
+def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
+    """A model saved as an object is saved unwrapped."""
+    saved = call_argument(call, 0, "obj")
+    edits: list[Edit] = []
+    if saved is None:
+        return edits
+    values = [saved]
+    if isinstance(saved, ast.Dict):
+        values = list(saved.values)
+    elif isinstance(saved, (ast.Tuple, ast.List)):
+        values = list(saved.elts)
+    for value in values:
+        if isinstance(value, (ast.Name, ast.Attribute)) and context.plan.is_prepared(value, v.MODEL):
+            if isinstance(value, ast.Attribute) and value.attr == "module":
+                continue  # unwrapping rewrites `.module`
+            tree = context.tree
+            edits.append(
+                Replace(
+                    tree.start(value), tree.end(value), f"{accelerator}.unwrap_model({tree.segment(value)})"
+                )
+            )
+            context.claim(value)
+    return edits
+
+
+def _open_block(context: Context, call: ast.Call) -> ast.With | None:
+    """The `with open(path, "wb") as f:` whose file is written."""
+    target = call_argument(call, 1, "f")
+    if not isinstance(target, ast.Name):
+        return None
+    for ancestor in context.tree.ancestors(call):
+        if isinstance(ancestor, ast.With):
+            for item in ancestor.items:
+                if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id:
+                    return ancestor
+    return None
+
+
+def _runs_on_every_process(context: Context, stmt: ast.stmt) -> bool:
+    """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
+    for ancestor in context.tree.ancestors(stmt):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            scope = context.script.scopes.for_definition(ancestor)
+            return all(
+                _runs_on_every_process(context, context.tree.statement(c))
+                for c in context.script.callers(scope)
+            )
+        if isinstance(ancestor, ast.If) and not context.script.is_uniform(ancestor.test):
+            return False
+        if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
+            return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
+    return True
+
+
+__all__ = ["SAVE", "Safety", "transform"]

@@ -1,0 +1,45 @@
+"""Learning rate schedules: the original's, for any number of processes.
+
+Schedulers that step once a batch are prepared, and then advance by as many batches as all processes took together.
+Those that step once an epoch are left as they are: an epoch is an epoch on any number of processes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+PLATEAU = Rule(
+    "ACC403",
+    "plateau-on-local-metric",
+    "A metric of one process's own steers the learning rate.",
+    Severity.WARNING,
+    effort=5,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a warning for each scheduler steered by a number that differs between processes."""
+    script = context.script
+    if not context.plan.is_sharded(script.training_loaders):
+        return
+    for call in script.calls():
+        func = call.func
+        if not (isinstance(func, ast.Attribute) and func.attr == "step" and call.args):
+            continue
+        plateau = [
+            t
+            for t in script.things(func.value, v.SCHEDULER)
+            if (t.qualname or "").endswith("ReduceLROnPlateau")
+        ]
+        if plateau and not script.is_uniform(call.args[0]) and not context.gathered(call.args[0]):
+            yield context.todo(
+                PLATEAU,
+                call,
+                f"`{context.tree.segment(call.args[0])}` can differ between processes, and with it their learning rates",
+                'give every process the same number: accelerator.reduce(value, reduction="mean")',
+            )

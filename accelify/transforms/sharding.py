@@ -1,0 +1,132 @@
+"""What keeps several processes from sharing the work, said where it stands."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+UNSHARDED = Rule(
+    "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
+)
+BATCH_SHAPE = Rule(
+    "ACC404",
+    "batch-size-in-shape",
+    "A shape holds the configured batch size, not the batch's own.",
+    Severity.WARNING,
+    effort=5,
+)
+EXIT = Rule(
+    "ACC405",
+    "local-early-exit",
+    "Processes could leave the loop at different steps and wait for each other.",
+    Severity.WARNING,
+    effort=5,
+)
+
+_BATCH_SIZE = re.compile(r"batch_?size$|^bsz?$", re.I)
+_SHAPES = frozenset(
+    "torch.zeros torch.ones torch.randn torch.rand torch.full torch.empty torch.randint torch.normal numpy.random.normal".split()
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield warnings about data that is not sharded, shapes and exits."""
+    yield from _unsharded(context)
+    if context.plan.is_sharded(context.script.training_loaders):
+        yield from _shapes(context)
+        yield from _exits(context)
+
+
+def _unsharded(context: Context) -> Iterator[Change]:
+    loaders = context.script.training_loaders
+    if loaders and loaders <= context.plan.prepared:
+        return
+    backward = context.script.backwards[0].call
+    if loaders:
+        why = "its training data comes from a loader that is not torch's DataLoader"
+    else:
+        why = "its training data does not come from a DataLoader"
+    yield context.change(
+        UNSHARDED,
+        backward,
+        f"{why}: every process works on the same data, which is right but no faster on several of them",
+    )
+
+
+def _shapes(context: Context) -> Iterator[Change]:
+    for call in context.script.calls():
+        if context.script.qualname(call.func) not in _SHAPES:
+            continue
+        loops = context.script.enclosing_loops(call)
+        if not any(any(loop is outer for outer in loops) for loop, _ in context.script.loader_loops):
+            continue
+        for node in ast.walk(call):
+            name = (
+                node.id
+                if isinstance(node, ast.Name)
+                else node.attr
+                if isinstance(node, ast.Attribute)
+                else ""
+            )
+            if _BATCH_SIZE.search(name) and not _own_size(context, node):
+                yield context.todo(
+                    BATCH_SHAPE,
+                    call,
+                    f"`{context.tree.segment(node)}` is the configured batch size; the batch of a process can be smaller",
+                    "take the size of the batch at hand, as in data.size(0)",
+                )
+                break
+
+
+def _own_size(context: Context, node: ast.AST) -> bool:
+    """Whether a name was assigned the size of the batch at hand."""
+    if not isinstance(node, ast.Name):
+        return False
+    for stmt in context.tree.nodes(ast.Assign):
+        if any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets):
+            for inner in ast.walk(stmt.value):
+                if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape"):
+                    return True
+                if (
+                    isinstance(inner, ast.Call)
+                    and isinstance(inner.func, ast.Name)
+                    and inner.func.id == "len"
+                ):
+                    return True
+    return False
+
+
+def _exits(context: Context) -> Iterator[Change]:
+    for stop in context.tree.nodes(ast.Break):
+        test = context.tree.parent(stop)
+        while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
+            test = context.tree.parent(test)
+        if not isinstance(test, ast.If) or not context.script.trains_around(stop):
+            continue
+        if context.script.is_uniform(test.test) or not _local_number(context, test.test):
+            continue
+        yield context.todo(
+            EXIT,
+            test,
+            f"`{context.tree.segment(test.test)}` can be true on one process and false on another, which then waits forever",
+            "let all processes agree: accelerator.reduce(value) before the test",
+        )
+
+
+def _local_number(context: Context, test: ast.expr) -> bool:
+    """Whether a test reads a number that comes from the process's own batch."""
+    if context.gathered(test):
+        return False
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+            return True
+        if isinstance(node, ast.Name) and context.script.is_a(node, v.TENSOR, v.OUTPUT):
+            return True
+        if isinstance(node, ast.Name) and "loss" in node.id.lower():
+            return True
+    return False

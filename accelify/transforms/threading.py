@@ -1,0 +1,83 @@
+"""The `accelerator` parameter of functions whose edits use it, and the argument in every call of them.
+
+def train(model, loader, optimizer):    ->  def train(accelerator, model, loader, optimizer):
+train(model, loader, optimizer)         ->  train(accelerator, model, loader, optimizer)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.anchors import NAME
+from accelify.analysis.scopes import Scope
+from accelify.edits import Edit, InsertBefore, Replace
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+THREAD = Rule(
+    "ACC105",
+    "thread-accelerator",
+    "A function that trains has no way to the Accelerator.",
+    Severity.ERROR,
+    effort=3,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield one change for every function that gets the parameter. Asked last, when it is known which need it."""
+    reach = context.plan.reach
+    assert reach is not None
+    done: set[Scope] = set()
+    # Writing the argument at a call can need the parameter one caller further out.
+    while len(done) < len(reach.threaded):
+        for scope in list(reach.threaded):
+            if scope in done:
+                continue
+            done.add(scope)
+            assert not isinstance(scope.node, ast.Module)
+            problem, edits = "", []
+            try:
+                edits = _scope_edits(context, scope)
+            except verbs.EditError as error:
+                problem = str(error)
+            change = context.change(
+                THREAD, scope.node, f"`{scope.node.name}` needs the Accelerator", edits, core=True
+            )
+            yield Change(change.finding, change.edits, True, problem)
+
+
+def _scope_edits(context: Context, scope: Scope) -> list[Edit]:
+    tree = context.tree
+    function = scope
+    edits: list[Edit] = []
+    if scope.kind == "class":
+        for node, child in scope.children.items():
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                function = child
+        body = function.node.body
+        first = body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(body) > 1:
+            first = body[1]
+        edits.append(InsertBefore(first, (f"{function.self_name()}.{NAME} = {NAME}",), order=-60))
+    assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    edits.append(_parameter(context, function))
+    for call in context.script.callers(function):
+        accelerator = context.accelerator(call)
+        if accelerator is None:
+            raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
+        edits.append(verbs.add_first_argument(tree, call, accelerator))
+    return edits
+
+
+def _parameter(context: Context, function: Scope) -> Replace:
+    tree, node = context.tree, function.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    own = function.self_name()
+    if own is not None:
+        first = [*node.args.posonlyargs, *node.args.args][0]
+        return verbs.insert(tree, tree.end(first), f", {NAME}")
+    start = tree.line_starts[node.lineno - 1] + node.col_offset
+    opening = tree.data.index(b"(", start) + 1
+    return verbs.insert(tree, opening, f"{NAME}, " if function.parameters() else NAME)

@@ -1,0 +1,113 @@
+"""Experiment writers: one of them, on the main process.
+
+writer = SummaryWriter(path)        ->  writer = SummaryWriter(path) if accelerator.is_main_process else None
+writer.add_scalar("loss", x, i)     ->  if accelerator.is_main_process:
+                                            writer.add_scalar("loss", x, i)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.edits import Edit, Indent
+from accelify.transforms.base import Change, Context, Rule
+
+WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield guards for TensorBoard, visdom and Weights & Biases."""
+    yield from _objects(context)
+    yield from _wandb(context)
+
+
+def _objects(context: Context) -> Iterator[Change]:
+    tree, script = context.tree, context.script
+    made = [c for c in script.calls() if script.qualname(c.func) in k.WRITER_CLASSES]
+    uses = [
+        c for c in script.calls()
+        if isinstance(c.func, ast.Attribute) and any(t.qualname in k.WRITER_CLASSES for t in script.things(c.func.value, v.WRITER))
+    ]  # fmt: skip
+    if not made:
+        return
+    fits = all(context.accelerator(c) is not None for c in [*made, *uses]) and all(
+        isinstance(tree.parent(c), ast.Expr) or _result_unused(context, c) for c in uses
+    )
+    if not fits:
+        for call in made:
+            yield context.todo(
+                WRITER,
+                call,
+                "every process would write a log of its own",
+                "only the main process should write this log",
+            )
+        return
+    for call in made:
+        stmt = tree.parent(call)
+        if not isinstance(stmt, ast.Assign):
+            continue
+        accelerator = context.accelerator(call)
+        edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        yield context.change(WRITER, call, "every process would open a log of its own", [edit])
+    yield from _guards(context, [tree.statement(c) for c in uses])
+
+
+def _result_unused(context: Context, call: ast.Call) -> bool:
+    return isinstance(context.tree.parent(call), ast.Expr)
+
+
+def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
+    tree = context.tree
+    wanted = set(statements)
+    done: set[ast.stmt] = set()
+    for stmt in sorted(wanted, key=tree.start):
+        if stmt in done or context.is_claimed(stmt):
+            continue
+        block = tree.block_of(stmt)[2]
+        last = stmt
+        done.add(stmt)
+        for following in block[block.index(stmt) + 1 :]:
+            if following not in wanted:
+                break
+            done.add(following)
+            last = following
+        accelerator = context.accelerator(stmt)
+        context.claim(*block[block.index(stmt) : block.index(last) + 1])
+        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
+        yield context.change(WRITER, stmt, "every process would write to the log", edits)
+
+
+def _wandb(context: Context) -> Iterator[Change]:
+    tree, script = context.tree, context.script
+    calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith(("wandb.", "mlflow."))]
+    if not calls:
+        return
+    reads = [
+        n for n in tree.nodes(ast.Attribute)
+        if isinstance(n.value, (ast.Name, ast.Attribute)) and (script.qualname(n.value) or "") in ("wandb.config", "wandb.run")
+    ]  # fmt: skip
+    statements: list[ast.stmt] = []
+    for call in calls:
+        name = script.qualname(call.func) or ""
+        parent = tree.parent(call)
+        accelerator = context.accelerator(call)
+        if accelerator is None:
+            continue
+        if isinstance(parent, ast.Expr):
+            if not (reads and name.endswith(".init")):
+                statements.append(parent)
+        elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
+            edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+            yield context.change(WRITER, call, "every process would start a run of its own", [edit])
+        if reads and name.endswith(".init"):
+            yield context.todo(
+                WRITER,
+                call,
+                "every process starts a run of its own, and its configuration is read back",
+                "start the run on the main process only and hand its configuration to the others",
+            )
+    yield from _guards(context, statements)
