@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
@@ -84,7 +83,7 @@ def all_rules() -> dict[str, RuleEntry]:
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():
             if isinstance(value, Rule) and value.code not in found:
-                found[value.code] = RuleEntry(value, inspect.cleandoc(module.__doc__ or ""))
+                found[value.code] = RuleEntry(value, (module.__doc__ or "").strip("\n"))
     return dict(sorted(found.items()))
 
 

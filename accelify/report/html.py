@@ -74,7 +74,7 @@ def _tiles(conversions: Sequence[Conversion]) -> str:
     tiles = [
         (f"{converted} of {len(conversions)}", "scripts converted"),
         (str(len(applied)), f"edits made, about {duration(saved)} of handwork"),
-        (str(len(remaining)), f"places left for a person, about {duration(left)}"),
+        (str(len(remaining)), f"places left for a person{f', about {duration(left)}' if left else ''}"),
     ]
     cells = [f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles]
     percent = f"{share:.0%}"
@@ -171,7 +171,8 @@ def _edit(block: Block, hues: Mapping[str, int]) -> str:
         f"<div>{_chip(finding, hues)} {_safety(finding)} {_prose(finding.message)}{_evidence(finding)}</div>"
         for finding in block.findings
     )
-    notes = f'<div class="why">{why}</div>' if why else ""
+    # Parameters that hand the accelerator on belong to all the edits that use it, and to none by itself.
+    notes = f'<div class="why">{why or "Part of the other edits."}</div>'
     return f'<div class="edit{"" if codes else " plain"}" data-rules="{rules}"{hue}>{_rows(block.rows)}{notes}</div>'
 
 

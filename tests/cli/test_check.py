@@ -65,7 +65,7 @@ def test_select_ignore_and_comments(run: Run, plain: Path) -> None:
 
 
 def test_formats_of_services(run: Run, plain: Path) -> None:
-    assert run("check", "--output-format", "github", plain).out.startswith(f"::warning file={plain},line=")
+    assert run("check", "--output-format", "github", plain).out.startswith(f"::error file={plain},line=")
     assert json.loads(run("check", "--output-format", "sarif", plain).out)["version"] == "2.1.0"
 
 
