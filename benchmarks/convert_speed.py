@@ -188,6 +188,7 @@ def convert_ratio(folder: Path, repeats: int) -> float:
 
 def growth(repeats: int) -> tuple[list[int], list[float], list[float]]:
     """Lengths, seconds and peak MiB of a conversion in this process."""
+    from accelify.cli.inputs import garbage_kept
     from accelify.convert import ConvertOptions, convert_source
     from accelify.source import Source
 
@@ -198,7 +199,8 @@ def growth(repeats: int) -> tuple[list[int], list[float], list[float]]:
         best = float("inf")
         for _ in range(max(1, min(repeats, 20_000 // wanted))):
             started = time.perf_counter()
-            conversion = convert_source(Source.from_text(text, "train.py"), ConvertOptions())
+            with garbage_kept():
+                conversion = convert_source(Source.from_text(text, "train.py"), ConvertOptions())
             best = min(best, time.perf_counter() - started)
         if not conversion.changed:
             raise SystemExit(f"the script of {wanted} lines was not converted: {conversion.reason}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from accelify.cli.inputs import STDIN, collect, read_script
+from accelify.cli.inputs import STDIN, collect, garbage_kept, read_script
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding
 from accelify.source import SourceError
@@ -66,8 +66,9 @@ def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
-    source = read_script(path)
-    conversion = convert_source(source, ConvertOptions())
+    with garbage_kept():
+        source = read_script(path)
+        conversion = convert_source(source, ConvertOptions())
     findings = [*conversion.applied, *conversion.remaining]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     return shown((finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from accelify.cli.inputs import STDIN, Inputs, collect, read_script
+from accelify.cli.inputs import STDIN, Inputs, collect, garbage_kept, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
     CONVERTED,
@@ -125,7 +125,8 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
     passed_over = 0
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         try:
-            conversions.append(convert_source(read_script(path), options))
+            with garbage_kept():
+                conversions.append(convert_source(read_script(path), options))
         except SourceError as error:
             if path in inputs.named:
                 raise
@@ -205,7 +206,8 @@ def _filter(
     from accelify.convert import convert_source
 
     try:
-        conversion = convert_source(read_script(STDIN), options)
+        with garbage_kept():
+            conversion = convert_source(read_script(STDIN), options)
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json

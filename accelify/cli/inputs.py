@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +80,19 @@ def read_script(path: Path) -> Source:
     # Parsed here, so that what does not parse gets the sentence that names the line and the remedy.
     _ = source.tree
     return source
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Leave garbage lie meanwhile: a script's model is all needed to its end, and looking for garbage in it again and
+    again makes the time grow faster than the script."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _plural(count: int, noun: str) -> str:
