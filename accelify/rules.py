@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import accelify.transforms
@@ -74,6 +74,42 @@ LEFT_ALONE = (
     ),
 )
 
+# What a person does about the rules that have no edit, in the order of their codes.
+ADVICE = {
+    "ACC303": """\
+Every process runs the whole evaluation, so the metrics stay right, but several processes are no faster than one.
+To share the work, prepare the loader and gather what the metric is made of:
+
+    output, target = accelerator.gather_for_metrics((output, target))""",
+    "ACC401": """\
+After `prepare` each of N processes sees 1/N of the batches. A length taken before counts the batches of the original.
+Where it means steps of this process, take it behind `prepare`; where it means the work of all, leave it:
+
+    total_steps = epochs * len(loader)    # before prepare: batches of all processes together""",
+    "ACC402": """\
+The result is right: every process makes the same update. To be faster on several processes, let each take its part,
+for instance by a DataLoader that is given to `prepare`, or by the rank:
+
+    with accelerator.split_between_processes(indices) as own: ...""",
+    "ACC403": """\
+A scheduler that looks at a metric must look at the same number on every process, or their learning rates part:
+
+    scheduler.step(accelerator.reduce(val_loss, reduction="mean"))""",
+    "ACC404": """\
+On several processes, and in the last batch, a batch can be smaller than the configured size. Take the size at hand:
+
+    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)""",
+    "ACC405": """\
+When one process leaves the loop, the others wait for it in the next reduction and the run hangs. Let all agree:
+
+    if loss < 0.01: break    ->  if accelerator.reduce(loss.detach(), reduction="mean") < 0.01: break""",
+    "ACC406": """\
+Where the last batch does not divide, each process's share is weighed by its samples, and that weight differs between
+a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
+
+    accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+}
+
 
 @cache
 def all_rules() -> dict[str, RuleEntry]:
@@ -83,8 +119,15 @@ def all_rules() -> dict[str, RuleEntry]:
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():
             if isinstance(value, Rule) and value.code not in found:
-                found[value.code] = RuleEntry(value, (module.__doc__ or "").strip("\n"))
+                found[value.code] = _entry(value, (module.__doc__ or "").strip("\n"))
     return dict(sorted(found.items()))
+
+
+def _entry(rule: Rule, text: str) -> RuleEntry:
+    if rule.code not in ADVICE:
+        return RuleEntry(rule, text)
+    title = text.partition("\n\n")[0]
+    return RuleEntry(replace(rule, safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
 
 
 def rule_page(entry: RuleEntry) -> str:
