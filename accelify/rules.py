@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 
 import accelify.transforms
 from accelify.findings import Safety, Severity
@@ -168,11 +170,17 @@ _SAFETY = {
 
 
 def _blocks(text: str) -> list[str]:
-    """Paragraphs as they are; indented ones are rewrites and become code blocks."""
-    blocks = []
-    for block in text.split("\n\n"):
-        lines = block.splitlines()
-        if lines and all(not line.strip() or line.startswith("    ") for line in lines):
-            block = "\n".join(["```python", *(line[4:] for line in lines), "```"])
-        blocks.append(block)
+    """Paragraphs as they are; runs of anything else are rewrites and become one code block."""
+    blocks: list[str] = []
+    paragraphs = [block for block in text.split("\n\n") if block.strip()]
+    for is_prose, run in groupby(paragraphs, _is_prose):
+        if is_prose:
+            blocks += run
+        else:
+            code = textwrap.dedent("\n\n".join(run))
+            blocks.append(f"```python\n{code}\n```")
     return blocks
+
+
+def _is_prose(block: str) -> bool:
+    return block[0].isupper() and block.rstrip().endswith((".", ":")) and " -> " not in block
