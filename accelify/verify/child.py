@@ -1,14 +1,18 @@
-"""One process of one run: sets everything up as `python script.py` would, then runs the script and records it."""
+"""The processes of runs: each sets everything up as `python script.py` would, then runs the script and records it."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.machinery
 import io
 import json
 import os
 import random
+import selectors
+import signal
 import sys
+import tempfile
 import time
 import traceback
 import types
@@ -22,23 +26,91 @@ PATIENCE = 60.0
 """Seconds that a rank waits at its end for the others to reach theirs."""
 
 
-def main() -> None:
-    """Run what the job file (first argument) says, then leave the process."""
-    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    rank = int(os.environ.get("RANK", "0"))
-    writer = EventWriter(os.path.join(job["results"], f"rank{rank}.jsonl"))
-    _make_deterministic(job["seed"])
+def serve() -> None:
+    """Import torch once, then make a process for every job that comes in, as a line of JSON, and tell how it ended.
+
+    A fork of a process that has only imported torch starts at once, where a fresh interpreter takes seconds.
+    """
+    _make_deterministic()
     try:
-        import torch
-    except ImportError:
-        os._exit(3)
-    _seed(job["seed"])
+        # The second is what torch's optimizers import at their first use, the third what every copy imports.
+        for name in ("accelify.verify.recorder", "torch._dynamo", "accelify.runtime.accelerator"):
+            importlib.import_module(name)
+    except ImportError as error:
+        _tell({"broken": str(error)})
+        return
+    _tell({"ready": True})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    running: set[int] = set()
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    received = b""
+    while True:
+        if selector.select(0.01):
+            data = os.read(0, 65536)
+            if not data:
+                break
+            *lines, received = (received + data).split(b"\n")
+            for line in lines:
+                running.add(_fork(json.loads(line)))
+        while running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            running.discard(pid)
+            _tell({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
+    # The one who asked has gone: nothing may outlive it.
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+def _fork(job: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        _tell({"started": pid})
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        output = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for descriptor, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+            os.dup2(descriptor, target)
+        os.chdir(job["working"])
+        os.environ.update(job["environment"])
+        tempfile.tempdir = None
+        sys.path[:] = [job["paths"].get(path, path) for path in sys.path]
+        code = run_rank(job)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # What is registered for the end of a process (writers, worker pools) belongs to a run that was cut short.
+        os._exit(code)
+
+
+def run_rank(job: dict[str, Any]) -> int:
+    """Run and record one rank as `job` says; returns the exit status."""
+    import torch
+
     from accelify.verify.recorder import Enough, Recorder
 
+    rank: int = job["rank"]
+    results = Path(job["results"])
+    writer = EventWriter(os.path.join(job["results"], f"rank{rank}.jsonl"))
     torch.set_num_threads(job["threads"])
+    _seed(job["seed"])
     recorder = Recorder(
         writer,
         job["steps"],
+        leave=lambda: _wait_for_others(results, rank, job["world"]),
         save_weights=job["save_weights"] if rank == 0 else None,
         reference=job["reference"] if rank == 0 else None,
         perturb=job["perturb"],
@@ -67,12 +139,8 @@ def main() -> None:
         writer.write(_error(type(error).__name__, str(error), error, job["script"]))
     if code == 0:
         recorder.finish(why)
-        _wait_for_others(Path(job["results"]), rank)
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # What is registered for the end of the process (writers, worker pools) belongs to a run that was cut short.
-    os._exit(code)
+        _wait_for_others(results, rank, job["world"])
+    return code
 
 
 def _run(script: str, arguments: list[str]) -> None:
@@ -91,17 +159,23 @@ def _run(script: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
-def _make_deterministic(seed: int) -> None:
-    """Entropy of the system, where NumPy takes it for an unseeded generator, comes from the seed too."""
+_ENTROPY = random.Random()
+
+
+def _make_deterministic() -> None:
+    """Entropy of the system, where NumPy takes it for an unseeded generator, comes from the seed too.
+
+    Before NumPy is imported, which takes the function for its own.
+    """
     import secrets
 
-    source = random.Random(seed)
-    secrets.randbits = source.getrandbits  # type: ignore[assignment]
+    secrets.randbits = _ENTROPY.getrandbits  # type: ignore[assignment]
 
 
 def _seed(seed: int) -> None:
     import torch
 
+    _ENTROPY.seed(seed)
     torch.manual_seed(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -116,11 +190,8 @@ def _error(kind: str, said: str, error: BaseException, script: str) -> dict[str,
     return {"event": "error", "type": kind, "said": said, "line": line, "time": time.time()}
 
 
-def _wait_for_others(results: Path, rank: int) -> None:
+def _wait_for_others(results: Path, rank: int, world: int) -> None:
     """Rank 0 hosts the store that the others may still ask, so all ranks leave together."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        return
     (results / f"done{rank}").touch()
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

@@ -15,7 +15,7 @@ from accelify.verify.runs import Run
 LOSS_TOLERANCE = 1e-5
 """Relative difference of a loss that rounding in single precision explains before the first step."""
 GROWTH = 0.25
-"""Share of that tolerance added with every step: each update carries the differences of the ones before."""
+"""Share of that tolerance added with every call of backward: each update carries the differences before it."""
 UPDATE_TOLERANCE = 2e-3
 """Distance of the weights at the end, as a share of how far the original has moved them, that rounding explains."""
 CONTROL = 10.0
@@ -28,6 +28,7 @@ EXPLANATIONS = {
     "dropout": "dropout is active in training ({what}): each process draws masks of its own",
     "batch statistics": "statistics are taken over each process's own share of the batch ({what})",
     "noise": "random numbers are drawn in the training step ({what}): each process draws its own",
+    "loss scaling": "fp16 loss scaling skips other steps, since each process sees gradients of its own ({what})",
     "augmentation": "random numbers are drawn for each sample ({what}): each process draws its own",
 }
 
@@ -125,7 +126,7 @@ def tolerances(original: Run) -> list[float]:
     losses = original.ranks[0].losses
     coarse = {original.ranks[0].autocast, *(loss.dtype for loss in losses)}
     base = LOSS_TOLERANCE * max([_PRECISIONS.get(name or "", 1.0) for name in coarse] or [1.0])
-    return [base * (1 + GROWTH * loss.step) for loss in losses]
+    return [base * (1 + GROWTH * call) for call in range(len(losses))]
 
 
 def compare(original: Run, other: Run, *, control: Run | None = None) -> Comparison:
@@ -161,7 +162,12 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
         result.verdict, result.first = Verdict.ROUNDING, first
         result.tolerance = allowed[result.largest_at - 1] if result.largest_at else LOSS_TOLERANCE
         return result
-    reasons = original.ranks[0].reasons if other.processes > 1 else {}
+    reasons = dict(original.ranks[0].reasons) if other.processes > 1 else {}
+    skipped = reasons.pop("loss scaling", None)
+    if skipped and _skips_other_steps(original, other, allowed) and not other.uneven:
+        result.verdict = Verdict.NOT_COMPARABLE
+        result.reason = EXPLANATIONS["loss scaling"].format(what=skipped)
+        return result
     if reasons and not _structural(original, other):
         result.verdict = Verdict.NOT_COMPARABLE
         result.reason = "; ".join(EXPLANATIONS[key].format(what=what) for key, what in reasons.items())
@@ -222,6 +228,16 @@ def _beyond(
             "though the losses agree"
         )
     return ""
+
+
+def _skips_other_steps(original: Run, other: Run, allowed: Sequence[float]) -> bool:
+    """Whether the runs agree up to a call of backward after which one made an optimizer step and the other did not."""
+    a, b = original.ranks[0].losses, other.ranks[0].losses
+    parted = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x.step != y.step), None)
+    if parted is None:
+        return False
+    differences = relative_differences(original.losses[:parted], other.losses[:parted])
+    return all(difference <= limit for difference, limit in zip(differences, allowed, strict=False))
 
 
 def _carried(

@@ -18,6 +18,7 @@ from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch
 
 DROPOUT, BATCH_STATISTICS, STEP_NOISE, SAMPLE_NOISE = "dropout", "batch statistics", "noise", "augmentation"
+LOSS_SCALING = "loss scaling"
 _DROPOUTS = (
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
 )  # fmt: skip

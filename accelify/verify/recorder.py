@@ -16,7 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from accelify.verify.events import EventWriter
-from accelify.verify.randomness import RandomnessWatch
+from accelify.verify.randomness import LOSS_SCALING, RandomnessWatch
 
 BACKWARD_PER_STEP = 200
 """Backward calls that one optimizer step may take before the run ends anyway."""
@@ -34,6 +34,7 @@ class Recorder:
     Args:
         writer: takes the events.
         steps: optimizer steps of one optimizer (without any: backward calls) after which the run ends.
+        leave: called before the process is left from here, because the script holds the end up.
         save_weights: file to write the weights at start and end to.
         reference: such a file of another run, to compare the weights with.
         perturb: change gradients by as much as rounding would, to see how far rounding alone carries.
@@ -44,12 +45,14 @@ class Recorder:
         writer: EventWriter,
         steps: int,
         *,
+        leave: Callable[[], None] = lambda: None,
         save_weights: str | None = None,
         reference: str | None = None,
         perturb: bool = False,
     ) -> None:
         self.writer = writer
         self.steps = steps
+        self.leave = leave
         self.save_weights = save_weights
         self.reference = reference
         self.perturb = perturb
@@ -98,6 +101,9 @@ class Recorder:
                 result = function(tensors, grad_tensors, *args, **kwargs)
                 # After the draws of backward itself (checkpointing) a new stretch begins.
                 self.watch.after_step()
+                if self.perturb:
+                    for parameter in list(_parameters_of(self.optimizers)) or self.parameters:
+                        self._perturb(parameter)
                 return result
             finally:
                 self.depth -= 1
@@ -132,6 +138,7 @@ class Recorder:
         def watched(scaler: Any, outputs: Any) -> Any:
             scaled = function(scaler, outputs)
             if isinstance(outputs, torch.Tensor) and scaled is not outputs:
+                self.watch.note(LOSS_SCALING, "fp16")
                 scaled.__dict__["accelify_unscaled"] = outputs.detach()
             return scaled
 
@@ -165,11 +172,7 @@ class Recorder:
         if not _is_the_scripts(optimizer) or self.finished:
             return
         self.watch.before_backward()
-        parameters = list(_parameters_of([optimizer]))
-        self._remember(parameters)
-        if self.perturb:
-            for parameter in parameters:
-                self._perturb(parameter)
+        self._remember(_parameters_of([optimizer]))
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not _is_the_scripts(optimizer) or self.finished:
@@ -187,6 +190,7 @@ class Recorder:
         if self.raised > 3:
             # Somebody catches everything and goes on.
             self.finish("steps")
+            self.leave()
             os._exit(0)
         raise Enough
 

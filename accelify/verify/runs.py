@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import accelify
 from accelify.verify.events import RankRecord, read_rank, same
 from accelify.verify.mirror import Mirror
+from accelify.verify.nursery import Nursery
 
-GRACE = 5.0
+GRACE = 2.0
 """Seconds that the other ranks get to end by themselves once one has failed."""
-_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR",
-              "MASTER_PORT", "PYTHONSTARTUP", "PYTHONINSPECT")  # fmt: skip
-_START = "import sys; sys.path[0] = {root!r}; from accelify.verify.child import main; main()"
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,6 @@ class Job:
         processes: how many.
         steps: optimizer steps after which it ends.
         converted: whether it speaks to accelify's runtime.
-        gpu: leave CUDA devices visible.
         seed: of all generators, where the script sets none.
         limit: seconds after which the run is given up.
         perturb: disturb gradients by as much as rounding.
@@ -51,7 +44,6 @@ class Job:
     processes: int = 1
     steps: int = 20
     converted: bool = False
-    gpu: bool = False
     seed: int = 0
     threads: int = 1
     limit: float = 600.0
@@ -100,6 +92,16 @@ class Run:
         return [step.rates for step in self.ranks[0].steps]
 
     @property
+    def repeated(self) -> bool:
+        """Whether every process did the whole work: each had the same losses as all the others."""
+        first = [loss.value for loss in self.ranks[0].losses]
+        return self.processes > 1 and all(
+            len(rank.losses) == len(first)
+            and all(same(loss.value, value) for loss, value in zip(rank.losses, first, strict=True))
+            for rank in self.ranks
+        )
+
+    @property
     def uneven(self) -> str | None:
         """What the ranks disagree on, None when they agree."""
         if len({len(rank.losses) for rank in self.ranks}) > 1:
@@ -122,43 +124,53 @@ class Run:
         )
 
 
-def execute(job: Job) -> Run:
+def execute(job: Job, nursery: Nursery) -> Run:
     """Run `job` in a mirror of its own, which is removed afterwards; nothing it started is left."""
-    working = Path.cwd()
     script = Path(os.path.realpath(job.script))
-    replaced = {script: script.read_bytes(), **job.replaced}
-    mirror = Mirror(script, working, replaced)
-    processes: list[subprocess.Popen[bytes]] = []
+    mirror = Mirror(script, Path.cwd(), {script: script.read_bytes(), **job.replaced})
+    pids: list[int] = []
     with contextlib.closing(mirror), tempfile.TemporaryDirectory(prefix="accelify-results-") as folder:
         results = Path(folder)
-        (results / "job.json").write_text(json.dumps(_job_file(job, mirror, results)), encoding="utf-8")
+        port = _free_port()
         started = time.monotonic()
         try:
-            port = _free_port()
             for rank in range(job.processes):
-                processes.append(_start(job, mirror, results, rank, port))
-            failure = _wait(processes, job.limit)
+                pids.append(nursery.start(_order(job, mirror, results, rank, port)))
+            failure = _wait(nursery, pids, job.limit)
         finally:
-            _end(processes)
+            nursery.end(pids)
         seconds = time.monotonic() - started
         ranks = [read_rank(results / f"rank{rank}.jsonl") for rank in range(job.processes)]
-        outputs = [
-            (results / f"output{rank}.txt").read_text(errors="replace") for rank in range(job.processes)
-        ]
-        codes = [process.returncode for process in processes]
+        outputs = [_text(results / f"output{rank}.txt") for rank in range(job.processes)]
     run = Run(job.label, job.processes, ranks, seconds, output=outputs[0])
-    run.failure = failure or _failure(ranks, codes, outputs)
+    run.failure = failure or _failure(ranks, [nursery.codes[pid] or 0 for pid in pids], outputs)
     return run
 
 
-def _job_file(job: Job, mirror: Mirror, results: Path) -> dict[str, object]:
+def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dict[str, object]:
+    """What one rank is told."""
     named = str(job.script)
+    paths = {
+        path: mirror.translate(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    }
+    environment = {"PYTHONPATH": os.pathsep.join(paths.values()), "TMPDIR": str(mirror.scratch)}
+    if job.processes > 1:
+        environment |= {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.processes),
+            "LOCAL_WORLD_SIZE": str(job.processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        }  # fmt: skip
     return {
+        "rank": rank,
+        "world": job.processes,
         "script": str(mirror.path(mirror.script)),
         "arguments": [
             mirror.translate(named) if os.path.isabs(named) else named,
             *(mirror.translate(word) for word in job.arguments),
         ],
+        "working": str(mirror.path(mirror.working)),
+        "environment": environment,
+        "paths": paths,
+        "output": str(results / f"output{rank}.txt"),
         "results": str(results),
         "tree": str(mirror.tree),
         "protected": mirror.protected(),
@@ -172,44 +184,11 @@ def _job_file(job: Job, mirror: Mirror, results: Path) -> dict[str, object]:
     }
 
 
-def _start(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
-    paths = [mirror.translate(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    environment |= {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(mirror.scratch),
-        "MPLBACKEND": "Agg",
-        "WANDB_MODE": "disabled",
-        "OMP_NUM_THREADS": str(job.threads),
-    }
-    if not job.gpu:
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "ACCELIFY_USE_CPU": "true", "ACCELERATE_USE_CPU": "true"}
-    if job.processes > 1:
-        environment |= {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.processes),
-            "LOCAL_WORLD_SIZE": str(job.processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        }  # fmt: skip
-    root = str(Path(accelify.__file__).parent.parent)
-    with open(results / f"output{rank}.txt", "wb") as output:
-        return subprocess.Popen(
-            [sys.executable, "-c", _START.format(root=root), str(results / "job.json")],
-            cwd=mirror.path(mirror.working),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def _wait(processes: Sequence[subprocess.Popen[bytes]], limit: float) -> str | None:
+def _wait(nursery: Nursery, pids: Sequence[int], limit: float) -> str | None:
     """Wait for all; once one has failed the others get a moment and are ended. Returns a sentence on time-out."""
     deadline = time.monotonic() + limit
     while True:
-        codes = [process.poll() for process in processes]
+        codes = [nursery.codes[pid] for pid in pids]
         if all(code is not None for code in codes):
             return None
         now = time.monotonic()
@@ -217,23 +196,21 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], limit: float) -> str | N
             deadline = min(deadline, now + GRACE)
         if now > deadline:
             return None if any(codes) else f"it did not end within {limit:.0f} s"
-        time.sleep(0.02)
+        nursery.wait(min(0.5, max(deadline - now, 0.01)))
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End every process and whatever it started itself (loader workers): each leads a group of its own."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    for process in processes:
-        process.wait()
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> str | None:
     errors = [(rank.error["time"], number) for number, rank in enumerate(ranks) if rank.error]
     if errors:
         number = min(errors)[1]
-        where = f"on rank {number}" if len(ranks) > 1 else ""
+        where = f"(on rank {number})" if len(ranks) > 1 else ""
         return " ".join(filter(None, [_told(ranks[number], outputs[number]), where]))
     for number, code in enumerate(codes):
         if code != 0:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.verify.compare import Comparison, Verdict, compare, tolerances
+from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.runs import Job, Run, execute
 
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
@@ -135,50 +136,78 @@ def verify(
     report = Report(script, converted)
     if converted.refused or converted.unchanged:
         return report
-    with tempfile.TemporaryDirectory(prefix="accelify-weights-") as folder:
-        weights = Path(folder) / "weights.pt"
+    threads = _threads(processes)
+    with tempfile.TemporaryDirectory(prefix="accelify-weights-") as folder, Nursery(threads, gpu) as nursery:
         job = Job(
-            script, arguments, steps=steps, gpu=gpu, seed=seed, limit=limit, threads=_threads(processes),
-            save_weights=weights,
+            script, arguments, steps=steps, seed=seed, threads=threads, limit=limit,
+            save_weights=Path(folder) / "weights.pt",
         )  # fmt: skip
-        progress("the original on 1 process")
-        original = execute(job)
-        _check(original, script)
-        report.original, report.tolerances = original, tolerances(original)
-        copy = replace(
-            job, replaced=converted.files, label="converted", converted=True, save_weights=None, reference=weights,
-            limit=min(limit, 60 + 20 * original.seconds),
-        )  # fmt: skip
-        progress("the copy on 1 process")
-        report.comparisons.append(_one_process(original, execute(copy), job, progress))
-        if processes > 1:
-            progress(f"the copy on {processes} processes")
-            several = execute(replace(copy, processes=processes))
-            report.comparisons.append(_several(original, several, job, weights, progress))
+        try:
+            nursery.ready()
+            _Session(report, job, nursery, progress).run(processes)
+        except NurseryError as error:
+            raise VerifyError(f"The runs were given up: {error}") from None
     return report
 
 
-def _one_process(original: Run, run: Run, job: Job, progress: Callable[[str], None]) -> Comparison:
-    """One process has to be identical; where it is not, the original itself may not repeat its own numbers."""
-    comparison = compare(original, run)
-    if comparison.verdict is not Verdict.DIFFERENT:
-        return comparison
-    progress("the original once more")
-    again = execute(replace(job, save_weights=None))
-    if not again.failure and not again.same_as(original):
-        comparison.verdict = Verdict.NOT_COMPARABLE
-        comparison.reason = "two runs of the original itself differ: it depends on time, or on other entropy"
-    return comparison
+class _Session:
+    """The runs of one verification, in their order."""
 
+    def __init__(self, report: Report, job: Job, nursery: Nursery, progress: Callable[[str], None]) -> None:
+        self.report = report
+        self.job = job
+        self.nursery = nursery
+        self.progress = progress
+        self.unrepeatable = ""
 
-def _several(original: Run, run: Run, job: Job, weights: Path, progress: Callable[[str], None]) -> Comparison:
-    """On several processes rounding may grow; how far is asked of the original, disturbed, where it matters."""
-    comparison = compare(original, run)
-    if comparison.verdict is not Verdict.DIFFERENT:
+    def run(self, processes: int) -> None:
+        original = self._execute("the original on 1 process", self.job)
+        _check(original, self.report.script)
+        self.report.original, self.report.tolerances = original, tolerances(original)
+        copy = replace(
+            self.job,
+            replaced=self.report.converted.files,
+            label="converted",
+            converted=True,
+            save_weights=None,
+            reference=self.job.save_weights,
+            limit=min(self.job.limit, 60 + 20 * original.seconds),
+        )
+        one = self._execute("the copy on 1 process", copy)
+        self.report.comparisons.append(self._one_process(original, one))
+        if processes > 1:
+            several = self._execute(f"the copy on {processes} processes", replace(copy, processes=processes))
+            self.report.comparisons.append(self._several(original, several))
+
+    def _execute(self, what: str, job: Job) -> Run:
+        self.progress(what)
+        return execute(job, self.nursery)
+
+    def _one_process(self, original: Run, run: Run) -> Comparison:
+        """One process has to be identical; where it is not, the original may not repeat its own numbers."""
+        comparison = compare(original, run)
+        if comparison.verdict not in (Verdict.DIFFERENT, Verdict.ROUNDING):
+            return comparison
+        again = self._execute("the original once more", replace(self.job, save_weights=None))
+        if not again.failure and not again.same_as(original):
+            self.unrepeatable = (
+                "two runs of the original itself differ: it depends on time, or on other entropy"
+            )
+            if comparison.verdict is Verdict.DIFFERENT:
+                comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
         return comparison
-    progress("the original with its gradients disturbed as by rounding")
-    control = execute(replace(job, save_weights=None, reference=weights, perturb=True))
-    return compare(original, run, control=control)
+
+    def _several(self, original: Run, run: Run) -> Comparison:
+        """On several processes rounding may grow; how far is asked of the original, disturbed, where it matters."""
+        comparison = compare(original, run)
+        if comparison.verdict is not Verdict.DIFFERENT:
+            return comparison
+        if self.unrepeatable:
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
+            return comparison
+        disturbed = replace(self.job, save_weights=None, reference=self.job.save_weights, perturb=True)
+        control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
+        return compare(original, run, control=control)
 
 
 def _check(original: Run, script: Path) -> None:

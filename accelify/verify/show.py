@@ -23,6 +23,7 @@ _COLOURS = {
     Verdict.FAILED: "red",
 }
 _LEFT_SHOWN = 10
+_REPEATED = "{name}: every process does the whole work: the numbers are right, but nothing is shared out"
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -88,7 +89,7 @@ def explain(comparison: Comparison) -> list[str]:
     name = f"{run.label} on {run.processes} process{'es' if run.processes > 1 else ''}"
     verdict = comparison.verdict
     if verdict is Verdict.IDENTICAL:
-        return []
+        return [_REPEATED.format(name=name)] if run.repeated else []
     if verdict is Verdict.ROUNDING:
         update = (
             f"; weights {comparison.update:.1e} of their way apart" if comparison.update is not None else ""
