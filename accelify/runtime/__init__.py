@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .collectives import gather_object as gather_object
     from .collectives import pad_across_processes as pad_across_processes
     from .collectives import reduce as reduce
+    from .data.dispatch import DataLoaderDispatcher as DataLoaderDispatcher
     from .data.iterable import IterableDatasetShard as IterableDatasetShard
     from .data.loaders import DataLoaderShard as DataLoaderShard
     from .data.loaders import prepare_data_loader as prepare_data_loader
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .data.random_state import synchronize_rng_states as synchronize_rng_states
     from .data.sharding import BatchSamplerShard as BatchSamplerShard
     from .data.sharding import SeedableRandomSampler as SeedableRandomSampler
+    from .data.skipping import SkipBatchSampler as SkipBatchSampler
+    from .data.skipping import skip_first_batches as skip_first_batches
     from .nested import concatenate as concatenate
     from .nested import convert_outputs_to_fp32 as convert_outputs_to_fp32
     from .nested import convert_to_fp32 as convert_to_fp32
@@ -66,9 +69,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "pad_across_processes",
         "reduce",
     ),
+    "data.dispatch": ("DataLoaderDispatcher",),
     "data.iterable": ("IterableDatasetShard",),
     "data.loaders": ("DataLoaderShard", "prepare_data_loader"),
     "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
+    "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
     "nested": (
         "concatenate",

@@ -274,6 +274,7 @@ class Accelerator(ProcessControl):
             use_seedable_sampler=config.use_seedable_sampler,
             data_seed=config.data_seed,
             non_blocking=config.non_blocking,
+            slice_fn_for_dispatch=slice_fn_for_dispatch,
         )
         self._dataloaders.append(prepared)
         return self._remember(data_loader, prepared)  # type: ignore[no-any-return]
@@ -460,6 +461,10 @@ class Accelerator(ProcessControl):
             *models: those whose gradients are averaged over ranks at the window's end only; default: all.
         """
         enter_step(self.gradient_state)
+        if self.gradient_state.window.correction != 1.0 and not self._tokens:
+            earlier = [p.grad for p in self._trained_parameters() if p.grad is not None]
+            if earlier:
+                torch._foreach_mul_(earlier, self.gradient_state.window.correction)
         state = self.gradient_state
         if state.sync_gradients or state.plugin.sync_each_batch:
             yield
@@ -478,6 +483,25 @@ class Accelerator(ProcessControl):
         """Average gradients in the next backward, although the forward ran under `no_sync`."""
         self.backend.sync_next(model)
         yield
+
+    @contextlib.contextmanager
+    def join_uneven_inputs(self, joinables: list[Any], even_batches: bool | None = None) -> Iterator[None]:
+        """A region in which ranks may run out of batches at different times.
+
+        Args:
+            joinables: the prepared models that are trained in it.
+            even_batches: overrides this setting for the prepared loaders.
+        """
+        shards = [d.shard for d in self._dataloaders if hasattr(d.shard, "even_batches")]
+        before = [s.even_batches for s in shards]
+        for shard in shards if even_batches is not None else []:
+            shard.even_batches = even_batches
+        try:
+            with self.backend.join(joinables):
+                yield
+        finally:
+            for shard, value in zip(shards, before, strict=True):
+                shard.even_batches = value
 
     def unscale_gradients(self, optimizer: Any = None) -> None:
         """Divide gradients by the loss scale of fp16; otherwise nothing.

@@ -29,6 +29,11 @@ def enter_step(state: GradientState) -> None:
         left = iterator.batches_left() if iterator is not None else None
         if plugin.sync_with_dataloader and plugin.scale_last_window and left is not None:
             window.size = min(plugin.num_steps, left + 1)
+    window.correction = 1.0
+    if ends_with_loader and plugin.scale_last_window and window.step < window.size:
+        # A loader without a length: the earlier losses of this window were divided by the full size.
+        window.correction = window.size / window.step
+        window.size = window.step
     if state.sync_gradients:
         if ends_with_loader:
             window.advance, window.batches = -(-window.batches // plugin.num_steps), 0

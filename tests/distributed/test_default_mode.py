@@ -57,7 +57,7 @@ def _all_cases():
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_sample_once_and_the_original_schedule(ranks):
     results = run_ranks(ranks, _all_cases)
-    for i, (samples, batch, kind, drop_last, accumulate) in enumerate(CASES):
+    for i, (samples, batch, _, drop_last, accumulate) in enumerate(CASES):
         case = CASES[i]
         batches = samples // batch if drop_last else -(-samples // batch)
         if drop_last:

@@ -49,6 +49,8 @@ def test_split_batches_follow_plain_pytorch(ranks):
             assert len(history) == len(expected), (setting, rank)
             for step, (a, b) in enumerate(zip(expected, history, strict=True)):
                 assert b == pytest.approx(a, rel=2e-5, abs=1e-7), (setting, rank, step)
-            torch.testing.assert_close(own, weights, rtol=2e-4, atol=2e-6, msg=lambda m, s=setting: f"{s}: {m}")
+            torch.testing.assert_close(
+                own, weights, rtol=2e-4, atol=2e-6, msg=lambda m, s=setting: f"{s}: {m}"
+            )
         for result in results[1:]:
             assert torch.equal(result[i][1], results[0][i][1]), setting

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    TensorDataset,
+)
 
 from tests.distributed.processes import fresh_accelerator
 
@@ -102,7 +110,9 @@ def make_loader(setting, data=None):
     if setting.sampler == "batches":
         return DataLoader(data, batch_sampler=OwnBatches(len(data)), **kwargs)
     if setting.sampler == "batch_sampler":
-        return DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), setting.batch, False), **kwargs)
+        return DataLoader(
+            data, batch_sampler=BatchSampler(RandomSampler(data), setting.batch, False), **kwargs
+        )
     kwargs |= {"batch_size": setting.batch, "drop_last": setting.drop_last}
     if setting.sampler == "own":
         return DataLoader(data, sampler=OwnSampler(len(data)), **kwargs)
@@ -140,7 +150,9 @@ def train_plain(setting):
     scheduler = make_scheduler(setting, optimizer)
     history = []
     for _ in range(setting.epochs):
-        total = sum(1 for _ in range(len(loader))) if hasattr(loader, "__len__") and setting.accumulate > 1 else 0
+        total = (
+            sum(1 for _ in range(len(loader))) if hasattr(loader, "__len__") and setting.accumulate > 1 else 0
+        )
         for i, (x, y) in enumerate(loader):
             loss = loss_of(setting, model(x), y)
             history.append((loss.item(), optimizer.param_groups[0]["lr"]))

@@ -80,8 +80,6 @@ class Backend:
         """The model's weights, whole, under the script's own names."""
         return self.unwrap(model).state_dict()
 
-    def join(
-        self, models: list[torch.nn.Module], even_batches: bool | None
-    ) -> contextlib.AbstractContextManager[Any]:
+    def join(self, models: list[torch.nn.Module]) -> contextlib.AbstractContextManager[Any]:
         """A region in which ranks may run out of batches at different times."""
         return contextlib.nullcontext()

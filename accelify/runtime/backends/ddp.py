@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from ..plugins import DistributedDataParallelKwargs
@@ -48,7 +49,7 @@ class ParameterSet:
     """Parameters whose gradients are averaged together by flat all-reduces."""
 
     def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
-        self.parameters = list(parameters)
+        self.parameters: list[torch.Tensor] = list(parameters)
 
     def snapshot(self) -> list[tuple[int, int] | None]:
         """Marks of all gradients, which change with every backward that adds to them."""
@@ -192,7 +193,7 @@ class DistributedModel(DistributedDataParallel):
         trained = self._trained
         self._known = list(self.module.parameters())
         self._pattern = [p.requires_grad for p in self._known]
-        now = [p for p in self._known if p.requires_grad]
+        now: list[torch.Tensor] = [p for p in self._known if p.requires_grad]
         if len(now) != len(trained.parameters) or any(
             a is not b for a, b in zip(now, trained.parameters, strict=True)
         ):
@@ -261,6 +262,7 @@ class DDPBackend(Backend):
         )
         self._models: list[weakref.ref[DistributedModel]] = []
         self._loose = ParameterSet([])
+        self._joining = False
 
     def models(self) -> list[DistributedModel]:
         """The wrapped models still in use, in order of wrapping."""
@@ -312,7 +314,8 @@ class DDPBackend(Backend):
         loose = self._loose.snapshot() if sync and self._loose.parameters else None
         loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         for model, marks in zip(models, before, strict=True):
-            if model.after_backward(marks) and self.handler.broadcast_buffers:
+            # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
+            if model.after_backward(marks) and self.handler.broadcast_buffers and not self._joining:
                 model.share_buffers()
         if loose is not None and loose != self._loose.snapshot():
             self._loose.average()
@@ -328,6 +331,15 @@ class DDPBackend(Backend):
     def sync_next(self, model: torch.nn.Module) -> None:
         if isinstance(model, DistributedModel):
             model._sync_next = True
+
+    @contextlib.contextmanager
+    def join(self, models: list[torch.nn.Module]) -> Iterator[None]:
+        self._joining = True
+        try:
+            with Join([m for m in models if isinstance(m, DistributedModel)]):
+                yield
+        finally:
+            self._joining = False
 
     def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def shared() -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch.utils.data import IterableDataset
 
-from ..nested import find_batch_size, slice_tensors
+from ..nested import concatenate, find_batch_size, honor_type, leaves, slice_tensors
 from .sharding import Shares, divide, share_sizes, with_last
 
 
@@ -123,14 +124,48 @@ class IterableDatasetShard(IterableDataset[Any]):
                 yield group[rank], Shares(counts, size)
                 continue
             for batch in group:
-                yield self._cut(batch, ranks, rank)
+                yield cut_batch(batch, ranks, rank)
 
-    @staticmethod
-    def _cut(batch: Any, ranks: int, rank: int) -> tuple[Any, Shares]:
-        samples = find_batch_size(batch)
-        if samples is None:
-            return batch, Shares((1,) * ranks, 1)
-        sizes = share_sizes(samples, ranks)
-        start = sum(sizes[:rank])
-        part = slice(start, start + sizes[rank]) if sizes[rank] else slice(samples - 1, samples)
-        return slice_tensors(batch, part), Shares(sizes, 1)
+
+def cut_batch(
+    batch: Any, ranks: int, rank: int, batches: int = 1, last: bool | None = None
+) -> tuple[Any, Shares]:
+    """One rank's share of a batch that was loaded whole; without any tensor, every rank has all of it."""
+    samples = find_batch_size(batch)
+    if samples is None:
+        return batch, Shares((1,) * ranks, batches, last)
+    sizes = share_sizes(samples, ranks)
+    start = sum(sizes[:rank])
+    part = slice(start, start + sizes[rank]) if sizes[rank] else slice(samples - 1, samples)
+    return slice_samples(batch, part, samples), Shares(sizes, batches, last)
+
+
+def slice_samples(batch: Any, part: slice, samples: int) -> Any:
+    """Slice tensors along their first dimension, and lists of one entry a sample, such as strings."""
+    if isinstance(batch, (list, tuple)) and len(batch) == samples and not any(map(_holds_tensors, batch)):
+        return batch[part]
+    if isinstance(batch, Mapping):
+        cut = {k: slice_samples(v, part, samples) for k, v in batch.items()}
+        return cut if type(batch) is dict else type(batch)(cut)  # type: ignore[call-arg]
+    if isinstance(batch, (list, tuple)):
+        return honor_type(batch, (slice_samples(v, part, samples) for v in batch))
+    return slice_tensors(batch, part)
+
+
+def join_batches(batches: list[Any]) -> Any:
+    """Batches of one form put together: tensors along their first dimension, lists of other things as lists."""
+    first = batches[0]
+    if isinstance(first, torch.Tensor):
+        return concatenate(batches)
+    if isinstance(first, Mapping):
+        joined = {k: join_batches([b[k] for b in batches]) for k in first}
+        return joined if type(first) is dict else type(first)(joined)  # type: ignore[call-arg]
+    if isinstance(first, (list, tuple)):
+        if not _holds_tensors(first):
+            return [item for b in batches for item in b]
+        return honor_type(first, (join_batches([b[i] for b in batches]) for i in range(len(first))))
+    return first
+
+
+def _holds_tensors(item: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves(item))

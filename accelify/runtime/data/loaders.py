@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,9 +18,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ..nested import send_to_device
 from ..state import GradientState, PartialState
-from .iterable import IterableDatasetShard, SharedCollate
-from .random_state import move_apart, share_order, synchronize_rng_states
-from .sharding import BatchSamplerShard, SeedableRandomSampler, Shares, shuffles
+from .iterable import IterableDatasetShard, SharedCollate, cut_batch
+from .random_state import DataStream, move_apart, share_order, synchronize_rng_states
+from .sharding import BatchSamplerShard, SeedableRandomSampler, Shares, WholeBatchShard, shuffles
 
 _END = object()
 
@@ -35,6 +36,7 @@ class LoaderIterator:
         "_buffer",
         "_expected",
         "_shares",
+        "_stream",
         "at_end",
         "loader",
         "position",
@@ -47,7 +49,8 @@ class LoaderIterator:
         self.position = loader.start_batch
         self.shares: Shares | None = None
         self._apart = loader._before_pass()
-        self._base = iter(loader.base_dataloader)
+        self._stream = DataStream() if loader._draws_while_read else None
+        self._base = loader._start_pass()
         self._shares: deque[Shares] | None = loader._open_shares()
         self._expected = loader._expected_batches()
         self._ahead = self._expected is None and self._shares is None and loader._may_fetch_ahead()
@@ -77,6 +80,11 @@ class LoaderIterator:
         return len(self.loader)
 
     def _fetch(self) -> Any:
+        if self._stream is not None:
+            return self._stream.read(self._take)
+        return self._take()
+
+    def _take(self) -> Any:
         try:
             return next(self._base)
         except StopIteration:
@@ -102,9 +110,16 @@ class LoaderIterator:
             self._apart = None
         if loader._carries_shares:
             batch, self.shares = batch
+            if self.shares.last is not None:
+                self.at_end = self.shares.last
         elif self._shares is not None:
             self.shares = self._shares.popleft()
             self.at_end = bool(self.shares.last)
+            if not self.shares.sizes:
+                process, known = PartialState(), self.shares
+                batch, self.shares = cut_batch(
+                    batch, process.num_processes, process.process_index, known.batches, known.last
+                )
         if self._expected is not None:
             self.at_end = self.position >= self._expected
         return loader._place(batch)
@@ -158,8 +173,12 @@ class DataLoaderShard(DataLoader[Any]):
         values["gradient_state"] = GradientState()
         values["start_batch"] = 0
         values["epoch"] = 0
-        shard = base_dataloader.batch_sampler
-        values["shard"] = shard if sharded and isinstance(shard, BatchSamplerShard) else None
+        shard = index_source(base_dataloader)
+        values["shard"] = (
+            shard if sharded and isinstance(shard, (BatchSamplerShard, WholeBatchShard)) else None
+        )
+        streams = sharded and isinstance(base_dataloader.dataset, IterableDatasetShard)
+        values["_draws_while_read"] = streams and base_dataloader.num_workers == 0
         values["_carries_shares"] = isinstance(base_dataloader.collate_fn, SharedCollate)
         values["_sharded"] = sharded
         # CPU batches already lie where they belong; walking over them would cost and could copy containers.
@@ -184,6 +203,9 @@ class DataLoaderShard(DataLoader[Any]):
 
     def __iter__(self) -> Any:
         return LoaderIterator(self)
+
+    def _start_pass(self) -> Iterator[Any]:
+        return iter(self.base_dataloader)
 
     @property
     def total_batch_size(self) -> int | None:
@@ -246,7 +268,9 @@ class DataLoaderShard(DataLoader[Any]):
             synchronize_rng_states(wanted, generators[0] if generators else None)
         if not self._sharded:
             return None
-        if self.shard is not None and shuffles(self.original.batch_sampler):
+        if self._draws_while_read:
+            return None
+        if self.shard is None or shuffles(index_source(self.original)):
             return share_order(self._generators())
         return None
 
@@ -284,6 +308,11 @@ class DataLoaderShard(DataLoader[Any]):
         return send_to_device(batch, self.device, self.non_blocking) if self._moves else batch
 
 
+def index_source(loader: DataLoader[Any]) -> Any:
+    """What a loader draws from: its batch sampler, or its sampler where it does not make batches."""
+    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+
+
 def _copy_with(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     """A copy of a loader with other parts. torch forbids setting them, so they go past its guard; a subclass keeps
     its own ways like this."""
@@ -305,6 +334,7 @@ def prepare_data_loader(
     use_seedable_sampler: bool = False,
     data_seed: int | None = None,
     non_blocking: bool = False,
+    slice_fn_for_dispatch: Callable[..., Any] | None = None,
 ) -> DataLoaderShard:
     """Make a loader give each rank its share.
 
@@ -315,6 +345,8 @@ def prepare_data_loader(
         split_batches, dispatch_batches, even_batches, use_seedable_sampler, data_seed, non_blocking: see
             `DataLoaderConfiguration`.
         rng_types: generators to synchronise before each pass, besides what the order needs.
+        slice_fn_for_dispatch: `f(batch, slice)` cuts a batch that the main process sends; default: tensors, and
+            lists of one entry a sample.
 
     Raises:
         TypeError: `dataloader` is not a torch DataLoader.
@@ -333,15 +365,20 @@ def prepare_data_loader(
         _make_seedable(batch_sampler, data_seed)
     if ranks == 1 or _is_sharded_already(base):
         return DataLoaderShard(base, target, rng_types, non_blocking)
+    if dispatch_batches:
+        from .dispatch import DataLoaderDispatcher
+
+        return DataLoaderDispatcher(
+            base, target, rng_types, non_blocking, split_batches, slice_fn_for_dispatch
+        )
     if isinstance(base.dataset, IterableDataset):
         base = _shard_iterable(base, ranks, rank, split_batches, even_batches)
     elif batch_sampler is not None:
         shard = BatchSamplerShard(batch_sampler, ranks, rank, split_batches, even_batches)
         base = _copy_with(base, batch_sampler=shard, in_order=True)
     else:
-        raise TypeError(
-            "a DataLoader with batch_size=None over a map-style dataset cannot be shared out between processes: give "
-            "it a batch_size or a batch_sampler"
+        base = _copy_with(
+            base, sampler=WholeBatchShard(base.sampler, ranks, rank, split_batches), in_order=True
         )
     return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
 

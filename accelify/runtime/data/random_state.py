@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -51,8 +51,6 @@ def own_random_state() -> dict[str, Any]:
         "torch": torch.get_rng_state(),
     }
     if "numpy" in sys.modules:
-        import numpy as np
-
         name, keys, position, has_gauss, cached = _numpy_state()
         state["numpy"] = [
             str(name),
@@ -153,6 +151,34 @@ def share_order(generators: list[torch.Generator]) -> int:
         for generator, state in zip(generators, states[1:], strict=True):
             generator.set_state(state)
     return zlib.crc32(states[0].numpy().tobytes())
+
+
+class DataStream:
+    """The random stream of a dataset that draws while it is read, the same on every rank.
+
+    Between two reads the process goes on with its own stream. As long as nothing else draws from that, the two are
+    one, as they are in the original script.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = share_order([])
+        self.state = torch.get_rng_state()
+        self._apart = PartialState().process_index > 0
+
+    def read(self, fetch: Callable[[], Any]) -> Any:
+        """Call `fetch` on this stream."""
+        own = torch.get_rng_state()
+        together = not self._apart and torch.equal(own, self.state)
+        torch.set_rng_state(self.state)
+        try:
+            return fetch()
+        finally:
+            self.state = torch.get_rng_state()
+            if self._apart and self.number is not None:
+                move_apart(self.number)
+                self.number = None
+            elif not together:
+                torch.set_rng_state(own)
 
 
 def move_apart(number: int) -> None:

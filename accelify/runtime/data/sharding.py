@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.utils.data import (
@@ -80,7 +80,7 @@ def divide(
 
 
 def with_last(items: Iterator[Any], size: int, whole: bool = False) -> Iterator[tuple[list[Any], bool]]:
-    """Groups of `size` items, each with whether it is the last; with `whole`, a last one that is not full is left out."""
+    """Groups of `size` items, each with whether it is the last; with `whole`, one that is not full is left out."""
 
     def take() -> list[Any]:
         group = list(islice(items, size))
@@ -227,16 +227,44 @@ class SeedableRandomSampler(RandomSampler):
         self.epoch = epoch
 
 
-class IndexSampler(Sampler[Any]):
-    """Stands for the sampler of a loader without batching: every index is a batch of its own."""
+# Marks a whole batch that is cut in shares only after it was loaded.
+CUT_LATER = ()
 
-    def __init__(self, sampler: Any, num_processes: int, process_index: int) -> None:
+
+class WholeBatchShard(Sampler[Any]):
+    """One rank's part of a sampler whose every index is a batch (`batch_size=None`).
+
+    Ranks take turns; with `split_batches`, and in the last incomplete turn, every rank loads the batch and keeps its
+    share of it.
+    """
+
+    def __init__(
+        self, sampler: Any, num_processes: int, process_index: int, split_batches: bool = False
+    ) -> None:
         self.sampler = sampler
         self.num_processes = num_processes
         self.process_index = process_index
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(list(cast(Any, self.sampler)))
+        self.split_batches = split_batches
+        self.shares: deque[Shares] = deque()
 
     def __len__(self) -> int:
-        return len(self.sampler)
+        if self.split_batches:
+            return len(self.sampler)
+        full, rest = divmod(len(self.sampler), self.num_processes)
+        return full + rest
+
+    def __iter__(self) -> Iterator[Any]:
+        self.shares = deque()
+        return self._draw(self.shares)
+
+    def _draw(self, shares: deque[Shares]) -> Iterator[Any]:
+        size = 1 if self.split_batches else self.num_processes
+        indices = index_batches(self.sampler, self.num_processes, self.process_index)
+        for group, last in with_last(indices, size):
+            if size > 1 and len(group) == size:
+                shares.append(Shares((1,) * size, size, last))
+                yield group[self.process_index]
+                continue
+            for i, index in enumerate(group):
+                shares.append(Shares(CUT_LATER, 1, last and i + 1 == len(group)))
+                yield index

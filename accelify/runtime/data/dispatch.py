@@ -1,0 +1,102 @@
+"""The main process reads and sends every rank its share, for sources that only one process can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from ..collectives import broadcast_object
+from ..nested import find_batch_size
+from ..state import PartialState
+from .iterable import join_batches, slice_samples
+from .loaders import DataLoaderShard
+from .sharding import Shares, share_sizes, with_last
+
+
+class DataLoaderDispatcher(DataLoaderShard):
+    """A prepared loader that only the main process reads.
+
+    Args:
+        base_dataloader, device, rng_types, non_blocking: as for DataLoaderShard.
+        split_batches: see `DataLoaderConfiguration`.
+        slice_fn: `f(batch, slice)` cuts a batch; default: tensors, and lists of one entry a sample.
+    """
+
+    def __init__(
+        self,
+        base_dataloader: DataLoader[Any],
+        device: torch.device | None = None,
+        rng_types: list[Any] | None = None,
+        non_blocking: bool = False,
+        split_batches: bool = False,
+        slice_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(base_dataloader, device, rng_types, non_blocking, sharded=True)
+        values = self.__dict__
+        values["split_batches"] = split_batches
+        values["slice_fn"] = slice_fn
+        values["shard"] = None
+        values["_carries_shares"] = True
+
+    def __len__(self) -> int:
+        batches = len(self.base_dataloader)
+        if self.split_batches:
+            return batches
+        ranks = PartialState().num_processes
+        return batches // ranks if self.base_dataloader.drop_last else -(-batches // ranks)
+
+    def _before_pass(self) -> int | None:
+        super()._before_pass()
+        # Only the main process draws; the others leave its stream all the same.
+        return int(broadcast_object(torch.initial_seed() + self.epoch))
+
+    def _may_fetch_ahead(self) -> bool:
+        return False
+
+    def _expected_batches(self) -> int | None:
+        return None
+
+    def _start_pass(self) -> Iterator[Any]:
+        process = PartialState()
+        return self._send() if process.is_main_process else self._receive(process.process_index)
+
+    def _send(self) -> Iterator[Any]:
+        ranks = PartialState().num_processes
+        size = 1 if self.split_batches else ranks
+        whole = bool(self.base_dataloader.drop_last)
+        for group, last in with_last(iter(self.base_dataloader), size, whole=whole):
+            parts, shares = self._parts(group, ranks, last)
+            yield self._scatter([(part, shares) for part in parts])
+        self._scatter([None] * ranks)
+
+    def _receive(self, rank: int) -> Iterator[Any]:
+        while (item := self._scatter(None)) is not None:
+            yield item
+
+    @staticmethod
+    def _scatter(parts: list[Any] | None) -> Any:
+        box: list[Any] = [None]
+        dist.scatter_object_list(box, parts, src=0)
+        return box[0]
+
+    def _parts(self, group: list[Any], ranks: int, last: bool) -> tuple[list[Any], Shares]:
+        counts = [find_batch_size(b) for b in group]
+        if None in counts:
+            filled = [group[min(r, len(group) - 1)] for r in range(ranks)]
+            return filled, Shares(tuple(int(r < len(group)) for r in range(ranks)), len(group), last)
+        sizes = tuple(n for n in counts if n is not None)
+        if len(group) == ranks > 1 and not self.split_batches and not (last and len(set(sizes)) > 1):
+            return group, Shares(sizes, ranks, last)
+        batch = group[0] if len(group) == 1 else join_batches(group)
+        samples = sum(sizes)
+        cut = share_sizes(samples, ranks)
+        parts, start = [], 0
+        for n in cut:
+            part = slice(start, start + n) if n else slice(samples - 1, samples)
+            start += n
+            parts.append(self.slice_fn(batch, part) if self.slice_fn else slice_samples(batch, part, samples))
+        return parts, Shares(cut, len(group), last)

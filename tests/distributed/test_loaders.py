@@ -1,0 +1,275 @@
+"""Every kind of loader: each sample once, metrics exact, uneven ends, skipping."""
+
+import collections
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from accelify.runtime import DataLoaderConfiguration, GradientAccumulationPlugin, skip_first_batches
+from tests.distributed.processes import fresh_accelerator, run_ranks
+from tests.runtime.training import Setting, Stream, make_loader
+
+pytestmark = pytest.mark.distributed
+
+Pair = collections.namedtuple("Pair", "number name")
+
+
+class Named(Dataset):
+    """A number and a string for every sample, in a batch type of its own."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __getitem__(self, i):
+        return Pair(i, f"sample {i}")
+
+    def __len__(self):
+        return self.size
+
+
+class NamedStream(IterableDataset):
+    def __init__(self, size):
+        self.size = size
+
+    def __iter__(self):
+        return (Pair(i, f"sample {i}") for i in torch.randperm(self.size).tolist())
+
+
+class Batches(Dataset):
+    """Every item is a batch."""
+
+    def __init__(self, sizes):
+        ends = torch.tensor(sizes).cumsum(0).tolist()
+        self.items = [torch.arange(e - s, e) for s, e in zip(sizes, ends, strict=True)]
+
+    def __getitem__(self, i):
+        return {"number": self.items[i]}
+
+    def __len__(self):
+        return len(self.items)
+
+
+LOADERS = {
+    "map": lambda: DataLoader(Named(11), batch_size=2, shuffle=True),
+    "map of one": lambda: DataLoader(Named(1), batch_size=4),
+    "batch of one": lambda: DataLoader(Named(7), batch_size=1),
+    "stream": lambda: DataLoader(NamedStream(11), batch_size=2),
+    "short stream": lambda: DataLoader(NamedStream(1), batch_size=4),
+    "workers": lambda: DataLoader(
+        Named(11), batch_size=2, shuffle=True, num_workers=1, persistent_workers=True
+    ),
+}
+
+
+def _numbers(kind, split, dispatch, epochs=2):
+    torch.manual_seed(0)
+    config = DataLoaderConfiguration(split_batches=split, dispatch_batches=dispatch)
+    accelerator = fresh_accelerator(dataloader_config=config)
+    loader = accelerator.prepare(LOADERS[kind]())
+    found = []
+    for _ in range(epochs):
+        numbers, names, ends = [], [], []
+        for batch in loader:
+            assert isinstance(batch, Pair)
+            numbers += accelerator.gather_for_metrics(batch.number).tolist()
+            names += accelerator.gather_for_metrics(list(batch.name))
+            ends.append(loader.end_of_dataloader)
+        found.append((numbers, names, ends))
+        # Random numbers that a step may draw must not change the next pass's agreement.
+        torch.rand(accelerator.process_index + 1)
+    return found
+
+
+def _all_numbers():
+    return {
+        (kind, split, dispatch): _numbers(kind, split, dispatch)
+        for kind in LOADERS
+        for split in (False, True)
+        for dispatch in (None, True)
+        if kind != "workers" or (split and not dispatch)
+    }
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_metrics_are_exact_for_every_kind_of_loader(ranks):
+    results = run_ranks(ranks, _all_numbers)
+    for case, passes in results[0].items():
+        kind = case[0]
+        size = (
+            1
+            if "one" in kind and "batch" not in kind
+            else 1
+            if "short" in kind
+            else 7
+            if "batch" in kind
+            else 11
+        )
+        for epoch, (numbers, names, ends) in enumerate(passes):
+            assert sorted(numbers) == list(range(size)), case
+            assert names == [f"sample {n}" for n in numbers], case
+            assert ends == [False] * (len(ends) - 1) + [True], case
+            assert all(r[case][epoch] == passes[epoch] for r in results), case
+    torch.manual_seed(0)
+    plain = [n for batch in LOADERS["map"]() for n in batch.number.tolist()]
+    for split in (False, True):
+        for dispatch in (None, True):
+            assert results[0]["map", split, dispatch][0][0] == plain
+
+
+def _whole_batches(split):
+    accelerator = fresh_accelerator(split_batches=split)
+    loader = accelerator.prepare(DataLoader(Batches([4, 4, 2, 3, 1]), batch_size=None))
+    seen = []
+    for batch in loader:
+        seen += (
+            accelerator.gather_for_metrics(batch)["number"].tolist() if split else batch["number"].tolist()
+        )
+    return seen
+
+
+def test_batches_made_by_the_dataset():
+    assert run_ranks(2, _whole_batches, True) == [list(range(14))] * 2
+    first, second = run_ranks(2, _whole_batches, False)
+    # The last one has one sample, which one rank repeats with weight 0.
+    assert sorted(first + second) == [*range(14), 13]
+
+
+def _uneven():
+    accelerator = fresh_accelerator(dataloader_config=DataLoaderConfiguration(even_batches=False))
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.arange(10.0)[:, None]), batch_size=2)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    seen = []
+    with accelerator.join_uneven_inputs([model]):
+        for (x,) in loader:
+            optimizer.zero_grad()
+            accelerator.backward(model(x).square().mean())
+            optimizer.step()
+            seen.append(x.flatten().tolist())
+    with accelerator.join_uneven_inputs([model], even_batches=True):
+        even = sum(1 for _ in loader)
+    return seen, even, len(loader), torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_ranks_may_run_out_at_different_times():
+    (a, even_a, length_a, weights_a), (b, even_b, length_b, weights_b) = run_ranks(2, _uneven)
+    assert (len(a), len(b)) == (length_a, length_b) == (3, 2)
+    assert even_a == even_b == 3
+    assert sorted(n for part in a + b for n in part) == list(range(10))
+    assert torch.equal(weights_a, weights_b)
+
+
+def _skip():
+    accelerator = fresh_accelerator(split_batches=True)
+    torch.manual_seed(5)
+    whole = [
+        x.tolist()
+        for (x,) in accelerator.prepare(DataLoader(TensorDataset(torch.arange(11)), 2, shuffle=True))
+    ]
+    torch.manual_seed(5)
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(11)), 2, shuffle=True))
+    rest = accelerator.skip_first_batches(loader, 2)
+    ends = []
+    part = []
+    for (x,) in rest:
+        part.append(x.tolist())
+        ends.append(accelerator.gradient_state.end_of_dataloader)
+    return whole, part, len(rest), ends
+
+
+def test_skipped_batches_leave_the_rest_as_it_is():
+    for whole, part, length, ends in run_ranks(2, _skip):
+        assert part == whole[2:]
+        assert length == len(part) == 4
+        assert ends == [False, False, False, True]
+    torch.manual_seed(5)
+    loader = DataLoader(TensorDataset(torch.arange(11)), 2, shuffle=True)
+    plain = [x.tolist() for (x,) in loader]
+    torch.manual_seed(5)
+    assert [x.tolist() for (x,) in skip_first_batches(loader, 2)] == plain[2:]
+
+
+def _accumulated_gradients():
+    """Gradients at every optimizer step: 5 batches by 2, a stream whose end is not known beforehand."""
+    found = []
+    for known in (True, False):
+        data = TensorDataset(torch.ones(10, 1))
+        loader = DataLoader(data if known else Stream(data), batch_size=2)
+        accelerator = fresh_accelerator(split_batches=True, gradient_accumulation_steps=2)
+        model = nn.Linear(1, 1, bias=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        gradients = []
+        for (x,) in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(-model(x).mean())
+                if accelerator.sync_gradients:
+                    gradients.append(accelerator.unwrap_model(model).weight.grad.item())
+                optimizer.step()
+                optimizer.zero_grad()
+        found.append(gradients)
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_last_window_is_scaled_by_its_true_size(ranks):
+    results = [_accumulated_gradients()] if ranks == 1 else run_ranks(ranks, _accumulated_gradients)
+    assert results == [[[-1.0, -1.0, -1.0]] * 2] * ranks
+
+
+def test_windows_as_a_loop_by_hand_counts_them():
+    def run(**kwargs):
+        plugin = GradientAccumulationPlugin(
+            num_steps=2, sync_with_dataloader=False, scale_last_window=False, **kwargs
+        )
+        accelerator = fresh_accelerator(gradient_accumulation_plugin=plugin)
+        loader = accelerator.prepare(make_loader(Setting(samples=6, batch=2)))
+        syncs = []
+        for _ in range(2):
+            for _ in loader:
+                with accelerator.accumulate():
+                    syncs.append(accelerator.sync_gradients)
+            assert accelerator.sync_gradients
+        return syncs
+
+    assert run() == [False, True, False, True, False, True]
+    assert run(reset_each_epoch=True) == [False, True, False] * 2
+
+
+def _tokens():
+    """A loss over tokens: 3 batches by 2 windows, token counts that differ between batches and ranks."""
+    accelerator = fresh_accelerator(split_batches=True, gradient_accumulation_steps=2)
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    lengths = torch.tensor([4, 1, 2, 3, 1, 4, 2, 2, 1])
+    x = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    loader = DataLoader(TensorDataset(x, lengths), batch_size=3)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    found = []
+    for x, n in loader:
+        with accelerator.accumulate(model):
+            per_sample = model(x).flatten().square()
+            accelerator.backward((per_sample * n).sum() / n.sum(), weight=n.sum())
+            if accelerator.sync_gradients:
+                found.append(accelerator.unwrap_model(model).weight.grad.clone())
+            optimizer.step()
+            optimizer.zero_grad()
+    return found
+
+
+def test_losses_weighed_by_tokens():
+    torch.manual_seed(0)
+    weight = nn.Linear(4, 1, bias=False).weight
+    lengths = torch.tensor([4.0, 1, 2, 3, 1, 4, 2, 2, 1])
+    x = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    expected = []
+    for part in (slice(0, 6), slice(6, 9)):
+        losses = (x[part] @ weight.T).flatten().square() * lengths[part]
+        expected.append(torch.autograd.grad(losses.sum() / lengths[part].sum(), weight)[0])
+    for result in [_tokens(), *run_ranks(2, _tokens)]:
+        for a, b in zip(result, expected, strict=True):
+            torch.testing.assert_close(a, b)
