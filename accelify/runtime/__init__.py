@@ -15,6 +15,7 @@ if find_spec("torch") is None:
 
 if TYPE_CHECKING:
     from .accelerator import Accelerator as Accelerator
+    from .checkpoint import load_weights as load_weights
     from .collectives import broadcast as broadcast
     from .collectives import broadcast_object_list as broadcast_object_list
     from .collectives import gather as gather
@@ -58,9 +59,14 @@ if TYPE_CHECKING:
     from .state import DistributedType as DistributedType
     from .state import GradientState as GradientState
     from .state import PartialState as PartialState
+    from .tracking import GeneralTracker as GeneralTracker
+    from .tracking import MLflowTracker as MLflowTracker
+    from .tracking import TensorBoardTracker as TensorBoardTracker
+    from .tracking import WandBTracker as WandBTracker
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "accelerator": ("Accelerator",),
+    "checkpoint": ("load_weights",),
     "collectives": (
         "broadcast",
         "broadcast_object_list",
@@ -100,6 +106,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TorchDynamoPlugin",
     ),
     "scheduler": ("AcceleratedScheduler",),
+    "tracking": ("GeneralTracker", "MLflowTracker", "TensorBoardTracker", "WandBTracker"),
     "state": ("AcceleratorState", "DistributedType", "GradientState", "PartialState"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from .accumulation import enter_step, loss_divisor
 from .backends import make_backend
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
-from .data.sharding import Shares
-from .nested import leaves
+from .exchange import Exchange
 from .optimizer import AcceleratedOptimizer
 from .plugins import (
     AutocastKwargs,
@@ -31,9 +30,10 @@ from .plugins import (
     TorchDynamoPlugin,
 )
 from .precision import Precision
-from .process import ProcessControl
+from .saving import Saving
 from .scheduler import AcceleratedScheduler
 from .state import AcceleratorState, GradientState, PartialState
+from .tracking import Tracking
 
 _HANDLERS: dict[type[KwargsHandler], str] = {
     AutocastKwargs: "autocast",
@@ -44,7 +44,7 @@ _HANDLERS: dict[type[KwargsHandler], str] = {
 }
 
 
-class Accelerator(ProcessControl):
+class Accelerator(Exchange, Saving, Tracking):
     """Makes a training loop run on the devices that are there, with the numbers of the loop on one.
 
     Args:
@@ -106,14 +106,12 @@ class Accelerator(ProcessControl):
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_configuration.project_dir is None:
             self.project_configuration.set_directories(project_dir)
-        self.log_with = log_with
         self.dynamo = dynamo_plugin or TorchDynamoPlugin(backend=dynamo_backend or "no")
         self.precision = Precision(
             self.state.mixed_precision, self.process.device, options.get("autocast"), options.get("scaler")
         )
         self.profile_handler = options.get("profile")
         self.backend = make_backend(self.process, self.precision, options)
-        self.flag_tensor: torch.Tensor | None = None
         self._models: list[torch.nn.Module] = []
         self._optimizers: list[AcceleratedOptimizer] = []
         self._schedulers: list[AcceleratedScheduler] = []
@@ -121,6 +119,8 @@ class Accelerator(ProcessControl):
         # What was prepared, by the identity of the original; holding the original keeps the identity its own.
         self._prepared: dict[int, tuple[Any, Any]] = {}
         self._tokens = 0.0
+        self._begin_saving()
+        self._begin_tracking(log_with)
         # Nothing but torch's own backward is left to do in this case, on every step.
         self._plain = self.num_processes == 1 and self.precision.scaler is None and plugin.num_steps == 1
         if self.num_processes > 1:
@@ -165,18 +165,6 @@ class Accelerator(ProcessControl):
     def scaler(self) -> torch.amp.GradScaler | None:
         self.precision.finish_update()
         return self.precision.scaler
-
-    @property
-    def project_dir(self) -> Any:
-        return self.project_configuration.project_dir
-
-    @property
-    def logging_dir(self) -> Any:
-        return self.project_configuration.logging_dir
-
-    @property
-    def save_iteration(self) -> int:
-        return self.project_configuration.iteration
 
     @property
     def optimizer_step_was_skipped(self) -> bool:
@@ -403,10 +391,6 @@ class Accelerator(ProcessControl):
             return 0.0
         return float(ranks)
 
-    def _shares(self) -> Shares | None:
-        loaders = self.gradient_state.loaders
-        return loaders[-1].shares if loaders else None
-
     def _observe(self, loss: torch.Tensor, scale: float) -> None:
         for observer in observers.backward_observers:
             observer(loss.detach(), scale, self)
@@ -545,88 +529,6 @@ class Accelerator(ProcessControl):
             self.unscale_gradients()
             self.backend.clip_grad_value(parameters, clip_value)
 
-    # Between ranks
-
-    def gather(self, tensor: Any) -> Any:
-        """See `collectives.gather`."""
-        return collectives.gather(tensor)
-
-    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
-        """Gather what was computed on the current batch, each sample of the loader exactly once.
-
-        Args:
-            input_data: tensors with one entry a sample, or, with `use_gather_object` or where there is something
-                else among them, a list of objects.
-            use_gather_object: gather as objects.
-        """
-        if self.num_processes == 1:
-            return input_data
-        shares = self._shares()
-        items = leaves(input_data)
-        if use_gather_object or not items or not all(isinstance(x, torch.Tensor) for x in items):
-            repeated = shares is not None and not shares.sizes[self.process_index]
-            own = list(input_data) if isinstance(input_data, (list, tuple)) else [input_data]
-            return collectives.gather_object([] if repeated else own)
-        if shares is None or (len(set(shares.sizes)) == 1 and shares.sizes[0]):
-            return collectives.gather(input_data)
-        return collectives.gather_sized(input_data, shares.sizes)
-
-    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
-        """See `collectives.reduce`."""
-        return collectives.reduce(tensor, reduction, scale)
-
-    def pad_across_processes(
-        self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False
-    ) -> Any:
-        """See `collectives.pad_across_processes`."""
-        return collectives.pad_across_processes(tensor, dim, pad_index, pad_first)
-
-    def set_trigger(self) -> None:
-        """Tell all ranks something, to be seen by `check_trigger`."""
-        self.flag_tensor = torch.tensor(1)
-
-    def check_trigger(self) -> bool:
-        """Whether any rank called `set_trigger` since the last check; every rank must ask."""
-        flag = self.flag_tensor if self.flag_tensor is not None else torch.tensor(0)
-        self.flag_tensor = None
-        return bool(collectives.reduce(flag, "sum").item())
-
-    # Saving
-
-    def save(self, obj: Any, f: Any, safe_serialization: bool = False) -> None:
-        """`torch.save` by one process, written whole or not at all.
-
-        Args:
-            obj: what to save.
-            f: path or file object.
-            safe_serialization: a dict of tensors goes into a safetensors file.
-        """
-        each_node = self.project_configuration.save_on_each_node
-        if self.is_local_main_process if each_node else self.is_main_process:
-            files.save(obj, f, safe_serialization)
-
-    def save_model(
-        self,
-        model: torch.nn.Module,
-        save_directory: str | Path,
-        max_shard_size: int | str = "10GB",
-        safe_serialization: bool = True,
-    ) -> None:
-        """Write a model's weights into a directory, in files of at most `max_shard_size`."""
-        weights = self.get_state_dict(model)
-        if self.is_main_process:
-            files.save_weights(weights, Path(save_directory), max_shard_size, safe_serialization)
-
-    def get_state_dict(self, model: torch.nn.Module, unwrap: bool = True) -> dict[str, Any]:
-        """A prepared model's weights, whole, under the script's own names."""
-        return self.backend.state_dict(getattr(model, "_orig_mod", model))
-
-    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
-        """A loader without its first batches, for the rest of an epoch."""
-        from .data.skipping import skip_first_batches
-
-        return skip_first_batches(dataloader, num_batches)
-
 
 def _is_scheduler(item: Any) -> bool:
     if isinstance(item, torch.optim.lr_scheduler.LRScheduler):
@@ -651,6 +553,3 @@ def _refuse_flags(flags: dict[str, Any]) -> None:
         if name in ("fp16", "bf16", "fp8"):
             raise ValueError(f'Accelerator({name}=True) is written Accelerator(mixed_precision="{name}")')
         raise TypeError(f"Accelerator() has no argument {name!r}")
-
-
-Decorated = Callable[..., Any]

@@ -14,6 +14,8 @@ def enter_step(state: GradientState) -> None:
     plugin, window = state.plugin, state.window
     iterator = state.loaders[-1] if state.loaders else None
     window.in_use = True
+    if window.iteration is None:
+        window.iteration = iterator
     if window.complete or (plugin.reset_each_epoch and iterator is not window.iteration):
         window.step = 0
         if plugin.reset_each_epoch and iterator is not window.iteration:

@@ -60,7 +60,10 @@ class DataLoaderDispatcher(DataLoaderShard):
     def _expected_batches(self) -> int | None:
         return None
 
-    def _start_pass(self) -> Iterator[Any]:
+    def _skips_by_index(self) -> bool:
+        return False
+
+    def _start_pass(self, skip: int, after_skip: Callable[[], None] | None) -> Iterator[Any]:
         process = PartialState()
         return self._send() if process.is_main_process else self._receive(process.process_index)
 

@@ -19,8 +19,23 @@ from torch.utils.data.distributed import DistributedSampler
 from ..nested import send_to_device
 from ..state import GradientState, PartialState
 from .iterable import IterableDatasetShard, SharedCollate, cut_batch
-from .random_state import DataStream, move_apart, share_order, synchronize_rng_states
-from .sharding import BatchSamplerShard, SeedableRandomSampler, Shares, WholeBatchShard, shuffles
+from .random_state import (
+    DataStream,
+    Resume,
+    encode_snapshot,
+    move_apart,
+    random_snapshot,
+    share_order,
+    synchronize_rng_states,
+)
+from .sharding import (
+    BatchSamplerShard,
+    SeedableRandomSampler,
+    Shares,
+    SkipBatchSampler,
+    WholeBatchShard,
+    shuffles,
+)
 
 _END = object()
 
@@ -38,23 +53,39 @@ class LoaderIterator:
         "_shares",
         "_stream",
         "at_end",
+        "beginning",
         "loader",
         "position",
         "shares",
     )
 
-    def __init__(self, loader: DataLoaderShard) -> None:
+    def __init__(self, loader: DataLoaderShard, skip: int = 0) -> None:
         self.loader = loader
         self.at_end = False
-        self.position = loader.start_batch
         self.shares: Shares | None = None
+        resume = loader._take_resume()
+        after_skip = None
+        if resume is not None:
+            skip, after_skip = resume.position, resume.go_on
+            resume.go_back()
+        self.position = skip
         self._apart = loader._before_pass()
+        self.beginning = random_snapshot(loader._generators())
         self._stream = DataStream() if loader._draws_while_read else None
-        self._base = loader._start_pass()
+        if resume is not None:
+            self._apart = None
+            if self._stream is not None:
+                self._stream.number = None
+        by_index = loader._skips_by_index()
+        self._base = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
         self._shares: deque[Shares] | None = loader._open_shares()
         self._expected = loader._expected_batches()
         self._ahead = self._expected is None and self._shares is None and loader._may_fetch_ahead()
         self._buffer: Any = None
+        if not by_index:
+            self._discard(skip)
+            if after_skip is not None:
+                after_skip()
         loader.gradient_state.loaders.append(self)
 
     def __iter__(self) -> LoaderIterator:
@@ -67,12 +98,10 @@ class LoaderIterator:
             total = self.loader._length()
         return None if total is None else max(0, total - self.position)
 
-    def skip(self, batches: int) -> None:
-        """Leave out the next batches. The order was drawn for the whole pass, so the rest is what it would be."""
+    def _discard(self, batches: int) -> None:
         for _ in range(batches):
             if self._fetch() is _END:
                 return
-            self.position += 1
             if self._shares:
                 self._shares.popleft()
 
@@ -171,8 +200,8 @@ class DataLoaderShard(DataLoader[Any]):
         values["rng_types"] = rng_types
         values["non_blocking"] = non_blocking
         values["gradient_state"] = GradientState()
-        values["start_batch"] = 0
         values["epoch"] = 0
+        values["_resume"] = None
         shard = index_source(base_dataloader)
         values["shard"] = (
             shard if sharded and isinstance(shard, (BatchSamplerShard, WholeBatchShard)) else None
@@ -204,8 +233,50 @@ class DataLoaderShard(DataLoader[Any]):
     def __iter__(self) -> Any:
         return LoaderIterator(self)
 
-    def _start_pass(self) -> Iterator[Any]:
-        return iter(self.base_dataloader)
+    def _skips_by_index(self) -> bool:
+        """Whether batches can be left out without loading them."""
+        if self._sharded:
+            return isinstance(self.shard, BatchSamplerShard)
+        base = self.base_dataloader
+        return base.batch_sampler is not None and not isinstance(base.dataset, IterableDataset)
+
+    def _start_pass(self, skip: int, after_skip: Callable[[], None] | None) -> Iterator[Any]:
+        base = self.base_dataloader
+        if skip or after_skip is not None:
+            if self._sharded:
+                self.shard.skip_batches, self.shard.after_skip = skip, after_skip
+            else:
+                sampler = SkipBatchSampler(base.batch_sampler, skip, after_skip)
+                return iter(copy_with(base, batch_sampler=sampler))
+        return iter(base)
+
+    def position_state(self) -> dict[str, Any]:
+        """Where the pass in progress stands, and all that its order depends on; for checkpoints."""
+        sampler = getattr(self.original.batch_sampler, "sampler", self.original.sampler)
+        iterator = self.in_progress
+        return {
+            "epoch": self.epoch,
+            "sampler_epoch": getattr(sampler, "epoch", None),
+            "generators": [g.get_state() for g in self._generators()],
+            "position": None if iterator is None else iterator.position,
+            "beginning": None if iterator is None else encode_snapshot(iterator.beginning),
+        }
+
+    def resume_from(self, state: dict[str, Any], random: dict[str, Any]) -> None:
+        """Let the next pass go on where `position_state` was taken, then with the random states `random`."""
+        values = self.__dict__
+        values["epoch"] = state["epoch"]
+        sampler = getattr(self.original.batch_sampler, "sampler", self.original.sampler)
+        if state["sampler_epoch"] is not None and hasattr(sampler, "epoch"):
+            sampler.epoch = state["sampler_epoch"]
+        for generator, saved in zip(self._generators(), state["generators"], strict=False):
+            generator.set_state(saved)
+        values["_resume"] = None if state["position"] is None else Resume(self._generators(), state, random)
+
+    def _take_resume(self) -> Resume | None:
+        resume = self._resume
+        self.__dict__["_resume"] = None
+        return resume  # type: ignore[no-any-return]
 
     @property
     def total_batch_size(self) -> int | None:
@@ -313,7 +384,7 @@ def index_source(loader: DataLoader[Any]) -> Any:
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
 
 
-def _copy_with(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
+def copy_with(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     """A copy of a loader with other parts. torch forbids setting them, so they go past its guard; a subclass keeps
     its own ways like this."""
     clone = copy.copy(loader)
@@ -375,9 +446,9 @@ def prepare_data_loader(
         base = _shard_iterable(base, ranks, rank, split_batches, even_batches)
     elif batch_sampler is not None:
         shard = BatchSamplerShard(batch_sampler, ranks, rank, split_batches, even_batches)
-        base = _copy_with(base, batch_sampler=shard, in_order=True)
+        base = copy_with(base, batch_sampler=shard, in_order=True)
     else:
-        base = _copy_with(
+        base = copy_with(
             base, sampler=WholeBatchShard(base.sampler, ranks, rank, split_batches), in_order=True
         )
     return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
@@ -417,7 +488,7 @@ def _shard_iterable(
         batched=loader.batch_size is None,
     )
     collate = SharedCollate(loader.collate_fn, loader.batch_size is None)
-    return _copy_with(
+    return copy_with(
         loader,
         dataset=dataset,
         batch_size=None,

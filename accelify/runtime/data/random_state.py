@@ -45,20 +45,9 @@ def _has_numpy() -> bool:
 
 def own_random_state() -> dict[str, Any]:
     """The state of every generator of this process, fit for `restore_random_state` and for weights_only loading."""
-    version, internal, gauss = random.getstate()
-    state: dict[str, Any] = {
-        "python": [version, list(internal), gauss],
-        "torch": torch.get_rng_state(),
-    }
+    state: dict[str, Any] = {"python": _encode_python(random.getstate()), "torch": torch.get_rng_state()}
     if "numpy" in sys.modules:
-        name, keys, position, has_gauss, cached = _numpy_state()
-        state["numpy"] = [
-            str(name),
-            torch.from_numpy(keys.astype("int64")),
-            int(position),
-            int(has_gauss),
-            float(cached),
-        ]
+        state["numpy"] = _encode_numpy(_numpy_state())
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state
@@ -68,6 +57,16 @@ def _numpy_state() -> Any:
     import numpy as np
 
     return np.random.get_state(legacy=True)
+
+
+def _encode_python(state: Any) -> list[Any]:
+    version, internal, gauss = state
+    return [version, list(internal), gauss]
+
+
+def _encode_numpy(state: Any) -> list[Any]:
+    name, keys, position, has_gauss, cached = state
+    return [str(name), torch.tensor(keys.tolist()), int(position), int(has_gauss), float(cached)]
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
@@ -151,6 +150,49 @@ def share_order(generators: list[torch.Generator]) -> int:
         for generator, state in zip(generators, states[1:], strict=True):
             generator.set_state(state)
     return zlib.crc32(states[0].numpy().tobytes())
+
+
+def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:
+    """What an order can depend on, taken quickly at the beginning of each pass."""
+    numpy_state = _numpy_state() if "numpy" in sys.modules else None
+    return torch.get_rng_state(), random.getstate(), numpy_state, [g.get_state() for g in generators]
+
+
+def encode_snapshot(snapshot: tuple[Any, ...]) -> dict[str, Any]:
+    """The same as `own_random_state` gives, with the generators' states."""
+    torch_state, python_state, numpy_state, generators = snapshot
+    state = {"torch": torch_state, "python": _encode_python(python_state), "generators": generators}
+    if numpy_state is not None:
+        state["numpy"] = _encode_numpy(numpy_state)
+    return state
+
+
+class Resume:
+    """How a pass goes on in a new process: back to its beginning to draw the order again, then on with the states
+    of the time of saving."""
+
+    def __init__(
+        self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any]
+    ) -> None:
+        self.position: int = state["position"]
+        self._generators = generators
+        self._beginning = state["beginning"]
+        self._random = random
+        self._saved = state["generators"]
+
+    def go_back(self) -> None:
+        """To the random states of the beginning of the pass."""
+        restore_random_state(self._beginning)
+        self._set(self._beginning["generators"])
+
+    def go_on(self) -> None:
+        """With the random states of the time of saving."""
+        restore_random_state(self._random)
+        self._set(self._saved)
+
+    def _set(self, states: list[torch.Tensor]) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
 
 
 class DataStream:

@@ -7,7 +7,7 @@ is there twice and none is missing. A rank whose share is empty gets one sample 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -120,7 +120,9 @@ class BatchSamplerShard(BatchSampler):
         self.sampler: Any = getattr(batch_sampler, "sampler", None)
         self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
         self.drop_last = bool(getattr(batch_sampler, "drop_last", False))
+        # The next pass leaves out so many batches, and calls this before it goes on with the rest.
         self.skip_batches = 0
+        self.after_skip: Callable[[], None] | None = None
         # Shares of the batches drawn and not yet taken by the loader; one queue for each pass.
         self.shares: deque[Shares] = deque()
 
@@ -144,10 +146,14 @@ class BatchSamplerShard(BatchSampler):
     def _draw(self, shares: deque[Shares]) -> Iterator[list[Any]]:
         size = 1 if self.split_batches else self.num_processes
         skip, self.skip_batches = self.skip_batches, 0
+        after_skip, self.after_skip = self.after_skip, None
         batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
         for number, (group, last) in enumerate(with_last(batches, size, whole=self.drop_last)):
             if number < skip:
                 continue
+            if after_skip is not None:
+                after_skip()
+                after_skip = None
             short = len(group) < size or (last and len({len(b) for b in group}) > 1)
             own, parts = divide(
                 [list(b) for b in group],
@@ -162,6 +168,42 @@ class BatchSamplerShard(BatchSampler):
                 return
             shares.append(parts)
             yield own
+        if after_skip is not None:
+            after_skip()
+
+
+class SkipBatchSampler(BatchSampler):
+    """A batch sampler without its first batches. The order is still drawn whole, so it is that of a full pass.
+
+    Args:
+        batch_sampler: the original's.
+        skip_batches: how many to leave out.
+        after_skip: called before the rest is drawn.
+    """
+
+    def __init__(
+        self, batch_sampler: Any, skip_batches: int = 0, after_skip: Callable[[], None] | None = None
+    ) -> None:
+        self.batch_sampler = batch_sampler
+        self.skip_batches = skip_batches
+        self.after_skip = after_skip
+        self.sampler: Any = getattr(batch_sampler, "sampler", None)
+        self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
+        self.drop_last = getattr(batch_sampler, "drop_last", False)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.batch_sampler)
+        for _ in range(self.skip_batches):
+            next(batches, None)
+        first = next(batches, None)
+        if self.after_skip is not None:
+            self.after_skip()
+        if first is not None:
+            yield first
+            yield from batches
+
+    def __len__(self) -> int:
+        return max(0, len(self.batch_sampler) - self.skip_batches)
 
 
 def shuffles(batch_sampler: Any) -> bool:

@@ -5,28 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
-from .loaders import DataLoaderShard, LoaderIterator, _copy_with
+from .loaders import DataLoaderShard, LoaderIterator, copy_with
+from .sharding import SkipBatchSampler
 
-
-class SkipBatchSampler(BatchSampler):
-    """A batch sampler without its first batches. The order is still drawn whole, so it is that of a full pass."""
-
-    def __init__(self, batch_sampler: Any, skip_batches: int = 0) -> None:
-        self.batch_sampler = batch_sampler
-        self.skip_batches = skip_batches
-        self.sampler: Any = getattr(batch_sampler, "sampler", None)
-        self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
-        self.drop_last = getattr(batch_sampler, "drop_last", False)
-
-    def __iter__(self) -> Iterator[Any]:
-        for number, batch in enumerate(self.batch_sampler):
-            if number >= self.skip_batches:
-                yield batch
-
-    def __len__(self) -> int:
-        return max(0, len(self.batch_sampler) - self.skip_batches)
+__all__ = ["SkipBatchSampler", "skip_first_batches"]
 
 
 class _ResumedLoader(DataLoaderShard):
@@ -40,9 +24,7 @@ class _ResumedLoader(DataLoaderShard):
         return max(0, len(self.base_dataloader) - int(self.skip))
 
     def __iter__(self) -> Any:
-        iterator = LoaderIterator(self)
-        iterator.skip(self.skip)
-        return iterator
+        return LoaderIterator(self, self.skip)
 
 
 def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
@@ -51,6 +33,9 @@ def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
     Args:
         dataloader: a prepared loader, or one of torch's.
         num_batches: batches to leave out, as this rank counts them.
+
+    Raises:
+        TypeError: it is not a data loader.
     """
     if isinstance(dataloader, DataLoaderShard):
         return _ResumedLoader(dataloader, num_batches)
@@ -58,7 +43,7 @@ def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
         raise TypeError(f"skip_first_batches needs a data loader, not {type(dataloader).__name__}")
     if isinstance(dataloader.dataset, IterableDataset) or dataloader.batch_sampler is None:
         return _SkippingLoader(dataloader, num_batches)
-    return _copy_with(dataloader, batch_sampler=SkipBatchSampler(dataloader.batch_sampler, num_batches))
+    return copy_with(dataloader, batch_sampler=SkipBatchSampler(dataloader.batch_sampler, num_batches))
 
 
 class _SkippingLoader:
