@@ -13,6 +13,8 @@ from typing import Any
 
 from accelify.analysis.syntax import Tree
 
+_INDENTATION = 600
+
 
 class EditError(Exception):
     """An edit that cannot be made here, or that collides with another one."""
@@ -157,6 +159,12 @@ def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
         _lower(tree, edit, plan)
     _lower_deletions(tree, plan, seen)
     replaces = sorted(plan.replaces, key=lambda e: (e.start, e.end != e.start, e.order, e.end))
+    # A line that goes away as a whole is not indented first.
+    gone = [(e.start, e.end) for e in replaces if e.end > e.start and not e.text]
+    replaces = [
+        e for e in replaces
+        if not (e.start == e.end and e.order == _INDENTATION and any(start <= e.start < end for start, end in gone))
+    ]  # fmt: skip
     out: list[bytes] = []
     cursor = 0
     for edit in replaces:
@@ -216,7 +224,7 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     while offset < end:
         line_end = tree.line_end(offset)
         if tree.data[offset:line_end].strip():
-            plan.replaces.append(Replace(offset, offset, unit, 600))
+            plan.replaces.append(Replace(offset, offset, unit, _INDENTATION))
         offset = line_end
 
 
@@ -229,6 +237,7 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         if isinstance(e, (InsertBefore, InsertAfter))
         and any(not line.startswith("#") for line in e.lines if line)
     }
+    followed = {id(e.statement) for e in edits if isinstance(e, InsertAfter)}
     blocks: dict[int, list[ast.stmt]] = {}
     for stmt in deleted:
         block = tree.block_of(stmt)[2]
@@ -240,17 +249,18 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
             if leave_pass and stmt is gone[-1]:
                 plan.replaces.append(Replace(tree.start(stmt), tree.end(stmt), "pass"))
             elif tree.alone(stmt):
-                plan.replaces.append(_lines_of(tree, stmt))
+                leads = all(s in deleted for s in block[: block.index(stmt)])
+                plan.replaces.append(_lines_of(tree, stmt, id(stmt) not in followed, leads))
             else:
                 plan.replaces.append(_among_others(tree, stmt))
 
 
-def _lines_of(tree: Tree, stmt: ast.stmt) -> Replace:
+def _lines_of(tree: Tree, stmt: ast.stmt, close_up: bool, leads: bool) -> Replace:
     start, end = tree.line_start(tree.start(stmt)), tree.line_end(tree.end(stmt))
     # Between two blank lines one of them goes too, so that no hole shows where the statement stood.
-    before_blank = start == 0 or not tree.data[tree.line_start(start - 1) : start].strip()
+    before_blank = leads or start == 0 or not tree.data[tree.line_start(start - 1) : start].strip()
     after = tree.data[end : tree.line_end(end)] if end < len(tree.data) else b""
-    if before_blank and after and not after.strip():
+    if close_up and before_blank and after and not after.strip():
         end += len(after)
     return Replace(start, end, "")
 

@@ -200,14 +200,12 @@ def node_of(script: ScriptModel, scope: Scope) -> Scope:
     return current
 
 
-def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor | str:
+def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
     """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
-    for home in homes:
-        if home.kind == "class":
-            kind = script.interpreter.kind_of_class(_class_value(script, home))
-            if kind == v.MODEL:
-                return "the training loop is a method of the model itself"
+    # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name reaches it.
+    if any(h.kind == "class" and not _is_plain_class(script, h) for h in homes):
+        return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
     if any(h.kind == "module" for h in homes):
         return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
     for root in _roots(script, homes):
@@ -303,7 +301,11 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             block, index
         ):
             earliest = max(earliest, index + 1)
-        if _parses_arguments(stmt) or (needed and _defines(stmt) & needed) or _extends_arguments(stmt, needed):
+        if (
+            _parses_arguments(stmt)
+            or (needed and _defines(stmt) & needed and not script.trains(stmt))
+            or _extends_arguments(stmt, needed)
+        ):
             earliest = max(earliest, index + 1)
     # Definitions between imports and code stay where they are; the Accelerator comes after them.
     while earliest < len(block) and isinstance(

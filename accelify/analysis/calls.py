@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -255,9 +256,10 @@ class CallEvaluator:
         arguments = [self.evaluate(module, scope, a) for a in node.args]
         keywords = {kw.arg: self.evaluate(module, scope, kw.value) for kw in node.keywords}
         found: Values = set()
-        if isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
-            return self._builtin(module, node, node.func.id, arguments)
         callees = self.evaluate(module, scope, node.func)
+        if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
+            if hasattr(builtins, node.func.id):
+                return self._builtin(module, node, node.func.id, arguments)
         for callee in callees:
             if isinstance(callee, Function):
                 found |= self._call_function(module, scope, node, callee, arguments, keywords)
@@ -496,7 +498,7 @@ class CallEvaluator:
             return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
         if name in k.PARALLEL_WRAPPERS:
             return first
-        if name in k.PROGRESS_CALLS:
+        if k.is_progress(name):
             return first or (keywords.get("iterable") or set())
         if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
             if name == "copy.deepcopy":
@@ -532,6 +534,7 @@ class CallEvaluator:
         if sources and not name.startswith(("torch.save", "numpy.save")):
             return {self._derived(module, node, set(sources))}
         made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+        self.link(made, "iterated", _of_kind(arguments, v.LOADER) | _of_kind(arguments, v.ITERATOR))
         parameters = _of_kind(every, v.PARAMETERS)
         if (
             parameters

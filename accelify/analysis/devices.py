@@ -183,9 +183,11 @@ class Devices:
         """What a flag was assigned, when it was assigned once, from an expression over flags."""
         text = dotted(name)
         found = []
+        owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
         for stmt in self.tree.nodes(ast.Assign):
             if any(dotted(t) == text for t in stmt.targets):
-                found.append(stmt.value)
+                if owner is None or self.script.scope_of(stmt).resolve(str(text)) is owner:
+                    found.append(stmt.value)
         if len(found) != 1:
             return None
         value: ast.expr = found[0]

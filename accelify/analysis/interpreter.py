@@ -176,6 +176,8 @@ class Interpreter(CallEvaluator):
                 return found
         if name in base.attributes:
             return base.attributes[name]
+        if base.kind == v.INSTANCE and base.cls is not None and not self.settled:
+            return set()
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
             if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):

@@ -65,6 +65,16 @@ PROGRESS_CALLS = frozenset(
         "tqdm.tnrange",
     }
 )
+_PROGRESS_NAMES = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
+
+
+def is_progress(qualname: str | None) -> bool:
+    """Whether a qualified name is tqdm, from wherever it was imported."""
+    return bool(qualname) and (
+        qualname in PROGRESS_CALLS or str(qualname).rsplit(".", 1)[-1] in _PROGRESS_NAMES
+    )
+
+
 PARALLEL_WRAPPERS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
 CLIPPING = {
     "torch.nn.utils.clip_grad_norm_": "clip_grad_norm_",

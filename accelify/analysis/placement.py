@@ -59,10 +59,12 @@ class Placement:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, Item] | None = None
         for holder in self.script.holders_of(thing):
-            if holder.scope is not None and _is_module_class(self.script, holder.scope):
-                continue
-            if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
-                continue
+            # The attributes of a module are its parts, but an optimizer it keeps is not a part.
+            if kind in (v.MODEL, v.LOADER):
+                if holder.scope is not None and _is_module_class(self.script, holder.scope):
+                    continue
+                if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
+                    continue
             scopes = {scope for _, scope in holder.assignments}
             for scope in scopes:
                 depth = self.script.depth(scope)

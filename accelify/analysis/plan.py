@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
@@ -51,6 +52,7 @@ class Plan:
         self.arguments: dict[str, str] = {}
         self.argument_names: frozenset[str] = frozenset()
         self.accumulation: Window | None = None
+        self.dropped: dict[str, str] = {}
         self.reach: Reach | None = None
         self.anchor: Anchor | None = None
         self._find_blockers()
@@ -192,9 +194,16 @@ class Plan:
         self._constructor_arguments()
         self._precision_and_accumulation()
         found = find_anchor(script, core, self.argument_names)
-        if isinstance(found, str):
-            self.blockers.append(Blocker("ACC006", found, script.backwards[0].call))
-            return
+        if not self._names_known(found):
+            # The flags are parsed where the Accelerator cannot wait for them; it then takes what the machine has.
+            self.dropped = {
+                name: value for name, value in self.arguments.items() if name in ("cpu", "mixed_precision")
+            }
+            self.arguments = {
+                name: value for name, value in self.arguments.items() if name not in self.dropped
+            }
+            self.argument_names = frozenset()
+            found = find_anchor(script, core, self.argument_names)
         self.anchor = found
         self.reach = Reach(script, found)
         for backward in script.backwards:
@@ -214,6 +223,39 @@ class Plan:
                     Blocker("ACC007", "the Accelerator cannot be had where the model is made", site.after)
                 )
                 return
+
+    def _names_known(self, anchor: Anchor) -> bool:
+        """Whether everything the Accelerator's arguments read is assigned before it is made."""
+        root = (
+            anchor.root
+            if anchor.root.kind != "class"
+            else self.script.scope_of(anchor.before or anchor.block[0])
+        )
+        for name in self.argument_names:
+            owner = root.resolve(name)
+            if owner is None:
+                if not hasattr(builtins, name):
+                    return False
+                continue
+            if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+                continue
+            stores = [
+                self.tree.start(n)
+                for n in self.tree.nodes(ast.Name)
+                if n.id == name
+                and isinstance(n.ctx, ast.Store)
+                and self.script.scope_of(n).resolve(name) is owner
+            ]
+            imported = not stores and name in owner.locals
+            if owner is root or owner.kind == "module":
+                late = stores and min(stores) > anchor.offset
+                if owner is not root and owner.kind == "module":
+                    late = False  # a function runs after the module's own code
+                if late:
+                    return False
+            if not stores and not imported:
+                return False
+        return True
 
     def _same_place(self, site: PrepareSite) -> bool:
         """Prepare stands after its statement: an anchor right before or in that statement is early enough."""

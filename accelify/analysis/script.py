@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_argument, dotted, target_names, walk_scope
 from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -46,6 +46,9 @@ class Backward:
     scaler: ast.expr | None = None
 
 
+_COUNTERS = frozenset(
+    {"args", "opt", "config", "cfg", "epoch", "step", "iteration", "i", "it", "epochs", "self"}
+)
 _UNIFORM_CALLS = frozenset(
     {
         "builtins.len",
@@ -218,7 +221,7 @@ class ScriptModel:
                 name = node.func.id if isinstance(node.func, ast.Name) else self.qualname(node.func) or ""
                 if (
                     name in ("enumerate", "zip", "iter", "tqdm", "reversed", "list", "cycle")
-                    or name in k.PROGRESS_CALLS
+                    or k.is_progress(name)
                     or (name.startswith("itertools."))
                 ):
                     stack.extend(node.args)
@@ -231,7 +234,7 @@ class ScriptModel:
             if isinstance(value, Thing):
                 if value.kind == v.LOADER:
                     found.add(value)
-                elif value.kind == v.ITERATOR:
+                elif value.kind == v.ITERATOR or (value.kind == v.UNKNOWN and "[]for" in value.uses):
                     found |= self._loaders_in(value.links.get("iterated", set()))
         return found
 
@@ -277,7 +280,7 @@ class ScriptModel:
         found: set[Thing] = set()
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
-        found = {m for m in found if m.kind == v.MODEL}
+        found = {owner for m in found if m.kind == v.MODEL for owner in self._owners(m)}
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
@@ -288,6 +291,41 @@ class ScriptModel:
                 if self.scope_of(call) in {b.scope for b in self.backwards}:
                     found |= self.models_of(call.func)
         return {m for m in found if not isinstance(m.site, ast.ClassDef)}
+
+    def _owners(self, model: Thing) -> set[Thing]:
+        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
+        if isinstance(model.site, ast.ClassDef):
+            # `self` of a model that makes its own optimizer: every instance of the class.
+            return {
+                t
+                for t in self.interpreter.things.values()
+                if isinstance(t, Thing)
+                and t.kind == v.MODEL
+                and t.cls is model.cls
+                and not isinstance(t.site, ast.ClassDef)
+            }
+        outer: set[Thing] = set()
+        for thing in self.interpreter.things.values():
+            if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
+                continue
+            held = thing.cls.attributes if thing.cls is not None else thing.attributes
+            if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
+                outer.add(thing)
+        if outer and not self.holders_outside_modules(model):
+            return outer
+        return {model}
+
+    def holders_outside_modules(self, model: Thing) -> list[Holder]:
+        """Where a model is kept other than as an attribute of another model."""
+        kind_of = self.interpreter.kind_of_class
+        return [
+            h
+            for h in self.holders_of(model)
+            if (h.cls is None or kind_of(h.cls) != v.MODEL)
+            and not (
+                h.scope is not None and h.scope.is_method and h.cls is None and _in_module(self, h.scope)
+            )
+        ]
 
     # -- holders
 
@@ -309,7 +347,7 @@ class ScriptModel:
     ) -> None:
         if isinstance(target, ast.Name):
             owner = scope.resolve(target.id) or scope
-            if owner.kind == "class":
+            if owner.kind == "class" or target.id == "_":
                 return
             holder = found.setdefault((owner, target.id), Holder(target.id, scope=owner))
             held = self.interpreter.variables.get((owner, target.id), set())
@@ -410,11 +448,17 @@ class ScriptModel:
                     continue
                 if not self.is_uniform(value, depth + 1):
                     return False
-        return not (
-            owner.kind == "function"
-            and any(a.arg == name.id for a in owner.parameters())
-            and "loss" in name.id
-        )
+        if owner.kind == "function" and any(a.arg == name.id for a in owner.parameters()):
+            return name.id in _COUNTERS or self._uniform_argument(owner, name.id, depth)
+        return True
+
+    def _uniform_argument(self, scope: Scope, name: str, depth: int) -> bool:
+        """Whether every call of a function gives a parameter a value that is the same on every process."""
+        calls = self.callers(scope)
+        names = [a.arg for a in scope.parameters()]
+        index = names.index(name) - (1 if scope.self_name() is not None else 0)
+        given = [call_argument(call, index, name) for call in calls]
+        return bool(calls) and all(g is None or self.is_uniform(g, depth + 1) for g in given)
 
     def trains_around(self, node: Node) -> bool:
         """Whether the loops around a node train."""
@@ -471,6 +515,12 @@ def _is_main_test(test: ast.expr) -> bool:
         and test.left.value == "__main__"
         and dotted(test.comparators[0]) == "__name__"
     )
+
+
+def _in_module(script: ScriptModel, scope: Scope) -> bool:
+    owner = scope.owner_class
+    cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
+    return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
 
 
 def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:

@@ -32,6 +32,8 @@ class Window:
     flushes: bool
     models: list[str] = field(default_factory=list)
     divisions: list[Division] = field(default_factory=list)
+    reads: list[ast.Name] = field(default_factory=list)
+    divisor: str = ""
 
     def argument(self) -> tuple[str, str]:
         """The constructor argument that keeps the numbers of the loop written by hand."""
@@ -94,15 +96,21 @@ def find_window(script: ScriptModel) -> Window | None:
     divisions = _divisions(script, backward.loss, loop, ast.dump(steps))
     if divisions is None:
         return None
+    reads = _later_reads(script, backward.loss, divisions[0], loop)
+    given = from_caller(script, steps)
+    if reads is None or given is None:
+        return None
     window = Window(
         loop.body[0],
         steps_statement,
         steps_statement.test,
-        script.tree.segment(steps),
-        frozenset(names_in(steps)),
+        script.tree.segment(given),
+        frozenset(names_in(given)),
         flushes,
     )
     window.divisions = divisions
+    window.reads = reads
+    window.divisor = script.tree.segment(steps)
     for call in (n for stmt in loop.body for n in ast.walk(stmt)):
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
             if script.models_of(call.func) & script.trained_models:
@@ -173,23 +181,58 @@ def _divisions(script: ScriptModel, loss: ast.expr, loop: ast.For, steps: str) -
                 ):
                     own = dotted(value.left) == loss.id
                     found.append(Division(node if own else None, value.left, value))
-    # A loss that is read after its division (`total += loss.item()`) would change by the factor.
-    if len(found) != 1:
-        return None
-    place = script.tree.start(found[0].whole)
-    for node in script.tree.nodes(ast.Name):
-        if (
-            node.id == loss.id
-            and isinstance(node.ctx, ast.Load)
-            and script.tree.start(node) > script.tree.end(found[0].whole)
-        ):
-            if (
-                node is not loss
-                and script.tree.start(node) > place
-                and any(node is n for s in loop.body for n in ast.walk(s))
-            ):
-                return None
-    return found
+    return found if len(found) == 1 else None
+
+
+def _later_reads(
+    script: ScriptModel, loss: ast.expr, division: Division, loop: ast.For
+) -> list[ast.Name] | None:
+    """Reads of the divided loss behind the division, which keep its value; None where one cannot be rewritten."""
+    if not isinstance(loss, ast.Name):
+        return []
+    end = script.tree.end(division.statement or script.tree.statement(division.whole))
+    found = [
+        node
+        for stmt in loop.body
+        for node in ast.walk(stmt)
+        if isinstance(node, ast.Name)
+        and node.id == loss.id
+        and isinstance(node.ctx, ast.Load)
+        and node is not loss
+        and script.tree.start(node) > end
+    ]
+    return None if any(script.tree.in_fstring(node) for node in found) else found
+
+
+def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
+    """What a parameter is given by the one call of its function; any other expression is itself."""
+    for _ in range(4):
+        if not isinstance(node, ast.Name):
+            return node
+        scope = script.scope_of(node).resolve(node.id)
+        if scope is None or scope.kind != "function" or all(a.arg != node.id for a in scope.parameters()):
+            return node
+        calls = script.callers(scope)
+        if len(calls) != 1:
+            return None
+        names = [a.arg for a in scope.parameters()]
+        index = names.index(node.id) - (1 if scope.self_name() is not None else 0)
+        given = call_argument(calls[0], index, node.id)
+        if given is None:
+            return None
+        node = given
+    return None
+
+
+def accumulates_by_hand(script: ScriptModel) -> ast.If | None:
+    """An optimizer step that stands under `if i % n == 0` (or the like) behind a backward in the same loop."""
+    for backward in script.backwards:
+        for loop in script.enclosing_loops(backward.call)[:1]:
+            for stmt in loop.body:
+                if isinstance(stmt, ast.If) and _steps(script, stmt) and not script.trains(stmt):
+                    if any(isinstance(n, ast.Mod) for n in ast.walk(stmt.test)):
+                        return stmt
+    return None
 
 
 def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
@@ -221,6 +264,11 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
                     break
                 if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
                     break
+        if switch is not None and any(
+            isinstance(n, ast.Name) and script.is_a(n, v.DEVICE) for n in ast.walk(switch)
+        ):
+            # `enabled=device.type == "cuda"` asks what is_available() asks.
+            switch, cpu_kind = None, "no"
         if (
             switch is not None
             and not isinstance(switch, ast.Constant)

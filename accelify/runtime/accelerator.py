@@ -162,9 +162,10 @@ class Accelerator(Exchange, Saving, Tracking):
         self.gradient_state.sync_gradients = value
 
     @property
-    def scaler(self) -> torch.amp.GradScaler | None:
+    def scaler(self) -> torch.amp.GradScaler:
+        """The gradient scaler; a disabled one where nothing is scaled, so that its state can be saved anyway."""
         self.precision.finish_update()
-        return self.precision.scaler
+        return self.precision.scaler or torch.amp.GradScaler(self.device.type, enabled=False)
 
     @property
     def optimizer_step_was_skipped(self) -> bool:

@@ -50,7 +50,9 @@ def _import(context: Context) -> Change:
             if last is not None and not _near(context, last, stmt):
                 break
             last = stmt
-        elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))):
+        elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (
+            index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
+        ):
             break
     names = ["Accelerator"]
     if any("GradientAccumulationPlugin" in value for value in context.plan.arguments.values()):
@@ -80,14 +82,20 @@ def _creation(context: Context) -> Change:
         init = anchor.before or anchor.after
         assert init is not None
         name = f"{context.script.scope_of(init).self_name() or 'self'}.accelerator"
-    line = f"{name} = Accelerator({arguments})"
+    lines: tuple[str, ...] = (f"{name} = Accelerator({arguments})",)
+    place = anchor.before or anchor.after
+    assert place is not None
+    if len(context.tree.indent(place)) + len(lines[0]) > _LONGEST_LINE:
+        unit = context.tree.indent_unit()
+        lines = (
+            f"{name} = Accelerator(",
+            *[f"{unit}{k}={v}," for k, v in context.plan.arguments.items()],
+            ")",
+        )
     if anchor.before is not None:
-        place: ast.stmt = anchor.before
-        edit: Edit = InsertBefore(place, (line,), order=-50)
+        edit: Edit = InsertBefore(place, lines, order=-50)
     else:
-        assert anchor.after is not None
-        place = anchor.after
-        edit = InsertAfter(place, (line,), order=-50)
+        edit = InsertAfter(place, lines, order=-50)
     evidence = tuple(f"{key}={value}" for key, value in context.plan.arguments.items())
     return context.change(
         CREATE,

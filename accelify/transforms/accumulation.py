@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from accelify.analysis.windows import accumulates_by_hand
 from accelify.edits import DeleteStatement, Edit, Indent, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -28,6 +29,14 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the accumulation window as the Accelerator's."""
     window = context.plan.accumulation
     if window is None:
+        by_hand = accumulates_by_hand(context.script)
+        if by_hand is not None:
+            yield context.change(
+                ACCUMULATE,
+                by_hand.test,
+                "accumulated by hand, which stays right, but the gradients are reduced at every micro-batch",
+                severity=Severity.INFO,
+            )
         return
     tree = context.tree
     accelerator = context.accelerator(window.test)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
+from accelify.analysis.syntax import Tree
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -55,43 +56,40 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     accelerator = context.accelerator(call)
     assert accelerator is not None
     reduction = context.plan.reductions.of(backward.loss) if sharded else ""
-    arguments = [
-        tree.segment(kw.value) if kw.arg is None else f"{kw.arg}={tree.segment(kw.value)}"
-        for kw in call.keywords
-    ]
-    positional = call.args
     func = call.func
     assert isinstance(func, ast.Attribute)
     direct = context.script.qualname(func) == "torch.autograd.backward"
-    if direct:
-        positional = call.args[1:]
+    positional = call.args[1:] if direct else call.args
+    edits: list[Edit] = []
     names = ("gradient", "retain_graph", "create_graph", "inputs")
-    arguments = [f"{name}={tree.segment(a)}" for name, a in zip(names, positional, strict=False)] + arguments
-    arguments = [a.replace("retain_variables=", "retain_graph=") for a in arguments]
+    prefixes = [f"{name}=" for name, _ in zip(names, positional, strict=False)] + [""] * len(call.keywords)
+    rest: list[ast.expr | ast.keyword] = [*positional, *call.keywords]
+    for keyword in call.keywords:
+        if keyword.arg == "retain_variables":
+            start = tree.start(keyword)
+            edits.append(Replace(start, start + len("retain_variables"), "retain_graph"))
+    for prefix, argument in zip(prefixes[1:], rest[1:], strict=False):
+        if prefix:
+            edits.append(Replace(tree.start(argument), tree.start(argument), prefix))
     if reduction == SUM:
-        arguments.append('reduction="sum"')
-    tail = "".join(f", {a}" for a in arguments) + ")"
-    edits: list[Edit]
+        end = tree.end(call)
+        edits.append(Replace(end - 1, end - 1, ', reduction="sum"'))
+    first = prefixes[0] if prefixes else ""
     if direct or backward.scaler is not None:
-        edits = [
-            Replace(tree.start(call), tree.start(backward.loss), f"{accelerator}.backward("),
-            Replace(tree.end(backward.loss), tree.end(call), tail),
-        ]
+        edits.append(Replace(tree.start(call), tree.start(backward.loss), f"{accelerator}.backward("))
+        if backward.scaler is not None or rest:
+            edits.append(_joint(tree, tree.end(backward.loss), call, rest, first))
     else:
         start = tree.start(call)
         dot = tree.data.rindex(b".", 0, tree.end(func) - len("backward"))
         receiver_end = len(tree.data[:dot].rstrip())
         if tree.start(func.value) > start and tree.data[start : start + 1] == b"(":
             # The parentheses around a sum become those of the call.
-            edits = [
-                Replace(start, start + 1, f"{accelerator}.backward("),
-                Replace(receiver_end - 1, tree.end(call), tail),
-            ]
+            edits.append(Replace(start, start + 1, f"{accelerator}.backward("))
+            receiver_end -= 1
         else:
-            edits = [
-                Replace(start, start, f"{accelerator}.backward("),
-                Replace(receiver_end, tree.end(call), tail),
-            ]
+            edits.append(Replace(start, start, f"{accelerator}.backward("))
+        edits.append(_joint(tree, receiver_end, call, rest, first))
     problem = ""
     if direct and isinstance(backward.loss, (ast.List, ast.Tuple)):
         problem = "torch.autograd.backward is called with several tensors"
@@ -106,3 +104,12 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
         evidence=(f"the loss is reduced by: {reduction}",) if reduction else ("the data is not sharded",),
     )
     return Change(change.finding, change.edits, True, problem)
+
+
+def _joint(
+    tree: Tree, receiver_end: int, call: ast.Call, rest: list[ast.expr | ast.keyword], first: str
+) -> Replace:
+    """What stands between the loss and the other arguments (or the closing parenthesis) becomes a comma."""
+    if rest:
+        return Replace(receiver_end, tree.start(rest[0]), f", {first}", -10)
+    return Replace(receiver_end, tree.end(call) - 1, "", -10)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
+from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import target_names
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
 
@@ -80,10 +82,53 @@ class Context:
         )
 
     def gathered(self, node: ast.AST) -> bool:
-        """Whether an expression only reads totals that are the same on every process."""
-        scope = self.script.scope_of(node)
-        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-        return bool(names) and any((scope, n) in self.reduced for n in names)
+        """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        read = [
+            n
+            for n in names
+            if not isinstance(self.tree.parent(n), ast.Call) or self.tree.parent(n).func is not n
+        ]  # type: ignore[union-attr]
+        return bool(read) and all(self._is_gathered(n, 0) for n in read)
+
+    def _is_gathered(self, name: ast.Name, depth: int) -> bool:
+        scope = self.script.scope_of(name)
+        if (scope, name.id) in self.reduced or self.script.is_uniform(name):
+            return True
+        whole = {self.script.scope_of(e.loop) for e in self.plan.evaluations if self._is_whole(e)}
+        owner = scope.resolve(name.id)
+        if owner is None or depth > 3:
+            return owner is None
+        values = [
+            s.value
+            for s in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AugAssign)]
+            for t in (s.targets if isinstance(s, ast.Assign) else [s.target])
+            if name.id in target_names(t) and self.script.scope_of(s).resolve(name.id) is owner
+        ]
+        if not values:
+            return False
+        reduced = whole | {s for s, _ in self.reduced}
+        for value in values:
+            calls = [c for c in ast.walk(value) if isinstance(c, ast.Call)]
+            callees = {s for c in calls for s in self.script.callees(c)}
+            if callees and callees <= reduced:
+                continue
+            if owner in whole and not any(
+                self.script.trains(loop) for loop in self.script.enclosing_loops(value)
+            ):
+                continue
+            inner = [
+                n
+                for n in ast.walk(value)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id != name.id
+            ]
+            if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
+                return False
+        return True
+
+    def _is_whole(self, evaluation: EvaluationLoop) -> bool:
+        """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
+        return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

@@ -64,10 +64,11 @@ def _choices(context: Context) -> Iterator[Change]:
         statement = assignment.statement
         context.claim(node if assignment.whole else statement.value)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        device = f"{accelerator}.device" + (".type" if _used_as_text(context, statement, target) else "")
         if assignment.whole is not None:
-            edit: Edit = verbs.replace(tree, node, f"{tree.segment(target)} = {accelerator}.device")
+            edit: Edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
         else:
-            edit = verbs.replace(tree, statement.value, f"{accelerator}.device")
+            edit = verbs.replace(tree, statement.value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
         yield context.change(
             CHOICE,
@@ -77,6 +78,23 @@ def _choices(context: Context) -> Iterator[Change]:
             core=True,
             evidence=evidence,
         )
+
+
+def _used_as_text(context: Context, statement: ast.stmt, target: ast.expr) -> bool:
+    """Whether a device kept as a string is compared with strings: a torch.device never equals one."""
+    value = getattr(statement, "value", None)
+    values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+    if not all(isinstance(one, ast.Constant) for one in values):
+        return False
+    text = dotted(target)
+    for node in context.tree.nodes(ast.Compare):
+        if dotted(node.left) == text and any(isinstance(c, ast.Constant) for c in node.comparators):
+            return True
+    return any(
+        dotted(call.args[0]) == text
+        for call in context.script.calls()
+        if call.args and context.script.qualname(call.func) in (k.AUTOCAST_CLASSES | k.SCALER_CLASSES)
+    )
 
 
 def _anchored(context: Context) -> ast.stmt | None:
@@ -115,6 +133,7 @@ class _Moves:
                 [DeleteStatement(stmt)],
                 core=True,
             )
+        yield from self._comprehensions(handled)
         for call, fate in self.fate.items():
             if call in handled or self._is_claimed(call):
                 continue
@@ -225,14 +244,8 @@ class _Moves:
             and len(stripped.args) == 1
         ):
             return self._identity_comprehension(target, stripped)
-        return (
-            (dotted(target) is not None
-            and _dump(target) == _dump(stripped))
-            or (
-                isinstance(target, ast.Subscript)
-                and stripped is not value
-                and _dump(target) == _dump(stripped)
-            )
+        return (dotted(target) is not None and _dump(target) == _dump(stripped)) or (
+            isinstance(target, ast.Subscript) and stripped is not value and _dump(target) == _dump(stripped)
         )
 
     def _identity_comprehension(self, target: ast.expr, value: ast.expr) -> bool:
@@ -391,6 +404,31 @@ class _Moves:
         return [
             Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
         ]
+
+    def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
+        """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""
+        for stmt in self.tree.nodes(ast.Assign):
+            value = stmt.value
+            inner = value
+            if (
+                isinstance(value, ast.Call)
+                and dotted(value.func) in ("tuple", "list")
+                and len(value.args) == 1
+            ):
+                inner = value.args[0]
+            if not isinstance(inner, (ast.ListComp, ast.GeneratorExp)) or not isinstance(
+                stmt.targets[0], ast.Tuple
+            ):
+                continue
+            if self._is_claimed(stmt) or not self._identity_comprehension(inner.generators[0].iter, inner):
+                continue
+            calls = [n for n in ast.walk(inner) if isinstance(n, ast.Call) and n in self.fate]
+            handled.update(calls)
+            self.context.claim(value)
+            edit = verbs.replace(self.tree, value, self.tree.segment(inner.generators[0].iter))
+            yield self.context.change(
+                MOVE, value, "a prepared loader is on the right device already", [edit], core=True
+            )
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:

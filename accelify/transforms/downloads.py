@@ -25,6 +25,11 @@ _FETCHING = frozenset(
 )  # fmt: skip
 
 
+_OPENING = frozenset(
+    {"requests.get", "urllib.request.urlopen", "tarfile.open", "zipfile.ZipFile", "tarfile.TarFile.open"}
+)
+
+
 def transform(context: Context) -> Iterator[Change]:
     """Yield main_process_first around statements that download, neighbours under one."""
     tree = context.tree
@@ -41,6 +46,10 @@ def transform(context: Context) -> Iterator[Change]:
         ):
             if call_keyword(call, "download") is not None or isinstance(stmt, (ast.Assign, ast.Expr)):
                 wanted.setdefault(stmt, call)
+    for block_statement in tree.nodes(ast.With):
+        call = block_statement.items[0].context_expr
+        if isinstance(call, ast.Call) and context.script.qualname(call.func) in _OPENING:
+            wanted.setdefault(block_statement, call)
     done: set[ast.stmt] = set()
     for stmt, call in sorted(wanted.items(), key=lambda pair: tree.start(pair[0])):
         if stmt in done:

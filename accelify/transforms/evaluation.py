@@ -65,10 +65,19 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     if evaluation.after is not None and names:
         edits.append(InsertAfter(evaluation.after, (line,)))
     for call in evaluation.inline:
+        assert evaluation.before is not None
+        text = tree.segment(call)
+        scope = context.script.scope_of(call)
+        free = [n for n in ("output", "outputs", "predictions") if scope.resolve(n) is None]
+        if names and free and "\n" not in text and ".to(" not in text and ".cuda(" not in text:
+            # One collective for all: the outputs get a name of their own.
+            line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
+            edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(tree, call, free[0])]
+            continue
         edits.append(verbs.insert(tree, tree.start(call), f"{accelerator}.gather_for_metrics(", 10))
         edits.append(verbs.insert(tree, tree.end(call), ")", -10))
-    if evaluation.before is not None and names:
-        edits.append(InsertBefore(evaluation.before, (line,)))
+        if names:
+            edits.append(InsertBefore(evaluation.before, (line,)))
     if edits:
         yield context.change(
             GATHER,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.syntax import call_keyword, target_names
-from accelify.edits import Edit
+from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
@@ -19,7 +19,8 @@ _CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pr
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a map_location for loads of checkpoints."""
+    """Yield a map_location for loads of checkpoints, and a wait before loads of what was just written."""
+    yield from _waits(context)
     for call in context.script.calls():
         if context.script.qualname(call.func) != "torch.load" or context.is_claimed(call):
             continue
@@ -55,3 +56,32 @@ def _is_checkpoint(context: Context, call: ast.Call) -> bool:
             targets = ancestor.targets if isinstance(ancestor, ast.Assign) else []
             return any(_CHECKPOINT.search(n) for t in targets for n in target_names(t))
     return False
+
+
+def _waits(context: Context) -> Iterator[Change]:
+    """A checkpoint that the main process wrote is there for the others once all have waited for it."""
+    tree, script = context.tree, context.script
+    if not any(script.qualname(c.func) == "torch.save" for c in script.calls()):
+        return
+    done: set[ast.stmt] = set()
+    for call in sorted(script.calls(), key=tree.start):
+        if script.qualname(call.func) != "torch.load":
+            continue
+        stmt: ast.stmt = tree.statement(call)
+        while isinstance(tree.parent(stmt), ast.With):
+            parent = tree.parent(stmt)
+            assert isinstance(parent, ast.With)
+            stmt = parent
+        block = tree.block_of(stmt)[2]
+        earlier = block[: block.index(stmt)]
+        if not any(script.trains(s) for s in earlier) or any(s in done for s in earlier) or stmt in done:
+            continue
+        accelerator = context.accelerator(stmt)
+        if accelerator is None or any(
+            isinstance(a, (ast.If, ast.ExceptHandler)) and a is not script.main_guard
+            for a in tree.ancestors(stmt)
+        ):
+            continue
+        done.add(stmt)
+        edit = InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",))
+        yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])

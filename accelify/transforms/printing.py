@@ -9,14 +9,16 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.syntax import call_keyword
-from accelify.edits import Replace
+from accelify.edits import InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
+LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield accelerator.print for the script's own prints."""
+    """Yield accelerator.print for the script's own prints, and quiet loggers on the other processes."""
+    yield from _logging(context)
     tree = context.tree
     for call in context.script.calls():
         if not (
@@ -42,3 +44,27 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
         )
+
+
+def _logging(context: Context) -> Iterator[Change]:
+    """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
+    script, anchor = context.script, context.plan.anchor
+    calls = [c for c in script.calls() if _logs(context, c)]
+    if not calls or anchor is None or "logging" not in script.scopes.module.locals or anchor.attribute:
+        return
+    lines = (
+        "if not accelerator.is_main_process:",
+        f"{context.tree.indent_unit()}logging.disable(logging.INFO)",
+    )
+    edit = InsertBefore(anchor.before, lines, order=-40) if anchor.before is not None else None
+    if edit is not None:
+        yield context.change(LOGGING, calls[0], "every process would log the same lines", [edit])
+
+
+def _logs(context: Context, call: ast.Call) -> bool:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
+        return False
+    if (context.script.qualname(func) or "").startswith("logging."):
+        return True
+    return any(t.qualname == "logging.getLogger" for t in context.script.things(func.value))

@@ -18,10 +18,7 @@ PROGRESS = Rule("ACC202", "progress-bar", "Every process would draw the same pro
 def transform(context: Context) -> Iterator[Change]:
     """Yield the `disable` argument of progress bars."""
     for call in context.script.calls():
-        if (
-            context.script.qualname(call.func) not in k.PROGRESS_CALLS
-            or call_keyword(call, "disable") is not None
-        ):
+        if not k.is_progress(context.script.qualname(call.func)) or call_keyword(call, "disable") is not None:
             continue
         if any(kw.arg is None for kw in call.keywords) or not _cheap(context, call):
             continue

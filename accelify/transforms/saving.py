@@ -21,7 +21,8 @@ SAVE = Rule("ACC206", "save", "Every process would write the same file at the sa
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to torch.save and to methods that save a model."""
     tree, script = context.tree, context.script
-    for call in script.calls():
+    waited: set[ast.stmt] = set()
+    for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
             continue
         accelerator = context.accelerator(call)
@@ -37,8 +38,13 @@ def transform(context: Context) -> Iterator[Change]:
             func = call.func
             edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))
             stmt = tree.statement(call)
-            if isinstance(stmt, ast.Expr) and _runs_on_every_process(context, stmt) and tree.own_line(stmt):
-                edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
+            if isinstance(stmt, ast.Expr) and tree.own_line(stmt):
+                block = tree.block_of(stmt)[2]
+                before = block[block.index(stmt) - 1] if block.index(stmt) else None
+                waited.add(stmt)
+                # A run of saves waits once.
+                if before not in waited and _runs_on_every_process(context, stmt):
+                    edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
 
 
@@ -89,7 +95,9 @@ def _runs_on_every_process(context: Context, stmt: ast.stmt) -> bool:
                 _runs_on_every_process(context, context.tree.statement(c))
                 for c in context.script.callers(scope)
             )
-        if isinstance(ancestor, ast.If) and not context.script.is_uniform(ancestor.test):
+        if isinstance(ancestor, ast.If) and not (
+            context.script.is_uniform(ancestor.test) or context.gathered(ancestor.test)
+        ):
             return False
         if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
             return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody

@@ -111,11 +111,19 @@ def _kind(context: Context, value: ast.expr) -> str | None:
         return None
     size = False
     for node in ast.walk(value):
-        if (isinstance(node, ast.Attribute) and node.attr in ("size", "shape", "numel")) or (isinstance(node, ast.Call) and dotted(node.func) in ("len", "sum")) or (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("sum", "nelement")
-        ) or (isinstance(node, ast.Call) and context.script.qualname(node.func) in ("torch.sum", "numpy.sum")):
+        if (
+            (isinstance(node, ast.Attribute) and node.attr in ("size", "shape", "numel"))
+            or (isinstance(node, ast.Call) and dotted(node.func) in ("len", "sum"))
+            or (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("sum", "nelement")
+            )
+            or (
+                isinstance(node, ast.Call)
+                and context.script.qualname(node.func) in ("torch.sum", "numpy.sum")
+            )
+        ):
             size = True
     if size:
         return (

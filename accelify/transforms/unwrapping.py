@@ -25,7 +25,7 @@ UNWRAP = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield unwrap_model for what is read off a prepared model."""
-    tree, script = context.tree, context.script
+    tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
             context.is_claimed(node)
