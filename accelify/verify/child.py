@@ -114,6 +114,7 @@ def run_rank(job: dict[str, Any]) -> int:
         save_weights=job["save_weights"] if rank == 0 else None,
         reference=job["reference"] if rank == 0 else None,
         perturb=job["perturb"],
+        quiet=job["quiet"],
     )
     recorder.install()
     if job["converted"]:

@@ -76,6 +76,8 @@ class Comparison:
     update: float | None = None
     same_rates: bool = True
     same_weights: bool = True
+    quiet: Comparison | None = None
+    """The same once more with chance taken out of both runs, where chance keeps them from being compared."""
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain data, for `--json`."""
@@ -100,6 +102,7 @@ class Comparison:
             "update_difference": self.update,
             "same_learning_rates": self.same_rates,
             "same_weights": self.same_weights,
+            "without_chance": self.quiet.to_json() if self.quiet else None,
             "losses": self.run.losses,
             "learning_rates": [list(rates) for rates in self.run.rates],
             "seconds": round(self.run.seconds, 3),

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch
 
+from accelify.verify.quiet import PerSample, Quiet
+
 DROPOUT, BATCH_STATISTICS, STEP_NOISE, SAMPLE_NOISE = "dropout", "batch statistics", "noise", "augmentation"
 LOSS_SCALING = "loss scaling"
 _DROPOUTS = (
@@ -24,6 +26,9 @@ _DROPOUTS = (
 )  # fmt: skip
 
 Note = Callable[[str, str], None]
+# Generators that the script made of numpy.random.default_rng; beyond a few nobody looks.
+_GENERATORS: list[Any] = []
+_GENERATORS_WATCHED = 8
 
 
 class RandomState:
@@ -33,6 +38,7 @@ class RandomState:
         self.torch = torch.get_rng_state()
         self.python = random.getstate()
         self.numpy = sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
+        self.own = [generator.bit_generator.state for generator in _GENERATORS]
 
     def moved_since(self, before: RandomState) -> list[str]:
         """The generators that were drawn from in between."""
@@ -42,6 +48,8 @@ class RandomState:
         if self.numpy is not None and before.numpy is not None:
             same = self.numpy[2] == before.numpy[2] and (self.numpy[1] == before.numpy[1]).all()
             moved += [] if same else ["numpy.random"]
+        if any(repr(a) != repr(b) for a, b in zip(before.own, self.own, strict=False)):
+            moved.append("a numpy generator")
         return moved
 
 
@@ -50,15 +58,19 @@ class RandomnessWatch:
 
     Args:
         note: called with a kind of reason and what it was seen in.
+        quiet: take chance out of the step; what is noted then is what could not be taken out.
     """
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Note, quiet: bool = False) -> None:
         self._note = note
+        self.quiet = Quiet() if quiet else None
         self._seen: set[str] = set()
         self._last: RandomState | None = None
 
     def install(self) -> None:
-        """Watch from now on. Changes no number and draws none."""
+        """Watch from now on. Changes no number and draws none, unless quiet."""
+        if self.quiet:
+            self.quiet.install()
         for name in _DROPOUTS:
             setattr(F, name, self._watched_dropout(getattr(F, name)))
         F.batch_norm = self._watched_batch_norm(F.batch_norm)
@@ -67,6 +79,9 @@ class RandomnessWatch:
         fetchers: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
         for fetcher in fetchers:
             fetcher.fetch = self._watched_fetch(fetcher.fetch)
+        if "numpy" in sys.modules:
+            numpy = sys.modules["numpy"]
+            numpy.random.default_rng = _watched_generator(numpy.random.default_rng)
         loader: Any = dataloader._BaseDataLoaderIter
         loader.__next__ = self._watched_next(loader.__next__)
 
@@ -77,6 +92,8 @@ class RandomnessWatch:
 
     def before_backward(self) -> None:
         """Note what was drawn since the batch was fetched or the last step ended."""
+        if self.quiet:
+            self.quiet.begin()
         if STEP_NOISE in self._seen:
             return
         now = RandomState()
@@ -101,6 +118,8 @@ class RandomnessWatch:
         def watched(input: Any, p: float = 0.5, training: bool = True, *args: Any, **kwargs: Any) -> Any:
             if not (training and p > 0) or torch.compiler.is_compiling():
                 return function(input, p, training, *args, **kwargs)
+            if self.quiet:
+                return function(input, p, False, *args, **kwargs)
             self.note(DROPOUT, f"p={p:g}")
             return self._excused(lambda: function(input, p, training, *args, **kwargs))
 
@@ -124,6 +143,8 @@ class RandomnessWatch:
                 mask = kw.pop("attn_mask")
             if dropout_p <= 0 or torch.compiler.is_compiling():
                 return function(q, k, v, mask, dropout_p, *args, **kw)
+            if self.quiet:
+                return function(q, k, v, mask, 0.0, *args, **kw)
             self.note(DROPOUT, f"p={dropout_p:g}, in attention")
             return self._excused(lambda: function(q, k, v, mask, dropout_p, *args, **kw))
 
@@ -135,6 +156,8 @@ class RandomnessWatch:
             input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
             training: bool = False, *args: Any, **kwargs: Any,
         ) -> Any:  # fmt: skip
+            if training and self.quiet:
+                return _fixed_batch_norm(function, input, running_mean, running_var, weight, bias)
             if training and not torch.compiler.is_compiling():
                 self.note(BATCH_STATISTICS, "batch normalisation")
             return function(input, running_mean, running_var, weight, bias, training, *args, **kwargs)
@@ -143,11 +166,16 @@ class RandomnessWatch:
 
     def _before_module(self, module: torch.nn.Module, _: Any) -> None:
         if module.training and isinstance(module, torch.nn.RNNBase) and module.dropout > 0:
-            self.note(DROPOUT, f"p={module.dropout:g}, in {type(module).__name__}")
+            if self.quiet:
+                module.dropout = 0.0
+            else:
+                self.note(DROPOUT, f"p={module.dropout:g}, in {type(module).__name__}")
 
     def _watched_fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(fetcher: Any, index: Any) -> Any:
+            if self.quiet and isinstance(fetcher, fetch._MapDatasetFetcher):
+                return function(_with_streams(fetcher), index)
             if SAMPLE_NOISE in self._seen:
                 return function(fetcher, index)
             before = RandomState()
@@ -162,7 +190,33 @@ class RandomnessWatch:
         @functools.wraps(function)
         def watched(iterator: Any) -> Any:
             batch = function(iterator)
+            if self.quiet:
+                self.quiet.begin()
             self.after_step()
             return batch
 
         return watched
+
+
+def _fixed_batch_norm(function: Any, input: Any, mean: Any, var: Any, weight: Any, bias: Any) -> Any:
+    """Batch normalisation by the running statistics, or by none where the layer keeps none."""
+    if mean is None:
+        mean, var = input.new_zeros(input.shape[1]), input.new_ones(input.shape[1])
+    return function(input, mean, var, weight, bias, False)
+
+
+def _with_streams(fetcher: Any) -> Any:
+    if not isinstance(fetcher.dataset, PerSample):
+        fetcher.dataset = PerSample(fetcher.dataset)
+    return fetcher
+
+
+def _watched_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        if len(_GENERATORS) < _GENERATORS_WATCHED:
+            _GENERATORS.append(generator)
+        return generator
+
+    return watched

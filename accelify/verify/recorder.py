@@ -38,6 +38,7 @@ class Recorder:
         save_weights: file to write the weights at start and end to.
         reference: such a file of another run, to compare the weights with.
         perturb: change gradients by as much as rounding would, to see how far rounding alone carries.
+        quiet: take chance out of the training step.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Recorder:
         save_weights: str | None = None,
         reference: str | None = None,
         perturb: bool = False,
+        quiet: bool = False,
     ) -> None:
         self.writer = writer
         self.steps = steps
@@ -56,7 +58,7 @@ class Recorder:
         self.save_weights = save_weights
         self.reference = reference
         self.perturb = perturb
-        self.watch = RandomnessWatch(lambda reason, what: self._reason(reason, what))
+        self.watch = RandomnessWatch(lambda reason, what: self._reason(reason, what), quiet)
         self.optimizers: list[Optimizer] = []
         self.counts: dict[int, int] = {}
         self.backward_calls = 0

@@ -35,6 +35,7 @@ class Job:
         seed: of all generators, where the script sets none.
         limit: seconds after which the run is given up.
         perturb: disturb gradients by as much as rounding.
+        quiet: take chance out of the training step.
     """
 
     script: Path
@@ -48,6 +49,7 @@ class Job:
     threads: int = 1
     limit: float = 600.0
     perturb: bool = False
+    quiet: bool = False
     save_weights: Path | None = None
     reference: Path | None = None
 
@@ -179,6 +181,7 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
         "threads": job.threads,
         "converted": job.converted,
         "perturb": job.perturb,
+        "quiet": job.quiet,
         "save_weights": str(job.save_weights) if job.save_weights else None,
         "reference": str(job.reference) if job.reference else None,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -176,8 +177,9 @@ class _Session:
         one = self._execute("the copy on 1 process", copy)
         self.report.comparisons.append(self._one_process(original, one))
         if processes > 1:
-            several = self._execute(f"the copy on {processes} processes", replace(copy, processes=processes))
-            self.report.comparisons.append(self._several(original, several))
+            copy = replace(copy, processes=processes)
+            several = self._execute(f"the copy on {processes} processes", copy)
+            self.report.comparisons.append(self._several(original, several, copy))
 
     def _execute(self, what: str, job: Job) -> Run:
         self.progress(what)
@@ -197,17 +199,40 @@ class _Session:
                 comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
         return comparison
 
-    def _several(self, original: Run, run: Run) -> Comparison:
+    def _several(self, original: Run, run: Run, copy: Job) -> Comparison:
         """On several processes rounding may grow; how far is asked of the original, disturbed, where it matters."""
         comparison = compare(original, run)
-        if comparison.verdict is not Verdict.DIFFERENT:
-            return comparison
-        if self.unrepeatable:
+        if self.unrepeatable and comparison.verdict is Verdict.DIFFERENT:
             comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
             return comparison
-        disturbed = replace(self.job, save_weights=None, reference=self.job.save_weights, perturb=True)
+        comparison = self._with_control(comparison, original, self.job)
+        if comparison.verdict is Verdict.NOT_COMPARABLE and original.ranks[0].reasons:
+            self._without_chance(comparison, copy)
+        return comparison
+
+    def _with_control(self, comparison: Comparison, original: Run, job: Job) -> Comparison:
+        if comparison.verdict is not Verdict.DIFFERENT:
+            return comparison
+        disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
         control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
-        return compare(original, run, control=control)
+        return compare(original, comparison.run, control=control)
+
+    def _without_chance(self, comparison: Comparison, copy: Job) -> None:
+        """Compare once more with dropout, noise and batch statistics taken out of both runs alike."""
+        assert self.job.save_weights is not None
+        weights = self.job.save_weights.with_name("quiet.pt")
+        job = replace(self.job, quiet=True, save_weights=weights)
+        original = self._execute("the original without chance", job)
+        if original.failure or not original.losses or not all(map(math.isfinite, original.losses)):
+            return
+        what = f"the copy without chance on {copy.processes} processes"
+        run = self._execute(what, replace(copy, quiet=True, reference=weights))
+        if run.failure:
+            return
+        comparison.quiet = quiet = self._with_control(compare(original, run), original, job)
+        if quiet.verdict is Verdict.DIFFERENT:
+            comparison.verdict = Verdict.DIFFERENT
+            comparison.reason = f"also with chance taken out of both runs: {quiet.reason}"
 
 
 def _check(original: Run, script: Path) -> None:

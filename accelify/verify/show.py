@@ -102,6 +102,13 @@ def explain(comparison: Comparison) -> list[str]:
             f"{comparison.largest_at} of backward, tolerance {comparison.tolerance:.1e}{first}){update}"
         ]
     lines = [f"{name}: {verdict}: {comparison.reason}"]
+    if comparison.quiet is not None and comparison.quiet.verdict in (Verdict.IDENTICAL, Verdict.ROUNDING):
+        quiet = comparison.quiet
+        lines.append(
+            f"  with that taken out of both runs: {quiet.verdict} (losses within {quiet.largest:.1e}, "
+            f"tolerance {quiet.tolerance:.1e})"
+        )
+        return lines
     if comparison.first is not None and comparison.first.sentence() not in comparison.reason:
         lines.append(f"  first difference: {comparison.first.sentence()}")
     if verdict is Verdict.FAILED and run.losses:
