@@ -56,6 +56,7 @@ class LoaderIterator:
         "beginning",
         "loader",
         "position",
+        "sampler_epoch",
         "shares",
     )
 
@@ -71,6 +72,7 @@ class LoaderIterator:
         self.position = skip
         self._apart = loader._before_pass()
         self.beginning = random_snapshot(loader._generators())
+        self.sampler_epoch = getattr(loader._sampler(), "epoch", None)
         self._stream = DataStream() if loader._draws_while_read else None
         if resume is not None:
             self._apart = None
@@ -252,11 +254,13 @@ class DataLoaderShard(DataLoader[Any]):
 
     def position_state(self) -> dict[str, Any]:
         """Where the pass in progress stands, and all that its order depends on; for checkpoints."""
-        sampler = getattr(self.original.batch_sampler, "sampler", self.original.sampler)
         iterator = self.in_progress
         return {
             "epoch": self.epoch,
-            "sampler_epoch": getattr(sampler, "epoch", None),
+            "sampler_epoch": getattr(self._sampler(), "epoch", None)
+            if iterator is None
+            else iterator.sampler_epoch,
+            "sampler_seed": getattr(self._sampler(), "initial_seed", None),
             "generators": [g.get_state() for g in self._generators()],
             "position": None if iterator is None else iterator.position,
             "beginning": None if iterator is None else encode_snapshot(iterator.beginning),
@@ -266,9 +270,11 @@ class DataLoaderShard(DataLoader[Any]):
         """Let the next pass go on where `position_state` was taken, then with the random states `random`."""
         values = self.__dict__
         values["epoch"] = state["epoch"]
-        sampler = getattr(self.original.batch_sampler, "sampler", self.original.sampler)
+        sampler = self._sampler()
         if state["sampler_epoch"] is not None and hasattr(sampler, "epoch"):
             sampler.epoch = state["sampler_epoch"]
+        if state["sampler_seed"] is not None and hasattr(sampler, "initial_seed"):
+            sampler.initial_seed = state["sampler_seed"]
         for generator, saved in zip(self._generators(), state["generators"], strict=False):
             generator.set_state(saved)
         values["_resume"] = None if state["position"] is None else Resume(self._generators(), state, random)
@@ -317,6 +323,9 @@ class DataLoaderShard(DataLoader[Any]):
         for part in parts:
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
+
+    def _sampler(self) -> Any:
+        return getattr(self.original.batch_sampler, "sampler", self.original.sampler)
 
     def _generators(self) -> list[torch.Generator]:
         original = self.original

@@ -257,12 +257,8 @@ class SeedableRandomSampler(RandomSampler):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator()
         generator.manual_seed((self.initial_seed + self.epoch) % 2**63)
-        given, self.generator = self.generator, generator
-        try:
-            yield from super().__iter__()
-        finally:
-            self.generator = given
-            self.epoch += 1
+        self.epoch += 1
+        yield from RandomSampler(self.data_source, self.replacement, self._num_samples, generator)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch whose order the next pass has."""
