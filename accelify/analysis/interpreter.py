@@ -46,6 +46,7 @@ class Interpreter(CallEvaluator):
         self.things: dict[tuple[object, object], Value] = {}
         self.changed = False
         self.settled = False
+        self._resolving: set[str] = set()
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._star_imports: dict[Module, list[Module]] = {}
@@ -220,6 +221,15 @@ class Interpreter(CallEvaluator):
 
     def _imported(self, module: Module, name: str) -> Values:
         """What a dotted name of a library or of the project stands for."""
+        if name in self._resolving:
+            return {self.things.setdefault(("import", name), Imported(name))}
+        self._resolving.add(name)
+        try:
+            return self._resolve_import(module, name)
+        finally:
+            self._resolving.discard(name)
+
+    def _resolve_import(self, module: Module, name: str) -> Values:
         parts = name.split(".")
         for cut in range(len(parts), 0, -1):
             target = module.imports.get(".".join(parts[:cut])) or self.program.modules.get(

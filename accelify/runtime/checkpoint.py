@@ -143,7 +143,7 @@ def _write_files(
         torch.save(optimizer.state_dict(), directory / _name("optimizer", i, "bin"))
     for i, scheduler in enumerate(accelerator._schedulers):
         torch.save(scheduler.state_dict(), directory / _name("scheduler", i, "bin"))
-    if accelerator.scaler is not None:
+    if accelerator.precision.scaler is not None:
         torch.save(accelerator.scaler.state_dict(), directory / "scaler.pt")
     for i, item in enumerate(accelerator._custom_objects):
         torch.save(item.state_dict(), directory / f"custom_checkpoint_{i}.pkl")
@@ -259,7 +259,7 @@ def load(accelerator: Accelerator, source: Path, model_kwargs: dict[str, Any]) -
         optimizer.load_state_dict(_read(source, _name("optimizer", i, "bin"), "optimizer"))
     for i, scheduler in enumerate(accelerator._schedulers):
         scheduler.load_state_dict(_read(source, _name("scheduler", i, "bin"), "scheduler"))
-    if accelerator.scaler is not None:
+    if accelerator.precision.scaler is not None:
         accelerator.scaler.load_state_dict(_read(source, "scaler.pt", "gradient scaler"))
     for i, item in enumerate(accelerator._custom_objects):
         item.load_state_dict(_read(source, f"custom_checkpoint_{i}.pkl", "registered object"))

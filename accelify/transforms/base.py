@@ -61,6 +61,8 @@ class Context:
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()
+        # Statements that stand under a main-process guard already.
+        self.guarded: set[ast.AST] = set()
         # Totals that are reduced behind their loop, and so the same on every process.
         self.reduced: set[tuple[Scope, str]] = set()
 
@@ -129,6 +131,10 @@ class Context:
     def _is_whole(self, evaluation: EvaluationLoop) -> bool:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
+
+    def is_guarded(self, node: ast.AST) -> bool:
+        """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
+        return node in self.guarded or any(a in self.guarded for a in self.tree.ancestors(node))
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

@@ -6,6 +6,7 @@ output = model(data)    ->  output = model(data)
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
@@ -58,7 +59,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
             "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",
         )  # fmt: skip
         return
-    names = evaluation.gathered
+    names, swaps = _without_sizes(context, evaluation)
     joined = ", ".join(names)
     line = f"{joined} = {accelerator}.gather_for_metrics({joined if len(names) == 1 else f'({joined})'})"
     edits: list[Edit] = []
@@ -78,6 +79,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         edits.append(verbs.insert(tree, tree.end(call), ")", -10))
         if names:
             edits.append(InsertBefore(evaluation.before, (line,)))
+    edits += swaps
     if edits:
         yield context.change(
             GATHER,
@@ -86,3 +88,51 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
             edits,
             core=True,
         )
+
+
+def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[str], list[Edit]]:
+    """Inputs that are only asked for their size need not be gathered: a target has as many rows."""
+    tree = context.tree
+    names = list(evaluation.gathered)
+    if evaluation.after is None:
+        return names, []
+    end = tree.end(evaluation.after)
+    batch = {n.id for n in ast.walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    swaps: list[Edit] = []
+    for name in evaluation.gathered:
+        reads = [
+            n
+            for stmt in evaluation.loop.body
+            for n in ast.walk(stmt)
+            if isinstance(n, ast.Name)
+            and n.id == name
+            and isinstance(n.ctx, ast.Load)
+            and tree.start(n) > end
+        ]
+        others = [n for n in names if n != name and n in batch]
+        if (
+            name in batch
+            and others
+            and reads
+            and all(_asks_size(context, n) and not tree.in_fstring(n) for n in reads)
+        ):
+            names.remove(name)
+            swaps += [verbs.replace(tree, read, others[0]) for read in reads]
+    return names, swaps
+
+
+def _asks_size(context: Context, name: ast.Name) -> bool:
+    parent = context.tree.parent(name)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len":
+        return True
+    if not isinstance(parent, ast.Attribute):
+        return False
+    outer = context.tree.parent(parent)
+    if parent.attr == "size" and isinstance(outer, ast.Call):
+        return len(outer.args) == 1 and isinstance(outer.args[0], ast.Constant) and outer.args[0].value == 0
+    return (
+        parent.attr == "shape"
+        and isinstance(outer, ast.Subscript)
+        and isinstance(outer.slice, ast.Constant)
+        and outer.slice.value == 0
+    )

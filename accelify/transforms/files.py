@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
     tree = context.tree
     done: set[ast.stmt] = set()
     for stmt in _statements(context):
-        if stmt in done or context.is_claimed(stmt):
+        if stmt in done or context.is_guarded(stmt):
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
@@ -52,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
             and not any(isinstance(n, ast.Call) and context.script.callees(n) for n in ast.walk(parent.test))
         ):
             done.update(parent.body)
-            if context.is_claimed(parent) or context.accelerator(parent) is None:
+            if context.is_guarded(parent) or context.accelerator(parent) is None:
                 continue
             test = tree.segment(parent.test)
             loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda)) and not (
@@ -67,10 +67,11 @@ def transform(context: Context) -> Iterator[Change]:
         last = stmt
         done.add(stmt)
         for following in block[block.index(stmt) + 1 :]:
-            if not _writes(context, following) or context.is_claimed(following):
+            if not _writes(context, following) or context.is_guarded(following):
                 break
             done.add(following)
             last = following
+        context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
         guard = Indent(stmt, last, f"if {accelerator}.is_main_process:")
         yield context.change(FILES, stmt, "every process would write this", [guard])
 

@@ -31,9 +31,12 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         edits = _whole_models(context, call, accelerator)
         block = _open_block(context, call)
-        if block is not None:
+        if block is not None and context.is_guarded(block):
+            if not edits:
+                continue
+        elif block is not None:
             edits.append(Indent(block, block, f"if {accelerator}.is_main_process:"))
-            context.claim(block)
+            context.guarded.add(block)
         else:
             func = call.func
             edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))

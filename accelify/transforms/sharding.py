@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.edits import Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -29,6 +30,8 @@ EXIT = Rule(
 )
 
 _BATCH_SIZE = re.compile(r"batch_?size$|^bsz?$", re.I)
+_VIEWS = frozenset({"view", "reshape"})
+_HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
     "torch.zeros torch.ones torch.randn torch.rand torch.full torch.empty torch.randint torch.normal numpy.random.normal".split()
 )
@@ -59,28 +62,49 @@ def _unsharded(context: Context) -> Iterator[Change]:
 
 
 def _shapes(context: Context) -> Iterator[Change]:
+    tree = context.tree
     for call in context.script.calls():
-        if context.script.qualname(call.func) not in _SHAPES:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        viewed = method in _VIEWS
+        if not viewed and context.script.qualname(call.func) not in _SHAPES and method not in _HIDDEN_STATES:
             continue
-        loops = context.script.enclosing_loops(call)
-        if not any(any(loop is outer for outer in loops) for loop, _ in context.script.loader_loops):
+        if not _runs_for_each_batch(context, call):
             continue
-        for node in ast.walk(call):
-            name = (
-                node.id
-                if isinstance(node, ast.Name)
-                else node.attr
-                if isinstance(node, ast.Attribute)
-                else ""
-            )
-            if _BATCH_SIZE.search(name) and not _own_size(context, node):
+        for argument in call.args:
+            node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
+            if node is None:
+                continue
+            text = tree.segment(node)
+            message = f"`{text}` is the configured batch size; the batch of a process can be smaller"
+            only_unknown = not any(ast.unparse(a) == "-1" for a in call.args)
+            if viewed and argument is call.args[0] and only_unknown and not tree.in_fstring(call):
+                edit = Replace(tree.start(argument), tree.end(argument), "-1")
+                yield context.change(BATCH_SHAPE, call, message, [edit])
+            else:
                 yield context.todo(
-                    BATCH_SHAPE,
-                    call,
-                    f"`{context.tree.segment(node)}` is the configured batch size; the batch of a process can be smaller",
-                    "take the size of the batch at hand, as in data.size(0)",
+                    BATCH_SHAPE, call, message, "take the size of the batch at hand, as in data.size(0)"
                 )
-                break
+            break
+
+
+def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
+    loops = context.script.enclosing_loops(node)
+    return any(
+        loop is outer
+        for loop, loaders in context.script.loader_loops
+        if loaders & context.plan.prepared
+        for outer in loops
+    )
+
+
+def _configured_size(context: Context, argument: ast.expr, whole: bool) -> ast.expr | None:
+    """The configured batch size in an argument: as the whole of it, or (in the shape of a new tensor) anywhere."""
+    nodes = [argument] if whole else [n for n in ast.walk(argument) if isinstance(n, ast.expr)]
+    for node in nodes:
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if _BATCH_SIZE.search(name) and not _own_size(context, node):
+            return node
+    return None
 
 
 def _own_size(context: Context, node: ast.AST) -> bool:

@@ -65,7 +65,7 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
     wanted = set(statements)
     done: set[ast.stmt] = set()
     for stmt in sorted(wanted, key=tree.start):
-        if stmt in done or context.is_claimed(stmt):
+        if stmt in done or context.is_guarded(stmt):
             continue
         block = tree.block_of(stmt)[2]
         last = stmt
@@ -76,7 +76,7 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
             done.add(following)
             last = following
         accelerator = context.accelerator(stmt)
-        context.claim(*block[block.index(stmt) : block.index(last) + 1])
+        context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
         edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
         yield context.change(WRITER, stmt, "every process would write to the log", edits)
 
