@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .data.sharding import SeedableRandomSampler as SeedableRandomSampler
     from .data.skipping import SkipBatchSampler as SkipBatchSampler
     from .data.skipping import skip_first_batches as skip_first_batches
+    from .guard import RanksDisagreeError as RanksDisagreeError
     from .nested import concatenate as concatenate
     from .nested import convert_outputs_to_fp32 as convert_outputs_to_fp32
     from .nested import convert_to_fp32 as convert_to_fp32
@@ -81,6 +82,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
     "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
+    "guard": ("RanksDisagreeError",),
     "nested": (
         "concatenate",
         "convert_outputs_to_fp32",

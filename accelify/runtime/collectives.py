@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import guard
 from .nested import leaves, map_leaves, recursively_apply
 from .state import PartialState
 
@@ -30,15 +31,13 @@ def _to_group(tensor: torch.Tensor) -> torch.Tensor:
 def barrier() -> None:
     """Return when every rank has come here."""
     if not _alone():
-        process = PartialState()
-        if process.device.type == "cuda":
-            dist.barrier(device_ids=[process.device.index or 0])
-        else:
-            dist.barrier()
+        # Ranks that agree have all come.
+        guard.enter("wait_for_everyone")
 
 
-def _all_gather(tensor: torch.Tensor) -> list[torch.Tensor]:
+def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.Tensor]:
     """Every rank's tensor; shapes must agree."""
+    guard.enter(operation, tensor)
     mine = _to_group(tensor)
     parts = [torch.empty_like(mine) for _ in range(PartialState().num_processes)]
     dist.all_gather(parts, mine)
@@ -73,7 +72,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
     def one(t: torch.Tensor) -> torch.Tensor:
         if t.ndim == 0:
             return torch.cat(_all_gather(t.unsqueeze(0)))
-        lengths = [int(n) for n in torch.cat(_all_gather(torch.tensor([t.shape[0]])))]
+        lengths = [int(n) for n in torch.cat(_all_gather(torch.tensor([t.shape[0]]), "gather of sizes"))]
         parts = _all_gather_uneven(t, lengths)
         if lengths == held:
             parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
@@ -94,6 +93,7 @@ def all_gather_objects(item: Any) -> list[Any]:
     """Every rank's object, in order of rank."""
     if _alone():
         return [item]
+    guard.enter("gather of objects")
     found: list[Any] = [None] * PartialState().num_processes
     dist.all_gather_object(found, item)
     return found
@@ -114,6 +114,7 @@ def broadcast_object(item: Any, from_process: int = 0) -> Any:
     """One rank's object, on every rank."""
     if _alone():
         return item
+    guard.enter("broadcast of objects", f"from rank {from_process}")
     box = [item]
     process = PartialState()
     device = process.device if process.device.type == "cuda" else None
@@ -132,6 +133,7 @@ def broadcast_tensors(tensors: Sequence[torch.Tensor], from_process: int = 0) ->
     """Overwrite tensors of equal shape on every rank with those of `from_process`."""
     if _alone():
         return
+    guard.enter("broadcast", *tensors, f"from rank {from_process}")
     for tensor in tensors:
         shared = _to_group(tensor)
         dist.broadcast(shared, src=from_process)
@@ -185,6 +187,7 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
 
 
 def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.Tensor:
+    guard.enter(f"reduce ({reduction})", tensor)
     shared = _to_group(tensor).clone()
     if shared.dtype == torch.bool:
         shared = shared.long()
@@ -196,13 +199,28 @@ def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.
 
 
 def _reduce_numbers(numbers: list[Any], reduction: str) -> list[Any]:
-    """All numbers of one call in one exchange; as objects, since a whole number may be larger than any tensor's."""
+    """All numbers of one call in one exchange, whole numbers as such: 2**60 + 1 stays what it is."""
     if not numbers:
         return []
-    rows = all_gather_objects(numbers)
+    floats = torch.tensor([float(x) if isinstance(x, float) else 0.0 for x in numbers], dtype=torch.float64)
+    whole = torch.tensor([0 if isinstance(x, float) else _checked(x) for x in numbers])
+    kinds = torch.tensor([isinstance(x, float) for x in numbers]).long()
+    parts = _all_gather(
+        torch.stack([floats.view(torch.int64), whole, kinds]), f"reduce ({reduction}) of numbers"
+    )
+    rows = []
+    for part in parts:
+        values = zip(part[0].view(torch.float64).tolist(), part[1].tolist(), part[2].tolist(), strict=True)
+        rows.append([x if kind else n for x, n, kind in values])
     combine: Callable[[list[Any]], Any] = {"max": max, "min": min}.get(reduction, sum)
-    values = [combine([row[i] for row in rows]) for i in range(len(numbers))]
-    return [v / len(rows) for v in values] if reduction == "mean" else values
+    results = [combine([row[i] for row in rows]) for i in range(len(numbers))]
+    return [v / len(rows) for v in results] if reduction == "mean" else results
+
+
+def _checked(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"reduce takes whole numbers of at most 64 bits, not {number}")
+    return number
 
 
 def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
@@ -220,7 +238,7 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
     def one(t: torch.Tensor) -> torch.Tensor:
         if dim >= t.ndim or dim < -t.ndim:
             return t
-        longest = max(int(n) for n in _all_gather(torch.tensor([t.shape[dim]])))
+        longest = max(int(n) for n in _all_gather(torch.tensor([t.shape[dim]]), "pad_across_processes"))
         if longest == t.shape[dim]:
             return t
         shape = list(t.shape)

@@ -121,6 +121,10 @@ class PartialState:
         else:
             self.num_processes, self.process_index, self.local_process_index = 1, 0, 0
             self.backend = None
+        if self.num_processes > 1:
+            from .guard import start
+
+            start(self.process_index, self.num_processes)
         if self.num_processes == 1:
             self.distributed_type = DistributedType.NO
         elif device.type == "cuda":
@@ -241,6 +245,9 @@ class PartialState:
     def destroy_process_group(self) -> None:
         """Leave the process group."""
         if dist.is_available() and dist.is_initialized():
+            from .guard import _guards
+
+            _guards.clear()
             dist.destroy_process_group()
 
 

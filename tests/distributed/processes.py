@@ -5,9 +5,11 @@ in the test's own process, as it lives in the agent's under torchrun: no port ca
 it, and a killed rank 0 does not take the store along.
 """
 
+import atexit
 import multiprocessing
 import os
 import pickle
+import sys
 import time
 import traceback
 from dataclasses import dataclass
@@ -99,10 +101,11 @@ def _child(pipe, env, function, args):
         value = function(*args)
     except BaseException:
         error = traceback.format_exc()
+        sys.excepthook(*sys.exc_info())
     pipe.send_bytes(pickle.dumps((value, error)))
     pipe.close()
-    if error is None and dist.is_initialized():
-        dist.destroy_process_group()
+    # As at the end of a script; multiprocessing would leave it out.
+    atexit._run_exitfuncs()
     os._exit(0 if error is None else 1)
 
 

@@ -51,7 +51,9 @@ def _run(kind, directory, stop_at, load, **kwargs):
     random.seed(1 if not load else 7)
     dispatch = {"dispatch_batches": True} if kind == "dispatch" else {}
     accelerator = fresh_accelerator(
-        dataloader_config=DataLoaderConfiguration(split_batches=True, use_seedable_sampler=kind == "seedable", **dispatch),
+        dataloader_config=DataLoaderConfiguration(
+            split_batches=True, use_seedable_sampler=kind == "seedable", **dispatch
+        ),
         **kwargs,
     )
     model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.Linear(8, 3))

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
+from .. import guard
 from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
 from ..state import PartialState
@@ -48,8 +49,9 @@ def _mark(parameter: torch.Tensor) -> tuple[int, int] | None:
 class ParameterSet:
     """Parameters whose gradients are averaged together by flat all-reduces."""
 
-    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+    def __init__(self, parameters: Iterable[torch.Tensor], told: str) -> None:
         self.parameters: list[torch.Tensor] = list(parameters)
+        self.told = told
 
     def snapshot(self) -> list[tuple[int, int] | None]:
         """Marks of all gradients, which change with every backward that adds to them."""
@@ -57,6 +59,7 @@ class ParameterSet:
 
     def average(self) -> None:
         """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
+        guard.enter("average of gradients", self.told)
         with torch.no_grad():
             for group in self._groups():
                 _average(group)
@@ -115,7 +118,7 @@ class DistributedModel(DistributedDataParallel):
         self._precision = precision
         self._known = list(module.parameters())
         self._pattern = [p.requires_grad for p in self._known]
-        self._trained = ParameterSet(p for p in self._known if p.requires_grad)
+        self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
         self._route: Callable[..., Any] | None = None
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
@@ -175,7 +178,13 @@ class DistributedModel(DistributedDataParallel):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self._flat:
             return self._run_ddp_forward(*args, **kwargs)
-        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        try:
+            return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            told = guard.explained(error, f"the forward pass of {type(self.module).__name__}")
+            if told is error:
+                raise
+            raise told from error
 
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
@@ -261,7 +270,7 @@ class DDPBackend(Backend):
             handler if isinstance(handler, DistributedDataParallelKwargs) else DistributedDataParallelKwargs()
         )
         self._models: list[weakref.ref[DistributedModel]] = []
-        self._loose = ParameterSet([])
+        self._loose = ParameterSet([], "parameters of no model")
         self._joining = False
 
     def models(self) -> list[DistributedModel]:
@@ -312,7 +321,11 @@ class DDPBackend(Backend):
         models = self.models()
         before = [m.before_backward(sync) for m in models]
         loose = self._loose.snapshot() if sync and self._loose.parameters else None
-        loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        if any(marks is not None for marks in before):
+            with guard.backward():
+                loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        else:
+            loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         for model, marks in zip(models, before, strict=True):
             # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
             if model.after_backward(marks) and self.handler.broadcast_buffers and not self._joining:
@@ -347,6 +360,7 @@ class DDPBackend(Backend):
             if not isinstance(loss, torch.Tensor):
                 return loss
             total = loss.detach() * self.last_scale
+            guard.enter("average of a closure's loss", total)
             dist.all_reduce(total)
             return total / self.world_size
 

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
+from .. import guard
 from ..collectives import broadcast_object
 from ..nested import find_batch_size
 from ..state import PartialState
@@ -83,6 +84,7 @@ class DataLoaderDispatcher(DataLoaderShard):
     @staticmethod
     def _scatter(parts: list[Any] | None) -> Any:
         box: list[Any] = [None]
+        guard.enter("scatter of a batch")
         dist.scatter_object_list(box, parts, src=0)
         return box[0]
 
