@@ -33,12 +33,14 @@ def serve() -> None:
     """
     _make_deterministic()
     try:
-        # The second is what torch's optimizers import at their first use, the third what every copy imports.
-        for name in ("accelify.verify.recorder", "torch._dynamo", "accelify.runtime.accelerator"):
-            importlib.import_module(name)
-    except ImportError as error:
-        _tell({"broken": str(error)})
+        importlib.import_module("accelify.verify.recorder")
+    except Exception as error:
+        _tell({"broken": f"{type(error).__name__}: {error}"})
         return
+    # What torch's optimizers import at their first use, and what every copy imports.
+    for name in ("torch._dynamo", "accelify.runtime.accelerator"):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
     _tell({"ready": True})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     running: set[int] = set()
@@ -63,6 +65,7 @@ def serve() -> None:
     for pid in running:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+    os._exit(0)
 
 
 def _tell(answer: dict[str, Any]) -> None:

@@ -1,0 +1,88 @@
+"""`accelify verify` as a user calls it: output, exit codes, and bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from . import scripts
+
+VERIFY = [sys.executable, "-c", "from accelify.cli.main import main; main()", "verify"]
+
+
+def verify(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*VERIFY, *words], cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.distributed
+def test_a_plain_script_is_converted_and_proven(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "train.py").write_text("import sys\n" + scripts.plain().replace("0.05", "float(sys.argv[1])"))
+    before = (tmp_path / "train.py").read_bytes()
+    done = verify("train.py", "--steps", "3", "--plot", "curves.png", "--", "0.01", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "identical" in done.stdout
+    assert "equal to rounding" in done.stdout
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "train.py").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "train.py"]
+
+
+@pytest.mark.distributed
+def test_json_has_the_numbers_and_different_is_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(scripts.plain())
+    (tmp_path / "wrong.py").write_text(scripts.converted(optimizer=scripts.SGD.replace("0.05", "0.06")))
+    done = verify("train.py", "--against", "wrong.py", "--steps", "2", "-n", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert len(report["original"]["losses"]) == 2
+    assert report["original"]["learning_rates"] == [[0.05], [0.05]]
+    (only,) = report["runs"]
+    assert only["verdict"] == "different"
+    assert only["first_difference"] == {
+        "what": "loss",
+        "number": 2,
+        "original": report["original"]["losses"][1],
+        "this": only["losses"][1],
+    }
+
+
+def test_a_refusal_is_exit_code_1_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from accelerate import Accelerator\nfrom torch import nn\naccelerator = Accelerator()\n"
+        "for x in []:\n    loss = nn.Linear(1, 1)(x)\n    loss.backward()\n"
+    )
+    done = verify("train.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "was not converted" in done.stdout
+    assert "ccelerate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("absent.py", None, "absent.py does not exist"),
+        ("two.py", "print 'x'\n", "two.py, line 1"),
+        ("train.py", "loss.backward()\n", "NameError"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, name: str, text: str | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+        (tmp_path / "converted.py").write_text("")
+    done = verify(name, "--against", "converted.py" if text else name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_verify_loads_no_torch_of_its_own() -> None:
+    code = (
+        "import sys, accelify.verify.session, accelify.verify.show, accelify.verify.nursery, accelify.cli.verify\n"
+        "assert 'torch' not in sys.modules and 'rich' not in sys.modules and 'accelify.convert' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

@@ -1,0 +1,132 @@
+"""Verdicts on made-up runs: what counts as rounding, what does not, and what is said about it."""
+
+from __future__ import annotations
+
+import math
+
+from accelify.verify.compare import Verdict, compare, relative_differences
+from accelify.verify.events import Loss, RankRecord, Step
+from accelify.verify.runs import Run
+from accelify.verify.show import explain
+
+LOSSES = [2.0, 1.0, 0.5, 0.25]
+
+
+def rank(
+    losses: list[float],
+    *,
+    scale: float = 1.0,
+    rate: float = 0.1,
+    weights: str = "w",
+    update: float | None = None,
+    reasons: dict[str, str] | None = None,
+    skips: tuple[int, ...] = (),
+) -> RankRecord:
+    """A rank whose optimizer stepped after each backward but those in `skips`."""
+    record = RankRecord(weights=weights, parameters=2, ended="steps", reasons=reasons or {})
+    for number, value in enumerate(losses):
+        record.losses.append(Loss(value, scale, value * scale, len(record.steps), "float32"))
+        if number not in skips:
+            record.steps.append(Step(0, (rate,)))
+    record.deviation = None if update is None else {"update": update, "start": 0.0}
+    return record
+
+
+def run(*ranks: RankRecord, failure: str | None = None) -> Run:
+    return Run("converted", len(ranks), list(ranks), 1.0, failure)
+
+
+def test_equal_to_the_bit_is_identical_also_with_nan() -> None:
+    losses = [2.0, math.nan]
+    assert compare(run(rank(losses)), run(rank(losses))).verdict is Verdict.IDENTICAL
+
+
+def test_ranks_are_averaged_by_their_scales() -> None:
+    shares = run(rank([4.0], scale=0.5, weights="x"), rank([2.0], scale=1.5, weights="x"))
+    assert shares.losses == [2.5]
+    assert compare(run(rank([2.5])), shares).verdict is Verdict.ROUNDING
+
+
+def test_rounding_grows_with_the_calls() -> None:
+    late = [*LOSSES[:3], LOSSES[3] * (1 + 1.5e-5)]
+    early = [LOSSES[0] * (1 + 1.5e-5), *LOSSES[1:]]
+    assert compare(run(rank(LOSSES)), run(rank(late))).verdict is Verdict.ROUNDING
+    comparison = compare(run(rank(LOSSES)), run(rank(early)))
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert comparison.first is not None
+    assert comparison.first.number == 1
+
+
+def test_losses_near_zero_are_measured_by_the_usual_size() -> None:
+    assert relative_differences([1.0, 1.0, 0.0], [1.0, 1.0, 1e-7])[2] < 1.1e-6
+    assert relative_differences([1.0, 1.0], [1.0, math.nan])[1] == math.inf
+
+
+def test_equal_losses_with_other_weights_are_different() -> None:
+    comparison = compare(run(rank(LOSSES)), run(rank(LOSSES, weights="x", update=0.1)))
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert "weights end 1.0e-01 of their way apart" in comparison.reason
+    assert compare(run(rank(LOSSES)), run(rank(LOSSES, weights="x", update=1e-6))).verdict is Verdict.ROUNDING
+
+
+def test_another_learning_rate_is_different_whatever_the_reasons() -> None:
+    original = run(rank(LOSSES, reasons={"dropout": "p=0.5"}))
+    comparison = compare(original, run(rank(LOSSES, rate=0.2), rank(LOSSES, rate=0.2)))
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert "learning rate of step 1" in comparison.reason
+
+
+def test_reasons_count_on_several_processes_only() -> None:
+    original = run(rank(LOSSES, reasons={"dropout": "p=0.5"}))
+    other = [value * 1.1 for value in LOSSES]
+    assert compare(original, run(rank(other))).verdict is Verdict.DIFFERENT
+    assert compare(original, run(rank(other), rank(other))).verdict is Verdict.NOT_COMPARABLE
+
+
+def test_ranks_with_other_weights_are_different_whatever_the_reasons() -> None:
+    original = run(rank(LOSSES, reasons={"dropout": "p=0.5"}))
+    comparison = compare(original, run(rank(LOSSES), rank(LOSSES, weights="x")))
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert "different weights" in comparison.reason
+
+
+def test_fewer_calls_of_backward_are_different() -> None:
+    comparison = compare(run(rank(LOSSES)), run(rank(LOSSES[:2])))
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert "backward 4 times, this run 2 times" in comparison.reason
+
+
+def test_a_disturbed_original_says_how_far_rounding_carries() -> None:
+    original = run(rank(LOSSES))
+    other = run(rank([*LOSSES[:3], LOSSES[3] * 1.002], weights="x", update=1e-4))
+    calm = run(rank([*LOSSES[:3], LOSSES[3] * 1.000001], update=1e-6))
+    lively = run(rank([*LOSSES[:3], LOSSES[3] * 1.001], update=1e-6))
+    wild = run(rank([LOSSES[0] * 1.1, *LOSSES[1:]], update=1e-6))
+    far = run(rank([*LOSSES[:3], LOSSES[3] * 1.2], weights="x", update=1e-4))
+    assert compare(original, other).verdict is Verdict.DIFFERENT
+    assert compare(original, other, control=calm).verdict is Verdict.DIFFERENT
+    assert compare(original, other, control=lively).verdict is Verdict.ROUNDING
+    assert compare(original, far, control=lively).verdict is Verdict.DIFFERENT
+    assert compare(original, far, control=wild).verdict is Verdict.NOT_COMPARABLE
+
+
+def test_fp16_may_skip_other_steps_when_all_agreed_until_then() -> None:
+    original = run(rank(LOSSES, reasons={"loss scaling": "fp16"}, skips=(1,)))
+    same_until = [LOSSES[0], LOSSES[1], 0.7, 0.9]
+    other = [rank(same_until, weights="x") for _ in range(2)]
+    comparison = compare(original, run(*other))
+    assert comparison.verdict is Verdict.NOT_COMPARABLE
+    assert "fp16 loss scaling" in comparison.reason
+    apart_before = [rank([LOSSES[0], 1.5, 0.7, 0.9], weights="x") for _ in range(2)]
+    assert compare(original, run(*apart_before)).verdict is Verdict.DIFFERENT
+
+
+def test_a_failed_run_is_told_as_it_is() -> None:
+    comparison = compare(run(rank(LOSSES)), run(rank(LOSSES[:1]), failure="line 3: ValueError: no"))
+    assert comparison.verdict is Verdict.FAILED
+    assert explain(comparison)[0].endswith("failed: line 3: ValueError: no")
+
+
+def test_first_difference_is_part_of_what_is_said() -> None:
+    comparison = compare(run(rank(LOSSES)), run(rank([2.0, 1.1, 0.5, 0.25])))
+    assert "loss 2: 1 in the original, 1.1 in this run" in explain(comparison)[0]

@@ -1,0 +1,255 @@
+"""Verdicts on real runs: right copies are found right, wrong ones different, and each for its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accelify.verify.compare import Verdict
+from accelify.verify.session import Report, VerifyError
+
+from . import scripts
+
+pytestmark = pytest.mark.distributed
+VerifyPair = Callable[..., Report]
+SAME = (Verdict.IDENTICAL, Verdict.ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "loop"),
+    [
+        (scripts.MLP, scripts.SGD, scripts.LOOP),
+        (scripts.MLP, "torch.optim.Adam(model.parameters(), lr=0.01)", scripts.LOOP),
+        (scripts.MLP, scripts.LBFGS, scripts.CLOSURE_LOOP),
+        (scripts.MLP, scripts.SCHEDULE, scripts.SCHEDULE_LOOP),
+    ],
+    ids=["sgd", "adam", "closure", "schedule"],
+)
+def test_a_right_copy_is_identical_on_one_and_equal_on_two(
+    verify_pair: VerifyPair, model: str, optimizer: str, loop: str
+) -> None:
+    report = verify_pair(*scripts.pair(model, optimizer, loop), steps=6)
+    one, two = report.comparisons
+    assert one.verdict is Verdict.IDENTICAL
+    assert two.verdict is Verdict.ROUNDING, two.reason
+    assert 0 < two.largest <= two.tolerance < 0.01
+    assert two.update is not None
+    assert two.update < 1e-3
+    assert two.same_rates
+    assert report.exit_code == 0
+
+
+def test_a_summed_loss_needs_its_reduction(verify_pair: VerifyPair) -> None:
+    right = scripts.converted(scripts.MLP, scripts.SMALL_SGD, scripts.SUM_LOOP)
+    right = right.replace("backward(loss)", 'backward(loss, reduction="sum")')
+    original = scripts.plain(scripts.MLP, scripts.SMALL_SGD, scripts.SUM_LOOP)
+    assert verify_pair(original, right, steps=4).comparisons[1].verdict is Verdict.ROUNDING
+    wrong = scripts.converted(scripts.MLP, scripts.SMALL_SGD, scripts.SUM_LOOP)
+    report = verify_pair(original, wrong, steps=4)
+    assert report.comparisons[1].verdict is Verdict.DIFFERENT
+    assert report.comparisons[1].first is not None
+    assert report.comparisons[1].first.number == 1
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "loop", "reason"),
+    [
+        (scripts.DROPOUT, scripts.LOOP, "dropout is active in training"),
+        (scripts.BATCH_NORM, scripts.LOOP, "statistics are taken over each process's own share"),
+        (scripts.MLP, scripts.NOISE_LOOP, "random numbers are drawn in the training step"),
+    ],
+    ids=["dropout", "batch-norm", "noise"],
+)
+def test_chance_is_named_and_taken_out(verify_pair: VerifyPair, model: str, loop: str, reason: str) -> None:
+    report = verify_pair(*scripts.pair(model, loop=loop), steps=5)
+    one, two = report.comparisons
+    assert one.verdict is Verdict.IDENTICAL
+    assert two.verdict is Verdict.NOT_COMPARABLE
+    assert reason in two.reason
+    assert two.quiet is not None
+    assert two.quiet.verdict is Verdict.ROUNDING
+    assert report.exit_code == 0
+
+
+def test_random_samples_are_named(verify_pair: VerifyPair) -> None:
+    dataset = (
+        "class Noisy(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 44\n"
+        "    def __getitem__(self, i): return X[i] + torch.randn(5), Y[i]\n"
+    )
+    texts = [
+        text.replace("loader =", dataset + "loader =", 1).replace(
+            "torch.utils.data.TensorDataset(X, Y)", "Noisy()"
+        )
+        for text in scripts.pair()
+    ]
+    two = verify_pair(*texts, steps=5).comparisons[1]
+    assert two.verdict is Verdict.NOT_COMPARABLE
+    assert "drawn for each sample (Noisy draws from torch)" in two.reason
+    assert two.quiet is not None
+    assert two.quiet.verdict is Verdict.ROUNDING
+
+
+def test_chance_does_not_hide_a_wrong_copy(verify_pair: VerifyPair) -> None:
+    loop = scripts.SUM_LOOP
+    original = scripts.plain(scripts.DROPOUT, scripts.SMALL_SGD, loop)
+    copy = scripts.converted(scripts.DROPOUT, scripts.SMALL_SGD, loop)
+    report = verify_pair(original, copy, steps=5)
+    assert report.comparisons[0].verdict is Verdict.IDENTICAL
+    assert report.comparisons[1].verdict is Verdict.DIFFERENT
+    assert "also with chance taken out" in report.comparisons[1].reason
+
+
+RIGHT = scripts.converted()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "on_one", "words"),
+    [
+        (
+            RIGHT.replace(scripts.PREPARE, "opt, loader = accelerator.prepare(opt, loader)\n"),
+            SAME,
+            "different weights",
+        ),
+        (RIGHT.replace("accelerator.backward(loss)", "(loss * 1).backward()"), SAME, "loss 1"),
+        (RIGHT.replace("split_batches=True", ""), SAME, "loss 1"),
+        (RIGHT.replace("lr=0.05", "lr=0.0501"), [Verdict.DIFFERENT], "learning rate of step 1"),
+        (
+            RIGHT.replace("opt.step()", "opt.step(); accelerator.backward(model(x).sum())"),
+            [Verdict.DIFFERENT],
+            "times",
+        ),
+    ],
+    ids=["model-not-prepared", "plain-backward", "per-process-batch", "other-rate", "backward-too-many"],
+)
+def test_wrong_copies_are_different(
+    verify_pair: VerifyPair, wrong: str, on_one: list[Verdict], words: str
+) -> None:
+    report = verify_pair(scripts.plain(), wrong, steps=4)
+    assert report.comparisons[0].verdict in on_one
+    assert report.comparisons[1].verdict is Verdict.DIFFERENT
+    assert words in report.comparisons[1].reason
+    assert report.exit_code == 1
+
+
+def test_a_script_that_shares_nothing_out_is_comparable(verify_pair: VerifyPair) -> None:
+    original = scripts.plain(scripts.DROPOUT).replace("for x, y in loader:", "for x, y in [(X, Y)]:")
+    copy = scripts.converted(scripts.DROPOUT, prepare="model, opt = accelerator.prepare(model, opt)\n")
+    report = verify_pair(original, copy.replace("for x, y in loader:", "for x, y in [(X, Y)]:"), steps=4)
+    assert report.comparisons[1].verdict in SAME
+    assert report.comparisons[1].run.repeated
+
+
+def test_without_an_optimizer_the_parameters_are_found(verify_pair: VerifyPair) -> None:
+    by_hand = "for p in model.parameters(): p.data.add_(p.grad, alpha=-0.05); p.grad = None"
+    loop = scripts.LOOP.replace("opt.step()", by_hand).replace("opt.zero_grad()", "pass")
+    report = verify_pair(*scripts.pair(optimizer="None", loop=loop), steps=4)
+    assert report.original is not None
+    assert report.original.ranks[0].parameters == 4
+    assert len(report.original.losses) == 4
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+
+
+def test_several_losses_and_a_loss_of_many_numbers_are_recorded(verify_pair: VerifyPair) -> None:
+    loop = scripts.LOOP.replace("loss.backward()", "(loss / 2).backward(retain_graph=True); y.numel(); F.mse_loss("
+                                "model(x), y, reduction='none').backward(torch.ones_like(y) / len(y))")  # fmt: skip
+    report = verify_pair(scripts.plain(loop=loop), scripts.plain(loop=loop), steps=3, processes=1)
+    assert report.original is not None
+    losses = report.original.losses
+    assert len(losses) == 6
+    assert losses[1] == pytest.approx(2 * losses[0])
+
+
+def test_a_failing_rank_ends_the_run(verify_pair: VerifyPair) -> None:
+    broken = RIGHT.replace(
+        "        opt.step()\n", "        opt.step()\n        assert accelerator.process_index == 0\n"
+    )
+    report = verify_pair(scripts.plain(), broken, steps=4, limit=60.0)
+    assert report.comparisons[1].verdict is Verdict.FAILED
+    assert "AssertionError (on rank 1)" in report.comparisons[1].reason
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise ValueError('on  purpose')", r"line 1: ValueError: on purpose"),
+        ("import sys; sys.exit('no data')", "exits by itself: no data"),
+        ("input()", "EOFError"),
+        ("import os; os.abort()", "SIGABRT"),
+        ("print('nothing')", "never calls backward"),
+    ],
+)
+def test_an_original_that_does_not_run_is_told_in_one_sentence(
+    verify_pair: VerifyPair, text: str, words: str
+) -> None:
+    with pytest.raises(VerifyError, match=words):
+        verify_pair(text, text)
+
+
+def test_nothing_is_written_beside_the_script(verify_pair: VerifyPair, tmp_path: Path) -> None:
+    (tmp_path / "existing.pt").write_bytes(b"precious")
+    (tmp_path / "model_file.py").write_text(f"from torch import nn\ndef make(): return {scripts.MLP}\n")
+    texts = [f"import model_file\n{t}" for t in scripts.pair("model_file.make()", loop=scripts.WRITES_LOOP)]
+    report = verify_pair(*texts, steps=9)
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert (tmp_path / "existing.pt").read_bytes() == b"precious"
+    assert sorted(os.listdir(tmp_path)) == ["existing.pt", "model_file.py", "train.py"]
+
+
+def test_the_script_sees_what_python_would_show_it(verify_pair: VerifyPair, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("0.05")
+    text = (
+        "import os, sys, random\nimport numpy as np\nimport torch\n"
+        "assert __name__ == '__main__' and sys.argv == ['train.py', '--lr', 'x'], sys.argv\n"
+        "here = os.path.dirname(os.path.abspath(__file__))\n"
+        "assert os.getcwd() == here == sys.path[0]\n"
+        "lr = float(open(os.path.join(here, 'data.txt')).read())\n"
+        "seed = random.randint(0, 99999) + np.random.randint(99999) + np.random.default_rng().integers(9999)\n"
+    ) + scripts.plain().replace("torch.manual_seed(1)", "torch.manual_seed(int(seed))")
+    report = verify_pair(text, text, steps=3, processes=1, arguments=("--lr", "x"))
+    assert report.comparisons[0].verdict is Verdict.IDENTICAL
+
+
+def test_a_script_that_catches_everything_still_ends(verify_pair: VerifyPair) -> None:
+    loop = scripts.LOOP.replace("range(10)", "range(100000)")
+    loop = loop.replace(
+        "        opt.step()", "        try:\n            opt.step()\n        except:\n            pass"
+    )
+    report = verify_pair(*scripts.pair(loop=loop), steps=3)
+    assert report.exit_code == 0
+
+
+def test_a_script_that_depends_on_the_clock_is_not_comparable(verify_pair: VerifyPair) -> None:
+    texts = [
+        text.replace("torch.manual_seed(1)", "import time; torch.manual_seed(time.time_ns())")
+        for text in scripts.pair()
+    ]
+    report = verify_pair(*texts, steps=3)
+    assert [c.verdict for c in report.comparisons] == [Verdict.NOT_COMPARABLE] * 2
+    assert "two runs of the original itself differ" in report.comparisons[0].reason
+
+
+def test_a_run_that_hangs_is_given_up(verify_pair: VerifyPair) -> None:
+    with pytest.raises(VerifyError, match="did not end within 1 s"):
+        verify_pair("import time; time.sleep(60)", "", limit=1.0)
+
+
+def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair) -> None:
+    texts = [text.replace("shuffle=True", "shuffle=True, num_workers=1") for text in scripts.pair()]
+    report = verify_pair(*texts, steps=3)
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    if Path("/proc").is_dir():
+        left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _works_in(p, "accelify-verify-")]
+        assert not left
+
+
+def _works_in(process: Path, word: str) -> bool:
+    try:
+        return word in os.readlink(process / "cwd")
+    except OSError:
+        return False
