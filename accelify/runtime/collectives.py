@@ -37,10 +37,10 @@ def barrier() -> None:
 
 def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.Tensor]:
     """Every rank's tensor; shapes must agree."""
-    guard.enter(operation, tensor)
     mine = _to_group(tensor)
     parts = [torch.empty_like(mine) for _ in range(PartialState().num_processes)]
-    dist.all_gather(parts, mine)
+    with guard.collective(operation, tensor):
+        dist.all_gather(parts, mine)
     return [p.to(tensor.device) for p in parts]
 
 
@@ -93,9 +93,9 @@ def all_gather_objects(item: Any) -> list[Any]:
     """Every rank's object, in order of rank."""
     if _alone():
         return [item]
-    guard.enter("gather of objects")
     found: list[Any] = [None] * PartialState().num_processes
-    dist.all_gather_object(found, item)
+    with guard.collective("gather of objects"):
+        dist.all_gather_object(found, item)
     return found
 
 
@@ -114,11 +114,11 @@ def broadcast_object(item: Any, from_process: int = 0) -> Any:
     """One rank's object, on every rank."""
     if _alone():
         return item
-    guard.enter("broadcast of objects", f"from rank {from_process}")
     box = [item]
     process = PartialState()
     device = process.device if process.device.type == "cuda" else None
-    dist.broadcast_object_list(box, src=from_process, device=device)
+    with guard.collective("broadcast of objects", f"from rank {from_process}"):
+        dist.broadcast_object_list(box, src=from_process, device=device)
     return box[0]
 
 
@@ -133,12 +133,11 @@ def broadcast_tensors(tensors: Sequence[torch.Tensor], from_process: int = 0) ->
     """Overwrite tensors of equal shape on every rank with those of `from_process`."""
     if _alone():
         return
-    guard.enter("broadcast", *tensors, f"from rank {from_process}")
-    for tensor in tensors:
-        shared = _to_group(tensor)
-        dist.broadcast(shared, src=from_process)
-        if shared.data_ptr() != tensor.data_ptr():
-            with torch.no_grad():
+    with guard.collective("broadcast", *tensors, f"from rank {from_process}"), torch.no_grad():
+        for tensor in tensors:
+            shared = _to_group(tensor)
+            dist.broadcast(shared, src=from_process)
+            if shared.data_ptr() != tensor.data_ptr():
                 tensor.copy_(shared)
 
 
@@ -187,11 +186,11 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
 
 
 def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.Tensor:
-    guard.enter(f"reduce ({reduction})", tensor)
     shared = _to_group(tensor).clone()
     if shared.dtype == torch.bool:
         shared = shared.long()
-    dist.all_reduce(shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]))
+    with guard.collective(f"reduce ({reduction})", tensor):
+        dist.all_reduce(shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]))
     shared = shared.to(tensor.device)
     if reduction == "mean":
         shared = shared / PartialState().num_processes

@@ -324,6 +324,19 @@ def enter(operation: str, *what: Any) -> None:
         _guards[0].enter(operation, *what)
 
 
+@contextlib.contextmanager
+def collective(operation: str, *what: Any) -> Iterator[None]:
+    """Around a collective: `enter`, and an error of the transport in it is said in terms of ranks."""
+    enter(operation, *what)
+    try:
+        yield
+    except RuntimeError as error:
+        told = explained(error, operation)
+        if told is error:
+            raise
+        raise told from error
+
+
 def backward() -> contextlib.AbstractContextManager[None]:
     """See `Guard.backward`."""
     return _guards[0].backward() if _guards else contextlib.nullcontext()

@@ -59,8 +59,7 @@ class ParameterSet:
 
     def average(self) -> None:
         """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
-        guard.enter("average of gradients", self.told)
-        with torch.no_grad():
+        with guard.collective("average of gradients", self.told), torch.no_grad():
             for group in self._groups():
                 _average(group)
 
@@ -360,8 +359,8 @@ class DDPBackend(Backend):
             if not isinstance(loss, torch.Tensor):
                 return loss
             total = loss.detach() * self.last_scale
-            guard.enter("average of a closure's loss", total)
-            dist.all_reduce(total)
+            with guard.collective("average of a closure's loss", total):
+                dist.all_reduce(total)
             return total / self.world_size
 
         return shared

@@ -84,8 +84,8 @@ class DataLoaderDispatcher(DataLoaderShard):
     @staticmethod
     def _scatter(parts: list[Any] | None) -> Any:
         box: list[Any] = [None]
-        guard.enter("scatter of a batch")
-        dist.scatter_object_list(box, parts, src=0)
+        with guard.collective("scatter of a batch"):
+            dist.scatter_object_list(box, parts, src=0)
         return box[0]
 
     def _parts(self, group: list[Any], ranks: int, last: bool) -> tuple[list[Any], Shares]:
