@@ -12,6 +12,7 @@ from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
 from accelify.findings import Finding, Safety, Severity
+from accelify.notebook import finished
 from accelify.source import Source, SourceError
 from accelify.transforms import TRANSFORMS
 from accelify.transforms.base import Change, Context
@@ -76,8 +77,23 @@ def convert_source(source: Source, options: ConvertOptions | None = None) -> Con
         return _left_alone(source, FAILED, "it nests too deeply to be read")
     if not _may_train(source.text):
         return _left_alone(source, UNCHANGED, "it has no training loop (no call of backward)")
-    path = Path(source.path) if source.path else None
-    script = ScriptModel(tree, path)
+    try:
+        return _convert(source, tree, name, options)
+    except Exception as error:  # one odd script must not keep the others from being converted
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = (
+            f" in {Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}"
+            if where is not None
+            else ""
+        )
+        reason = f"accelify itself failed on it ({type(error).__name__}: {error}{place}); please report this script"
+        return _left_alone(source, FAILED, reason)
+
+
+def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> Conversion:
+    script = ScriptModel(tree, Path(source.path) if source.path else None)
     plan = Plan(script, options.batch_size)
     if plan.blockers:
         return _blocked(source, tree, name, plan)
@@ -85,12 +101,12 @@ def convert_source(source: Source, options: ConvertOptions | None = None) -> Con
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
-    return _apply(source, tree, context, changes)
+    return finished(_apply(source, tree, context, changes))
 
 
 def _may_train(text: str) -> bool:
-    """The prefilter: a script without a backward has nothing to convert."""
-    return "backward" in text and "torch" in text
+    """The prefilter: a script with neither a backward nor an optimizer has nothing to convert."""
+    return "torch" in text and ("backward" in text or "optim" in text)
 
 
 def _left_alone(source: Source, status: str, reason: str) -> Conversion:

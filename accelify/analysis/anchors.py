@@ -13,6 +13,7 @@ from accelify.analysis.syntax import Node, dotted, names_in
 from accelify.analysis.values import Class, Function
 
 NAME = "accelerator"
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _CONFIG_NAMES = frozenset(
     "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
 )
@@ -291,11 +292,12 @@ def _chooses_device(script: ScriptModel, stmt: ast.Assign) -> bool:
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
     tree = script.tree
     earliest = 0
+    constrained = False
     for index, stmt in enumerate(block):
         if _is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):
-            if index == earliest:
+            if index == earliest and not constrained:
                 earliest = index + 1
         if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and _leading(
             block, index
@@ -307,29 +309,23 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             or _extends_arguments(stmt, needed)
         ):
             earliest = max(earliest, index + 1)
-    # Definitions between imports and code stay where they are; the Accelerator comes after them.
-    while earliest < len(block) and isinstance(
-        block[earliest], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    ):
-        earliest += 1
+            constrained = True
     place = earliest
     while place < len(block) and _harmless(script, block[place]):
         place += 1
-    if place < len(block) and not _first_device(script, block[place]):
+    if place == len(block) or not _first_device(script, block[place]):
         place = earliest
-    if place == len(block):
-        place = earliest
-    while place < len(block) and isinstance(
-        block[place], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    ):
-        place += 1
+    if not constrained:
+        # Definitions between imports and code stay where they are; the Accelerator comes after them.
+        while place < len(block) and isinstance(block[place], _DEFINITIONS):
+            place += 1
     anchor = Anchor(scope, block)
-    if place < len(block):
+    if place < len(block) and not (place and isinstance(block[place], _DEFINITIONS)):
         anchor.before = block[place]
         anchor.offset = tree.start(block[place])
     else:
-        anchor.after = block[-1]
-        anchor.offset = tree.end(block[-1])
+        anchor.after = block[place - 1]
+        anchor.offset = tree.end(block[place - 1])
     return anchor
 
 

@@ -575,6 +575,14 @@ class CallEvaluator:
                 self.link(made, "model", {receiver})
                 return {made}
             return {self.thing(node, "result", v.UNKNOWN, module)}
+        if (
+            receiver.kind == v.CRITERION
+            and receiver.cls is not None
+            and name in ("parameters", "named_parameters")
+        ):
+            # A loss with weights of its own that are trained is a model.
+            receiver.kind = v.MODEL
+            self.changed = True
         if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
             if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
                 return {receiver}

@@ -42,6 +42,7 @@ class Devices:
             test = self._condition(stmt, whole)
             cpu, names = self._cpu(test, stmt)
             self.assignments.append(DeviceAssignment(stmt, whole, cpu, names))
+        self.assignments = [self._with_override(a) for a in self.assignments]
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
 
     def is_device_expression(self, node: ast.expr) -> bool:
@@ -59,6 +60,36 @@ class Devices:
             callees = self.script.callees(node)
             return bool(callees) and self.script.is_a(node, v.DEVICE) and not self.script.is_a(node, v.MODEL)
         return False
+
+    def _chooses(self, branch: ast.If) -> bool:
+        """Whether an `if` chooses between devices: both branches assign one, or it asks a flag."""
+        if self.script.is_a(branch.test, v.FLAG, v.DEVICE):
+            return True
+        return all(
+            any(isinstance(s, ast.Assign) and self.is_device_expression(s.value) for s in part)
+            for part in (branch.body, branch.orelse)
+        )
+
+    def _with_override(self, assignment: DeviceAssignment) -> DeviceAssignment:
+        """`device = "cpu"` as a default that an `if` replaces: the CPU is wanted where that `if` is not taken."""
+        if assignment.cpu != "True" or isinstance(self.tree.parent(assignment.statement), ast.If):
+            return assignment
+        stmt = assignment.statement
+        text = dotted(stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target)
+        for other in self.assignments:
+            parent = self.tree.parent(other.statement)
+            target = (
+                other.statement.targets[0]
+                if isinstance(other.statement, ast.Assign)
+                else other.statement.target
+            )
+            if other is assignment or dotted(target) != text or not isinstance(parent, ast.If):
+                continue
+            if parent is self.script.main_guard:
+                continue
+            cpu, names = self._cpu(self._if_chain(parent), stmt)
+            return DeviceAssignment(stmt, assignment.whole, cpu, names)
+        return assignment
 
     # -- conditions
 
@@ -94,9 +125,8 @@ class Devices:
         if isinstance(value, ast.IfExp):
             return self._chain(value)
         parent = self.tree.parent(stmt)
-        if isinstance(parent, ast.If):
-            top = whole or parent
-            return self._if_chain(top)
+        if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
+            return self._if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):

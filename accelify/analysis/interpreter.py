@@ -32,6 +32,7 @@ from accelify.analysis.values import (
 _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
+_DEEPEST_NAME = 10
 
 
 class Interpreter(CallEvaluator):
@@ -221,7 +222,8 @@ class Interpreter(CallEvaluator):
 
     def _imported(self, module: Module, name: str) -> Values:
         """What a dotted name of a library or of the project stands for."""
-        if name in self._resolving:
+        # A package that imports its own modules by name can lead back to itself for ever.
+        if name in self._resolving or name.count(".") > _DEEPEST_NAME:
             return {self.things.setdefault(("import", name), Imported(name))}
         self._resolving.add(name)
         try:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
-from accelify.analysis.syntax import walk_scope
+from accelify.analysis.syntax import dotted, walk_scope
 from accelify.analysis.values import Thing
 
 _ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
@@ -68,7 +69,9 @@ class Placement:
             scopes = {scope for _, scope in holder.assignments}
             for scope in scopes:
                 depth = self.script.depth(scope)
-                creations = [s for s, where in holder.assignments if where is scope]
+                every = [s for s, where in holder.assignments if where is scope]
+                # `model = model.train()` makes nothing new.
+                creations = [s for s in every if not _gives_back(s, holder.name)] or every
                 item = Item(holder, kind, scope, creations, {thing})
                 rank = (depth, creations[0].lineno)
                 if best is None or rank < best[:2]:
@@ -233,6 +236,19 @@ def _blocks(stmt: ast.stmt) -> list[list[Any]]:
     for handler in getattr(stmt, "handlers", []):
         found.append(handler.body)
     return found
+
+
+def _gives_back(stmt: ast.stmt, name: str) -> bool:
+    """Whether an assignment only hands a thing back to its own name: `net = net.to(device)`."""
+    value = getattr(stmt, "value", None)
+    while isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute) and value.func.attr in k.SELF_RETURNING:
+            value = value.func.value
+        elif value.args and (dotted(value.func) or "").endswith(("DataParallel", "compile")):
+            value = value.args[0]
+        else:
+            return False
+    return (dotted(value) or "").rsplit(".", 1)[-1] == name
 
 
 def _inside(node: ast.stmt, outer: ast.AST) -> bool:

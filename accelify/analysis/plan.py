@@ -15,7 +15,7 @@ from accelify.analysis.losses import LossReductions
 from accelify.analysis.placement import Item, Placement, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, dotted
+from accelify.analysis.syntax import Node, Tree, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
 
@@ -68,7 +68,30 @@ class Plan:
         if taken is not None:
             self.blockers.append(taken)
         elif not self.script.backwards:
-            self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            elsewhere = self._trains_elsewhere()
+            if elsewhere is None:
+                self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            else:
+                self.blockers.append(
+                    Blocker(
+                        "ACC009",
+                        f"its training loop is in `{elsewhere}`, which it imports; files are converted one by one",
+                    )
+                )
+
+    def _trains_elsewhere(self) -> str | None:
+        """The project module whose training loop this script runs, None where it runs none."""
+        for call, callees in self.script.interpreter.calls.items():
+            if self.tree.parent(call) is None:
+                continue
+            for callee in callees:
+                for name, module in self.script.program.modules.items():
+                    if module is not self.script.module and any(
+                        callee is s for s in module.scopes.functions()
+                    ):
+                        if _has_backward(module.tree):
+                            return name
+        return None
 
     def _choose(self) -> None:
         script = self.script
@@ -397,6 +420,12 @@ class Plan:
         seen.add(scope)
         calls = self.script.callers(scope)
         return not calls or any(self.after_prepare(call) for call in calls)
+
+
+def _has_backward(tree: Tree) -> bool:
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in tree.nodes(ast.Call)
+    )
 
 
 def is_shardable(thing: Thing) -> bool:

@@ -45,9 +45,11 @@ def transform(context: Context) -> Iterator[Change]:
 def _import(context: Context) -> Change:
     body = context.tree.module.body
     last: ast.stmt | None = None
+    anchor = context.plan.anchor
+    limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else len(context.tree.data)
     for index, stmt in enumerate(body):
         if isinstance(stmt, (ast.Import, ast.ImportFrom)):
-            if last is not None and not _near(context, last, stmt):
+            if context.tree.start(stmt) >= limit or last is not None and not _near(context, last, stmt):
                 break
             last = stmt
         elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (
@@ -59,7 +61,7 @@ def _import(context: Context) -> Change:
         names.append("GradientAccumulationPlugin")
     line = f"from accelify.runtime import {', '.join(names)}"
     if last is not None:
-        edit: Edit = InsertAfter(last, (line,))
+        edit: Edit = InsertAfter(last, (line,), order=-200)
         place: ast.AST = last
     else:
         docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)

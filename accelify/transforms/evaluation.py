@@ -129,7 +129,10 @@ def _asks_size(context: Context, name: ast.Name) -> bool:
         return False
     outer = context.tree.parent(parent)
     if parent.attr == "size" and isinstance(outer, ast.Call):
-        return len(outer.args) == 1 and isinstance(outer.args[0], ast.Constant) and outer.args[0].value == 0
+        if not outer.args:
+            outer = context.tree.parent(outer)
+            return isinstance(outer, ast.Subscript) and ast.unparse(outer.slice) == "0"
+        return len(outer.args) == 1 and ast.unparse(outer.args[0]) == "0"
     return (
         parent.attr == "shape"
         and isinstance(outer, ast.Subscript)

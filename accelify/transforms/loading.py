@@ -64,8 +64,10 @@ def _waits(context: Context) -> Iterator[Change]:
     if not any(script.qualname(c.func) == "torch.save" for c in script.calls()):
         return
     done: set[ast.stmt] = set()
+    loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
+    loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes
     for call in sorted(script.calls(), key=tree.start):
-        if script.qualname(call.func) != "torch.load":
+        if script.qualname(call.func) != "torch.load" and not (script.callees(call) & loading):
             continue
         stmt: ast.stmt = tree.statement(call)
         while isinstance(tree.parent(stmt), ast.With):
