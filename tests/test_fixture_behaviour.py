@@ -28,7 +28,8 @@ pytestmark = pytest.mark.distributed
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _BAR = re.compile(r"\d+%\||it/s|s/it|\?it")
-_EVALUATION = re.compile(r"\b(?:test|valid|val)\b")
+_EVALUATION = re.compile(r"\b(?:test|valid|val)\b", re.IGNORECASE)
+_TRAINING = re.compile(r"\btrain\b|mean loss", re.IGNORECASE)
 
 
 def not_comparable(kind: str) -> str:
@@ -94,10 +95,15 @@ def test_two_processes_print_once_and_evaluate_alike(kind: str) -> None:
     assert len(after) == len(before), "\n".join(after)
     if not_comparable(kind):
         return
-    pairs = [(a, b) for a, b in zip(before, after, strict=True) if _EVALUATION.search(a)]
-    for a, b in pairs:
+    evaluations = 0
+    for a, b in zip(before, after, strict=True):
+        # The mean over an epoch of losses that are means themselves is not exact where shares are uneven.
+        tolerance = 2e-3 if _EVALUATION.search(a) else 0.05 if _TRAINING.search(a) else 0.0
+        if not tolerance:
+            continue
+        evaluations += tolerance < 0.05
         assert _NUMBER.sub("#", a) == _NUMBER.sub("#", b)
         expected, found = [[float(n) for n in _NUMBER.findall(line)] for line in (a, b)]
-        assert found == pytest.approx(expected, rel=2e-3, abs=2e-3), f"{a}\n{b}"
+        assert found == pytest.approx(expected, rel=tolerance, abs=tolerance), f"{a}\n{b}"
     if kind not in ("gan", "gradient_penalty", "regression_by_hand"):
-        assert pairs, "a fixture that evaluates prints it"
+        assert evaluations, "a fixture that evaluates prints it"
