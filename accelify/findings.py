@@ -28,7 +28,8 @@ class Finding:
     """One finding of one rule.
 
     Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
-    person who does it by hand. `fixable` says that `convert` mends it by itself.
+    person who does it by hand. `fixable` says that `convert` mends it by itself. In a notebook
+    `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0.
     """
 
     path: str
@@ -44,6 +45,13 @@ class Finding:
     effort: int = field(compare=False, default=1)
     evidence: tuple[str, ...] = field(compare=False, default=())
     fixable: bool = field(compare=False, default=True)
+    cell: int = field(compare=False, default=0)
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`, in a notebook `file:cell N:line:column`."""
+        cell = f"cell {self.cell}:" if self.cell else ""
+        return f"{self.path}:{cell}{self.line}:{self.column}"
 
     def to_json(self) -> dict[str, Any]:
         """The finding as the plain dictionary that `--output-format json` prints."""
@@ -56,6 +64,7 @@ class Finding:
             "effort": self.effort,
             "fixable": self.fixable,
             "file": self.path,
+            **({"cell": self.cell} if self.cell else {}),
             "line": self.line,
             "column": self.column,
             "end": {"line": self.end_line or self.line, "column": self.end_column or self.column},

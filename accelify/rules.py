@@ -11,6 +11,7 @@ from itertools import groupby
 
 import accelify.transforms
 from accelify.findings import Safety, Severity
+from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.transforms.base import Rule
 
 
@@ -76,6 +77,24 @@ LEFT_ALONE = (
     ),
 )
 
+LAUNCHER = RuleEntry(
+    Rule(NOTEBOOK_LAUNCHER, "notebook-launcher", "A notebook runs on one process.", Severity.INFO, Safety.MANUAL, 5),
+    """Start the training of a notebook on several processes.
+
+The cells of a notebook run in one process. Put those that train into one function, from the Accelerator on, which must
+be made inside of it, and start that function:
+
+    from accelify.runtime import notebook_launcher
+
+    def train():
+        accelerator = Accelerator()
+        ...
+
+    notebook_launcher(train, num_processes=2)
+
+No cell before that one may use a GPU: processes that are forked afterwards could not.""",
+)
+
 # What a person does about the rules that have no edit, in the order of their codes.
 ADVICE = {
     "ACC303": """\
@@ -116,7 +135,7 @@ a sum and a mean over the batch. Bring all parts of the loss to one of them, the
 @cache
 def all_rules() -> dict[str, RuleEntry]:
     """The rules by code, in the order of their codes."""
-    found = {entry.rule.code: entry for entry in LEFT_ALONE}
+    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, LAUNCHER)}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():

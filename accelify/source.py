@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accelify.findings import Finding
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_BYTES = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -73,6 +77,13 @@ class Source:
     @classmethod
     def from_bytes(cls, data: bytes, path: Path | None = None) -> Source:
         """Decode `data` as Python itself would. Raises SourceError where Python would not accept the bytes."""
+        if (path is None and data[:4].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")) or (
+            path is not None and path.suffix == ".ipynb"
+        ):
+            from accelify.notebook import NotebookSource, is_notebook
+
+            if is_notebook(data, path):
+                return NotebookSource.from_notebook(data, path)
         name = _label(path)
         if data.startswith(_WIDE_MARKS):
             raise SourceError(
@@ -145,13 +156,18 @@ class Source:
             raise SourceError(sentence + "save the script as UTF-8.", self.path, line) from None
         return codecs.BOM_UTF8 + data if self.bom else data
 
+    def parts(self, text: str) -> list[tuple[str, str, str]]:
+        """Name, old and new text of what differs in `text`: the script, or the cells of a notebook."""
+        name = self.path.as_posix() if self.path is not None else "stdin"
+        return [(name, self.text, text)] if text != self.text else []
+
+    def place(self, finding: Finding) -> Finding:
+        """A finding at the place that a reader of the file knows; the same one except in a notebook."""
+        return finding
+
 
 def read_bytes(path: Path) -> bytes:
     """The bytes of the file at `path`. Raises SourceError where it cannot be read."""
-    if path.suffix == ".ipynb":
-        raise SourceError(
-            f"{path} is a notebook: export it first with `jupyter nbconvert --to script {path.name}`.", path
-        )
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -259,7 +275,7 @@ def find_scripts(folder: Path) -> Found:
     """
     scripts: list[Path] = []
     looked_at = 0
-    for path in python_files(folder):
+    for path in python_files(folder, (".py", ".ipynb")):
         looked_at += 1
         # A file that cannot be read is passed over like any other file without a loop; named by itself it is an error.
         with contextlib.suppress(OSError):
@@ -268,14 +284,14 @@ def find_scripts(folder: Path) -> Found:
     return Found(scripts, looked_at)
 
 
-def python_files(folder: Path) -> Iterator[Path]:
-    """The `.py` files below `folder` in sorted order, without what `find_scripts` passes over."""
+def python_files(folder: Path, endings: tuple[str, ...] = (".py",)) -> Iterator[Path]:
+    """The files below `folder` with one of the `endings`, sorted, without what `find_scripts` passes over."""
     root = folder.resolve()
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _skipped(Path(place, name)))
         for name in sorted(files):
             path = Path(place, name)
-            if name.endswith(".py") and not name.startswith(".") and _inside(path, root):
+            if name.endswith(endings) and not name.startswith(".") and _inside(path, root):
                 yield path
 
 

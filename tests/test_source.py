@@ -125,8 +125,6 @@ def test_what_is_not_a_readable_file(tmp_path: Path) -> None:
         Source.read(tmp_path / "none.py")
     with pytest.raises(SourceError, match="is a folder"):
         Source.read(tmp_path)
-    with pytest.raises(SourceError, match="is a notebook"):
-        Source.read(tmp_path / "train.ipynb")
 
 
 def test_parsing_is_quiet_about_doubtful_escapes(recwarn: pytest.WarningsRecorder) -> None:

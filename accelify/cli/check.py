@@ -57,7 +57,7 @@ def check(
         except SourceError as error:
             complain(str(error))
             code = max(code, BAD_INPUT if inputs is None or path in inputs.named else NEEDS_A_PERSON)
-    _print(sorted(findings), output_format)
+    _print(sorted(findings, key=lambda finding: (finding.path, finding.cell, finding)), output_format)
     raise typer.Exit(max(code, NEEDS_A_PERSON if findings else CONVERTED))
 
 
@@ -71,7 +71,8 @@ def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]
         conversion = convert_source(source, ConvertOptions())
     findings = [*conversion.applied, *conversion.remaining]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
-    return shown((finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection)
+    findings = shown((finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection)
+    return [source.place(finding) for finding in findings]
 
 
 def _print(findings: list[Finding], output_format: OutputFormat) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,6 +54,8 @@ def verify(
     from accelify.verify.session import Converted, VerifyError
     from accelify.verify.session import verify as run
 
+    # An end from outside takes the same road as Ctrl-C: every process ended, every temporary folder removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     errors = Console(stderr=True)
     status = errors.status("") if errors.is_terminal and not as_json else None
     try:
@@ -87,8 +90,14 @@ def verify(
 
 
 def _read(path: Path) -> bytes:
-    from accelify.source import Source
+    from accelify.source import Source, SourceError
 
+    if path.suffix == ".ipynb":
+        raise SourceError(
+            f"{path} is a notebook, and verify runs scripts: export it with "
+            f"`jupyter nbconvert --to script {path.name}`.",
+            path,
+        )
     source = Source.read(path)
     _ = source.tree
     return source.encode()

@@ -1,4 +1,4 @@
-"""Unified diffs that `patch` and `git apply` take."""
+"""Unified diffs that `patch` and `git apply` take; of a notebook one for each cell, to be read."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _STYLES = {"@": "cyan", "+": "green", "-": "red"}
 def unified_diff(conversion: Conversion, *, colour: bool = False) -> bytes:
     """The change of one script, in its own encoding and line ends; empty where nothing changed."""
     source = conversion.source
-    name = source.path.as_posix() if source.path is not None else "stdin"
-    old, new = _LINE.findall(source.text), _LINE.findall(conversion.new_text)
-    # `git apply` wants a/ and b/ before the path.
-    lines = list(difflib.unified_diff(old, new, f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"))
-    shown = [styled(line.rstrip("\n"), "bold", colour) + "\n" for line in lines[:2]]
-    shown += [_shown(line, colour) for line in lines[2:]]
+    shown: list[str] = []
+    for name, old, new in source.parts(conversion.new_text):
+        # `git apply` wants a/ and b/ before the path.
+        names = f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"
+        lines = list(difflib.unified_diff(_LINE.findall(old), _LINE.findall(new), *names))
+        shown += [styled(line.rstrip("\n"), "bold", colour) + "\n" for line in lines[:2]]
+        shown += [_shown(line, colour) for line in lines[2:]]
     return "".join(shown).encode(source.encoding, errors="backslashreplace")
 
 

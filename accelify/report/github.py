@@ -27,7 +27,9 @@ def _command(finding: Finding) -> str:
     if end_line == finding.line and finding.end_column:
         values["endColumn"] = finding.end_column
     properties = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in values.items())
-    return f"::{_LEVELS[finding.severity]} {properties}::{_escaped(finding.message)}"
+    # The lines of a notebook's file are not those of its cells.
+    where = f"cell {finding.cell}, line {finding.line}: " if finding.cell else ""
+    return f"::{_LEVELS[finding.severity]} {properties}::{_escaped(where + finding.message)}"
 
 
 def _escaped(text: str, further: str = "") -> str:

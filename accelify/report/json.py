@@ -41,17 +41,18 @@ def findings_json(findings: Sequence[Finding]) -> str:
 
 
 def _one_script(conversion: Conversion, with_text: bool) -> dict[str, Any]:
-    path = conversion.source.path
+    path, place = conversion.source.path, conversion.source.place
     file: dict[str, Any] = {
         "file": str(path) if path is not None else None,
         "status": str(conversion.status),
         "reason": conversion.reason or None,
         "changed": conversion.changed,
-        "applied": [finding.to_json() for finding in conversion.applied] if conversion.changed else [],
-        "remaining": [finding.to_json() for finding in conversion.remaining],
+        "applied": [place(finding).to_json() for finding in conversion.applied] if conversion.changed else [],
+        "remaining": [place(finding).to_json() for finding in conversion.remaining],
     }
     if with_text:
-        file["text"] = conversion.new_text
+        text = conversion.source.encode(conversion.new_text).decode(conversion.source.encoding)
+        file["text"] = text.removeprefix("\ufeff")
     return file
 
 

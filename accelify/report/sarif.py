@@ -47,7 +47,7 @@ def _result(finding: Finding, codes: list[str]) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
         "level": _LEVELS[finding.severity],
-        "message": {"text": finding.message},
+        "message": {"text": f"cell {finding.cell}: {finding.message}" if finding.cell else finding.message},
         "locations": [{"physicalLocation": place}],
         "properties": {"safety": str(finding.safety), "effort": finding.effort, "fixable": finding.fixable},
     }

@@ -55,18 +55,19 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
         head += f": {conversion.reason}"
     lines = [head]
     if conversion.changed:
-        lines += _by_rule(conversion.applied, colour)
+        lines += _by_rule(map(conversion.source.place, conversion.applied), colour)
     if conversion.remaining:
         effort = duration(sum(finding.effort for finding in conversion.remaining))
         lines.append(f"  left for a person (about {effort}):")
-        lines += [f"    {_finding_line(finding, colour, effort=True)}" for finding in conversion.remaining]
+        left = map(conversion.source.place, conversion.remaining)
+        lines += [f"    {_finding_line(finding, colour, effort=True)}" for finding in left]
     return lines
 
 
 def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:
-    rules: dict[tuple[str, str], list[int]] = {}
+    rules: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for finding in applied:
-        rules.setdefault((finding.code, finding.name), []).append(finding.line)
+        rules.setdefault((finding.code, finding.name), []).append((finding.cell, finding.line))
     width = max((len(name) for _, name in rules), default=0)
     return [
         f"  {styled(code, 'cyan', colour)} {name:<{width}}  {_places(places)}"
@@ -74,15 +75,16 @@ def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:
     ]
 
 
-def _places(lines: list[int]) -> str:
-    distinct = sorted(set(lines))
-    shown = ", ".join(str(line) for line in distinct[:_LINES_SHOWN])
+def _places(places: list[tuple[int, int]]) -> str:
+    distinct = sorted(set(places))
+    shown = ", ".join(f"{cell}:{line}" if cell else str(line) for cell, line in distinct[:_LINES_SHOWN])
     more = f" and {len(distinct) - _LINES_SHOWN} more" if len(distinct) > _LINES_SHOWN else ""
-    return f"{'line' if len(distinct) == 1 else 'lines'} {shown}{more}"
+    noun = "cell:line" if distinct[0][0] else "line" if len(distinct) == 1 else "lines"
+    return f"{noun} {shown}{more}"
 
 
 def _finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str:
-    place = f"{styled(finding.path, 'bold', colour)}:{finding.line}:{finding.column}:"
+    place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
     mark = " [*]" if finding.fixable and not effort else ""
     cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort else ""
