@@ -124,6 +124,10 @@ def run_rank(job: dict[str, Any]) -> int:
         from accelify.runtime.observers import add_backward_observer
 
         add_backward_observer(recorder.observe)
+    if job["cuda_as_cpu"]:
+        from accelify.verify import devices
+
+        devices.install()
     guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
     guard.wrap_native_writers()
     guard.install()

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ENTRIES = 4000
+ENTRIES = 2000
 """Entries of the project mirrored one by one; folders beyond are linked whole and opened up on demand."""
 SMALL = 256 * 1024
 """Bytes up to which a file is copied instead of linked, so that programs without a guard cannot write through."""
@@ -42,13 +42,15 @@ class Mirror:
         self.tree.mkdir()
         self.scratch.mkdir()
         self._copied = 0
+        self._left = ENTRIES
         try:
-            for project in self.projects:
-                self._real_folder(project)
-                if _is_general(project):
-                    self._link_entries(project)
+            # The script's own folder comes first, whatever else the project holds.
+            for folder in dict.fromkeys([self.script.parent, *self.projects]):
+                self._real_folder(folder)
+                if _is_general(folder):
+                    self._link_entries(folder)
                 else:
-                    self._fill(project)
+                    self._fill(folder)
             for path, data in (replaced or {}).items():
                 self._replace(path, data)
         except BaseException:
@@ -99,7 +101,7 @@ class Mirror:
                     place.symlink_to(entry.path)
 
     def _fill(self, root: Path) -> None:
-        waiting, left = [root], ENTRIES
+        waiting = [root]
         while waiting:
             folder = waiting.pop(0)
             target = self.path(folder)
@@ -107,13 +109,14 @@ class Mirror:
             for entry in _entries(folder):
                 if entry.name in _SKIPPED or Path(entry.path) == self.home:
                     continue
-                left -= 1
                 place = target / entry.name
                 if place.is_dir() and not place.is_symlink():
-                    # Made real already: it stands on the way to another mirrored folder.
-                    waiting.append(Path(entry.path))
+                    # Made real already: it stands on the way to a folder that was mirrored first, or is that folder.
+                    if Path(entry.path) != self.script.parent:
+                        waiting.append(Path(entry.path))
                     continue
-                if entry.is_dir(follow_symlinks=False) and left > 0 and _worth_opening(entry):
+                self._left -= 1
+                if entry.is_dir(follow_symlinks=False) and self._left > 0 and _worth_opening(entry):
                     waiting.append(Path(entry.path))
                     place.unlink(missing_ok=True)
                     place.mkdir()
@@ -121,6 +124,8 @@ class Mirror:
                     self._place_file(entry, place)
 
     def _place_file(self, entry: os.DirEntry[str], place: Path) -> None:
+        if place.is_file() and not place.is_symlink():
+            return
         place.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             if entry.is_file():

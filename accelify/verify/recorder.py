@@ -67,6 +67,7 @@ class Recorder:
         self.starts: dict[int, torch.Tensor] = {}
         self.parameters: list[torch.Tensor] = []
         self.autocast: set[str] = set()
+        self.kept = 0
         self.raised = 0
         self.finished = False
         self.noise = torch.Generator().manual_seed(20)
@@ -211,8 +212,9 @@ class Recorder:
         if not (self.save_weights or self.reference):
             return
         for parameter in parameters:
-            if id(parameter) not in self.starts:
-                self.starts[id(parameter)] = parameter.detach().clone()
+            if id(parameter) not in self.starts and self.kept <= WEIGHTS_LIMIT:
+                self.kept += parameter.nbytes
+                self.starts[id(parameter)] = parameter.detach().cpu().clone()
 
     def finish(self, why: str) -> None:
         """Write the weights' digest, and how far they are from the reference; then the end."""
@@ -221,11 +223,11 @@ class Recorder:
         self.finished = True
         parameters = list(_parameters_of(self.optimizers)) or self.parameters
         # Those that never saw a step have no start; they are as they were made.
-        pairs = [(self.starts.get(id(p), p.detach()).cpu(), p.detach().cpu()) for p in parameters]
+        pairs = [(self.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in parameters]
         deviation = None
         if self.reference and os.path.exists(self.reference):
             deviation = _deviation(torch.load(self.reference, weights_only=True), pairs)
-        if self.save_weights and sum(end.nbytes for _, end in pairs) <= WEIGHTS_LIMIT:
+        if self.save_weights and self.kept <= WEIGHTS_LIMIT:
             torch.save(pairs, self.save_weights)
         digest = _digest([end for _, end in pairs]) if pairs else None
         self.writer.write(

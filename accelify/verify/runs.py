@@ -36,6 +36,7 @@ class Job:
         limit: seconds after which the run is given up.
         perturb: disturb gradients by as much as rounding.
         quiet: take chance out of the training step.
+        cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
     """
 
     script: Path
@@ -50,6 +51,7 @@ class Job:
     limit: float = 600.0
     perturb: bool = False
     quiet: bool = False
+    cuda_as_cpu: bool = False
     save_weights: Path | None = None
     reference: Path | None = None
 
@@ -182,6 +184,7 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
         "converted": job.converted,
         "perturb": job.perturb,
         "quiet": job.quiet,
+        "cuda_as_cpu": job.cuda_as_cpu,
         "save_weights": str(job.save_weights) if job.save_weights else None,
         "reference": str(job.reference) if job.reference else None,
     }

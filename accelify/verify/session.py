@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.runs import Job, Run, execute
 
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
+# What torch says where a CUDA device is asked for and there is none.
+_NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia")
 
 
 class VerifyError(Exception):
@@ -46,6 +49,8 @@ class Report:
     original: Run | None = None
     comparisons: list[Comparison] = field(default_factory=list)
     tolerances: list[float] = field(default_factory=list)
+    cuda_as_cpu: bool = False
+    """The script asks for a CUDA device outright, and the CPU took its place in every run."""
 
     @property
     def exit_code(self) -> int:
@@ -71,6 +76,7 @@ class Report:
                 "reasons": original.ranks[0].reasons,
                 "seconds": round(original.seconds, 3),
             },
+            "cuda_as_cpu": self.cuda_as_cpu,
             "tolerances": self.tolerances,
             "runs": [comparison.to_json() for comparison in self.comparisons],
         }
@@ -145,7 +151,7 @@ def verify(
         )  # fmt: skip
         try:
             nursery.ready()
-            _Session(report, job, nursery, progress).run(processes)
+            _Session(report, job, nursery, progress, gpu).run(processes)
         except NurseryError as error:
             raise VerifyError(f"The runs were given up: {error}") from None
     return report
@@ -154,8 +160,11 @@ def verify(
 class _Session:
     """The runs of one verification, in their order."""
 
-    def __init__(self, report: Report, job: Job, nursery: Nursery, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, report: Report, job: Job, nursery: Nursery, progress: Callable[[str], None], gpu: bool
+    ) -> None:
         self.report = report
+        self.gpu = gpu
         self.job = job
         self.nursery = nursery
         self.progress = progress
@@ -163,6 +172,10 @@ class _Session:
 
     def run(self, processes: int) -> None:
         original = self._execute("the original on 1 process", self.job)
+        if original.failure and not self.gpu and _NEEDS_CUDA.search(original.failure):
+            self.job = replace(self.job, cuda_as_cpu=True)
+            original = self._execute("the original with the CPU in place of CUDA", self.job)
+            self.report.cuda_as_cpu = True
         _check(original, self.report.script)
         self.report.original, self.report.tolerances = original, tolerances(original)
         copy = replace(

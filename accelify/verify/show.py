@@ -71,6 +71,11 @@ def print_report(report: Report, console: Console) -> None:
             shown[3:] = ["", "", ""]
         table.add_row(f"{run.label}, {count}", *shown, f"{run.seconds:.1f} s", verdict)
     console.print(table)
+    if report.cuda_as_cpu:
+        _say(
+            console,
+            "The script asks for a CUDA device outright; the CPU took its place in every run (see --gpu).",
+        )
     for comparison in report.comparisons:
         for line in explain(comparison):
             _say(console, line)

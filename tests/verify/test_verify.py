@@ -234,6 +234,17 @@ def test_a_script_that_depends_on_the_clock_is_not_comparable(verify_pair: Verif
     assert "two runs of the original itself differ" in report.comparisons[0].reason
 
 
+def test_a_script_that_asks_for_cuda_outright_runs_on_the_cpu(verify_pair: VerifyPair) -> None:
+    loop = (
+        "model.cuda(); torch.zeros(1, device='cuda:0'); torch.cuda.FloatTensor(2).to(torch.device('cuda'))\n"
+        + scripts.LOOP.replace("        opt.zero_grad()", "        x, y = x.cuda(), y.to('cuda', non_blocking=True)\n"
+                                                         "        opt.zero_grad()")
+    )  # fmt: skip
+    report = verify_pair(scripts.plain(loop=loop), scripts.converted(), steps=3)
+    assert report.cuda_as_cpu
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+
+
 def test_a_run_that_hangs_is_given_up(verify_pair: VerifyPair) -> None:
     with pytest.raises(VerifyError, match="did not end within 1 s"):
         verify_pair("import time; time.sleep(60)", "", limit=1.0)
