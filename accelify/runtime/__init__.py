@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from .data.sharding import SeedableRandomSampler as SeedableRandomSampler
     from .data.skipping import SkipBatchSampler as SkipBatchSampler
     from .data.skipping import skip_first_batches as skip_first_batches
+    from .files import release_memory as release_memory
     from .guard import RanksDisagreeError as RanksDisagreeError
+    from .helpers import LocalSGD as LocalSGD
+    from .helpers import find_executable_batch_size as find_executable_batch_size
+    from .helpers import pad_input_tensors as pad_input_tensors
+    from .logging import get_logger as get_logger
     from .nested import concatenate as concatenate
     from .nested import convert_outputs_to_fp32 as convert_outputs_to_fp32
     from .nested import convert_to_fp32 as convert_to_fp32
@@ -83,6 +88,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
     "guard": ("RanksDisagreeError",),
+    "files": ("release_memory",),
+    "helpers": ("LocalSGD", "find_executable_batch_size", "pad_input_tensors"),
+    "logging": ("get_logger",),
     "nested": (
         "concatenate",
         "convert_outputs_to_fp32",

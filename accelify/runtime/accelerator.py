@@ -438,6 +438,12 @@ class Accelerator(Exchange, Saving, Tracking):
             return contextlib.nullcontext()
         return self.precision.script_region(autocast_handler)
 
+    def profile(self, profile_handler: ProfileKwargs | None = None) -> contextlib.AbstractContextManager[Any]:
+        """A `torch.profiler.profile` region; see ProfileKwargs."""
+        from .helpers import profiled
+
+        return profiled(profile_handler or self.profile_handler or ProfileKwargs())
+
     @contextlib.contextmanager
     def accumulate(self, *models: torch.nn.Module) -> Iterator[None]:
         """One batch of an accumulation window: in it, optimizers step at the window's end only.

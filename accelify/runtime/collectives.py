@@ -57,6 +57,7 @@ def gather(tensor: Any) -> Any:
     def one(t: torch.Tensor) -> torch.Tensor:
         return torch.cat(_all_gather(t.unsqueeze(0) if t.ndim == 0 else t))
 
+    one.__name__ = "gather"
     return recursively_apply(one, tensor, error_on_other_type=True)
 
 
@@ -78,6 +79,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
             parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
         return torch.cat(parts)
 
+    one.__name__ = "gather_for_metrics"
     return recursively_apply(one, tensor, error_on_other_type=True)
 
 
@@ -245,4 +247,5 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
         padding = t.new_full(shape, pad_index)
         return torch.cat([padding, t] if pad_first else [t, padding], dim=dim)
 
+    one.__name__ = "pad_across_processes"
     return recursively_apply(one, tensor, error_on_other_type=True)

@@ -155,7 +155,9 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 def test_checkpoint_of_other_objects(tmp_path):
     accelerator, *_ = _prepared()
     accelerator.save_state(tmp_path / "c")
-    accelerator.register_for_checkpointing(torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.ones(1)]), 1))
+    accelerator.register_for_checkpointing(
+        torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.ones(1)]), 1)
+    )
     with pytest.raises(ValueError, match=r"holds no custom_checkpoint_0\.pkl"):
         accelerator.load_state(tmp_path / "c")
     with pytest.raises(ValueError, match="state_dict and load_state_dict"):

@@ -290,8 +290,37 @@ class DDPBackend(Backend):
             kwargs |= {"device_ids": [self.device.index], "output_device": self.device.index}
         wrapped = DistributedModel(model, self.precision, kwargs)
         wrapped.share_buffers()
+        self._register_hook(wrapped)
         self._models.append(weakref.ref(wrapped))
         return wrapped
+
+    def _register_hook(self, model: DistributedModel) -> None:
+        """Compress gradients on the way, as the handler asks."""
+        handler = self.handler
+        if handler.comm_hook == "no" and handler.comm_wrapper == "no":
+            return
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+        hooks: dict[str, Any] = {
+            "no": default_hooks.allreduce_hook,
+            "fp16": default_hooks.fp16_compress_hook,
+            "bf16": default_hooks.bf16_compress_hook,
+            "power_sgd": powerSGD_hook.powerSGD_hook,
+            "batched_power_sgd": powerSGD_hook.batched_powerSGD_hook,
+        }
+        wrappers: dict[str, Any] = {
+            "no": lambda hook: hook,
+            "fp16": default_hooks.fp16_compress_wrapper,
+            "bf16": default_hooks.bf16_compress_wrapper,
+        }
+        for name, table in (("comm_hook", hooks), ("comm_wrapper", wrappers)):
+            if getattr(handler, name) not in table:
+                raise ValueError(f"{name} must be one of {', '.join(table)}, not {getattr(handler, name)!r}")
+        state = None
+        if handler.comm_hook.endswith("power_sgd"):
+            state = powerSGD_hook.PowerSGDState(None, **handler.comm_state_option)
+        hook = wrappers[handler.comm_wrapper](hooks[handler.comm_hook])
+        model.register_comm_hook(state, hook)
 
     def _ddp_arguments(self) -> dict[str, Any]:
         handler = self.handler

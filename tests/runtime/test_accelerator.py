@@ -1,0 +1,248 @@
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import accelify.runtime
+from accelify.runtime import (
+    AcceleratedOptimizer,
+    AcceleratedScheduler,
+    Accelerator,
+    AcceleratorState,
+    DataLoaderShard,
+    DistributedDataParallelKwargs,
+    DistributedType,
+    GradientAccumulationPlugin,
+    GradScalerKwargs,
+    PartialState,
+    add_backward_observer,
+    remove_backward_observer,
+)
+
+
+def parts():
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(10, 3)), batch_size=4)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    return model, optimizer, loader, scheduler
+
+
+def test_all_names_are_there():
+    for name in accelify.runtime.__all__:
+        assert getattr(accelify.runtime, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        accelify.runtime.nothing  # noqa: B018
+
+
+def test_without_torch_one_sentence_names_the_extra():
+    code = (
+        "import importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda n, *a: None if n == 'torch' else real(n, *a)\n"
+        "import accelify.runtime"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        'ImportError: accelify.runtime needs PyTorch, which is not installed: pip install "accelify[runtime]"'
+        in (done.stderr)
+    )
+
+
+def test_prepare_returns_in_the_order_given():
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, loader, scheduler = parts()
+    note = object()
+    s, l, n, o, m = accelerator.prepare(scheduler, loader, note, optimizer, model)  # noqa: E741
+    assert m is model
+    assert n is note
+    assert isinstance(s, AcceleratedScheduler)
+    assert s.optimizers == [o]
+    assert isinstance(o, AcceleratedOptimizer)
+    assert isinstance(l, DataLoaderShard)
+    assert accelerator.prepare(model, o, loader) == (m, o, l)
+    assert accelerator.prepare(s) is s
+    assert accelerator.prepare() == ()
+    assert accelerator.free_memory(m, o) == [None, None]
+    assert not accelerator._models
+
+
+def test_an_optimizer_of_another_model_is_an_error():
+    class Net(nn.Linear):
+        pass
+
+    accelerator = Accelerator(cpu=True)
+    stale = torch.optim.Adam(nn.Linear(3, 1).parameters())
+    with pytest.raises(
+        ValueError, match=r"the optimizer Adam holds none of the parameters of the prepared model Net"
+    ):
+        accelerator.prepare(Net(3, 1), stale)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"fp16": True}, 'is written Accelerator\\(mixed_precision="fp16"\\)'),
+        ({"mixed_precision": "int3"}, "must be one of no, bf16, fp16, not 'int3'"),
+        ({"mixed_precision": "fp8"}, "needs hardware"),
+        ({"gradient_accumulation_steps": 0}, "at least 1"),
+        (
+            {"gradient_accumulation_steps": 2, "gradient_accumulation_plugin": GradientAccumulationPlugin()},
+            "not both",
+        ),
+        ({"kwargs_handlers": [GradScalerKwargs(), GradScalerKwargs()]}, "has two GradScalerKwargs"),
+        ({"log_with": "paper"}, "log_with must be one of"),
+    ],
+)
+def test_wrong_arguments_get_a_sentence(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        Accelerator(cpu=True, **arguments)
+
+
+def test_unknown_argument():
+    with pytest.raises(TypeError, match="no argument 'devices'"):
+        Accelerator(devices=3)
+
+
+def test_state_is_shared():
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+    assert AcceleratorState().mixed_precision == "bf16"
+    assert PartialState().distributed_type == accelerator.distributed_type == DistributedType.NO
+    assert "Num processes: 1" in repr(accelerator.state)
+    with pytest.raises(ValueError, match="already has an Accelerator with mixed_precision='bf16'"):
+        Accelerator(mixed_precision="fp16")
+    assert Accelerator().mixed_precision == "bf16"
+
+
+def test_wrong_environment(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ValueError, match="WORLD_SIZE must be a whole number, not 'two'"):
+        PartialState()
+
+
+def test_optimizer_passes_for_torchs():
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, _, _ = parts()
+    prepared = accelerator.prepare(optimizer)
+    assert isinstance(prepared, torch.optim.Optimizer)
+    # A scheduler may be made from the prepared one.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scheduler = torch.optim.lr_scheduler.StepLR(prepared, 1, gamma=0.5)
+        scheduler = accelerator.prepare(scheduler)
+        accelerator.backward(model(torch.ones(1, 3)).mean())
+        prepared.step()
+        scheduler.step()
+    assert prepared.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"] == 0.05
+    assert prepared.state_dict() == optimizer.state_dict()
+
+
+def test_plateau_gets_its_metric():
+    accelerator = Accelerator(cpu=True)
+    _, optimizer, _, _ = parts()
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.1)
+    optimizer, scheduler = accelerator.prepare(optimizer, scheduler)
+    for _ in range(3):
+        scheduler.step(1.0)
+    assert scheduler.get_last_lr()[0] < 0.1
+
+
+def test_skipped_steps_are_seen():
+    accelerator = Accelerator(
+        cpu=True, mixed_precision="fp16", kwargs_handlers=[GradScalerKwargs(init_scale=4.0)]
+    )
+    model, optimizer, _, scheduler = parts()
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    before = model.weight.clone()
+    accelerator.backward(model(torch.full((1, 3), 1e30)).mean() * 1e30)
+    optimizer.step()
+    scheduler.step()
+    assert accelerator.optimizer_step_was_skipped
+    assert torch.equal(before, model.weight)
+    assert scheduler.scheduler.last_epoch == 0
+    assert accelerator.scaler.get_scale() == 2.0
+    optimizer.zero_grad()
+    accelerator.backward(model(torch.ones(1, 3)).mean())
+    accelerator.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    scheduler.step()
+    assert not accelerator.optimizer_step_was_skipped
+    assert scheduler.scheduler.last_epoch == 1
+
+
+def test_prepared_models_run_in_mixed_precision_with_float32_outputs():
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+    model = accelerator.prepare(nn.Linear(3, 1))
+    x = torch.randn(2, 3)
+    assert model(x).dtype == torch.float32
+    assert torch.equal(
+        model(x), nn.functional.linear(x.bfloat16(), model.weight.bfloat16(), model.bias.bfloat16()).float()
+    )
+    with accelerator.autocast():
+        assert model(x).dtype == torch.bfloat16
+    plain = accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    assert plain is model
+    assert "forward" not in model.__dict__
+
+
+def test_compiled_models_unwrap():
+    accelerator = Accelerator(cpu=True, dynamo_backend="eager")
+    model = nn.Linear(3, 1)
+    prepared = accelerator.prepare(model)
+    assert prepared is not model
+    assert accelerator.unwrap_model(prepared) is model
+    assert accelerator.unwrap_model(prepared, keep_torch_compile=True) is prepared
+    assert list(accelerator.get_state_dict(prepared)) == ["weight", "bias"]
+
+
+def test_observers_see_every_backward():
+    seen = []
+    observer = add_backward_observer(
+        lambda loss, scale, acc: seen.append((loss.item(), scale, loss.requires_grad))
+    )
+    try:
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4)
+        accelerator.backward(torch.tensor(2.0, requires_grad=True))
+    finally:
+        remove_backward_observer(observer)
+    assert seen == [(2.0, 0.25, False)]
+
+
+def test_backward_takes_torchs_arguments():
+    accelerator = Accelerator(cpu=True)
+    x = torch.ones(2, requires_grad=True)
+    y = torch.ones(2, requires_grad=True)
+    accelerator.backward(x * y, gradient=torch.tensor([1.0, 2.0]), inputs=[x], retain_graph=True)
+    assert x.grad.tolist() == [1.0, 2.0]
+    assert y.grad is None
+    with pytest.raises(ValueError, match='reduction must be "mean" or "sum"'):
+        accelerator.backward(x.sum(), reduction="max")
+
+
+def test_handlers_know_what_differs():
+    assert DistributedDataParallelKwargs(find_unused_parameters=True).to_kwargs() == {
+        "find_unused_parameters": True
+    }
+
+
+def test_accumulation_does_not_clip_or_step_in_between():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer, loader, _ = parts()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    changed = []
+    for (x,) in loader:
+        before = nn.utils.parameters_to_vector(model.parameters())
+        with accelerator.accumulate(model):
+            accelerator.backward(model(x).square().mean() * 100)
+            norm = accelerator.clip_grad_norm_(model.parameters(), 0.01)
+            assert norm > 0.01
+            optimizer.step()
+            optimizer.zero_grad()
+        changed.append((nn.utils.parameters_to_vector(model.parameters()) - before).norm().item())
+    assert changed[0] == 0
+    assert changed[1] == pytest.approx(0.001, rel=1e-3)
+    assert changed[2] == pytest.approx(0.001, rel=1e-3)

@@ -1,0 +1,93 @@
+"""Shares put together are the original's batches, whatever their sizes."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+
+from accelify.runtime import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler
+from accelify.runtime.data.sharding import share_sizes
+
+
+@given(st.integers(0, 100), st.integers(1, 9))
+def test_shares_are_even(samples, ranks):
+    sizes = share_sizes(samples, ranks)
+    assert sum(sizes) == samples
+    assert max(sizes) - min(sizes) <= 1
+    assert list(sizes) == sorted(sizes, reverse=True)
+
+
+def _batches(samples, batch, drop_last):
+    return BatchSampler(SequentialSampler(range(samples)), batch, drop_last)
+
+
+@given(st.integers(1, 50), st.integers(1, 9), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
+def test_every_sample_once(samples, batch, ranks, split, drop_last, even):
+    original = list(_batches(samples, batch, drop_last))
+    shards = [
+        BatchSamplerShard(_batches(samples, batch, drop_last), ranks, r, split, even) for r in range(ranks)
+    ]
+    drawn = [list(s) for s in shards]
+    assert [len(s) for s in shards] == [len(d) for d in drawn] or (split and not even)
+    if even:
+        assert len({len(d) for d in drawn}) <= 1
+    found = []
+    steps = max(map(len, drawn))
+    for step in range(steps):
+        weights = 0.0
+        for rank, own in enumerate(drawn):
+            if step >= len(own):
+                continue
+            shares = shards[rank].shares[step]
+            assert shares.last == (step == steps - 1)
+            found += own[step] if shares.sizes[rank] else []
+            weights += shares.weight(rank)
+        assert weights == pytest.approx(ranks)
+    whole = [i for b in original for i in b]
+    if drop_last and not split:
+        whole = whole[: len(original) // ranks * ranks * batch]
+    assert found == whole
+    if even and not split and not drop_last:
+        assert sum(s.batches for s in shards[0].shares) == len(original)
+
+
+@given(st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.booleans(), st.booleans())
+def test_iterable_samples_once(samples, batch, ranks, split, drop_last):
+    shards = [
+        IterableDatasetShard(range(samples), batch, drop_last, ranks, r, split, as_batches=True)
+        for r in range(ranks)
+    ]
+    drawn = [list(s) for s in shards]
+    assert len({len(d) for d in drawn}) == 1
+    found = [
+        i for step in zip(*drawn, strict=True) for r, (own, s) in enumerate(step) for i in own if s.sizes[r]
+    ]
+    kept = (
+        samples
+        if not drop_last
+        else samples // batch * batch
+        if split
+        else samples // batch // ranks * ranks * batch
+    )
+    assert found == list(range(kept))
+
+
+def test_seedable_order_depends_on_seed_and_epoch_alone():
+    sampler = SeedableRandomSampler(range(20), data_seed=4)
+    state = torch.get_rng_state()
+    first, second = list(sampler), list(sampler)
+    assert torch.equal(state, torch.get_rng_state())
+    assert first != second
+    sampler.set_epoch(0)
+    torch.rand(3)
+    assert list(sampler) == first
+
+
+def test_skipping_leaves_the_order():
+    torch.manual_seed(0)
+    whole = list(BatchSampler(RandomSampler(range(10)), 3, False))
+    torch.manual_seed(0)
+    rest = SkipBatchSampler(BatchSampler(RandomSampler(range(10)), 3, False), 2)
+    assert list(rest) == whole[2:]
+    assert len(rest) == 2
