@@ -206,7 +206,11 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
     homes = {node_of(script, s) for s in core}
     # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name reaches it.
     if any(h.kind == "class" and not _is_plain_class(script, h) for h in homes):
-        return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
+        defined = {
+            n for stmt in script.tree.module.body if stmt is not script.main_guard for n in _defines(stmt)
+        }
+        body = script.tree.module.body if needed_names <= defined else _module_block(script, core)
+        return _in_block(script, script.scopes.module, body, needed_names)
     if any(h.kind == "module" for h in homes):
         return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
     for root in _roots(script, homes):
@@ -378,11 +382,7 @@ def _extends_arguments(stmt: ast.stmt, needed: frozenset[str]) -> bool:
 
 def k_flag_names(name: str) -> set[str]:
     """The name itself when it reads like a flag for the accelerator."""
-    return (
-        {name}
-        if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name) or k.DEVICE_NAME.search(name)
-        else set()
-    )
+    return {name} if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name) else set()
 
 
 def _defines(stmt: ast.stmt) -> set[str]:

@@ -255,7 +255,18 @@ def negated(text: str, inside: bool = False) -> str:
     if text in ("True", "False"):
         return "False" if text == "True" else "True"
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
-        opposite = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
+        opposite = {
+            ast.Eq: "!=",
+            ast.NotEq: "==",
+            ast.Lt: ">=",
+            ast.GtE: "<",
+            ast.Gt: "<=",
+            ast.LtE: ">",
+            ast.Is: "is not",
+            ast.IsNot: "is",
+            ast.In: "not in",
+            ast.NotIn: "in",
+        }
         sign = opposite.get(type(tree.ops[0]))
         if sign is not None:
             return f"{ast.unparse(tree.left)} {sign} {ast.unparse(tree.comparators[0])}"

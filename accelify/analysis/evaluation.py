@@ -158,9 +158,23 @@ class _Analysis:
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
         if any("loss" in n.lower() for n in names):
             return "a loss of the local batch is used after the last call of the model"
+        left = self._left_local(last, set(names) | set(outputs), later)
+        if left:
+            return f"`{left}` is made from the local batch and used with what would be gathered"
         self.result.after = self.statements[last]
         self.result.gathered = names
         return None
+
+    def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
+        """A name made from the batch before the last call of the model, used behind it and not gathered."""
+        made = set(target_names(self.loop.target))
+        if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
+            if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
+                made -= set(target_names(self.loop.target.elts[0]))
+        for stmt in self.statements[: last + 1]:
+            if isinstance(stmt, ast.Assign) and names_in(stmt.value) & made:
+                made |= {n for t in stmt.targets for n in target_names(t)}
+        return next(iter(sorted((made & later) - gathered)), None)
 
     def _accumulates(self, stmt: ast.stmt) -> bool:
         return isinstance(stmt, ast.AugAssign)

@@ -107,6 +107,7 @@ DISTRIBUTED_LIBRARIES = {
     "torchelastic": "torchelastic",
     "fairscale": "FairScale",
     "torchtnt": "torchtnt",
+    "apex": "NVIDIA apex",
 }
 DISTRIBUTED_NAMES = {
     "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
@@ -117,7 +118,8 @@ DISTRIBUTED_NAMES = {
     "transformers.Trainer": "the Hugging Face Trainer",
     "transformers.Seq2SeqTrainer": "the Hugging Face Seq2SeqTrainer",
     "apex.parallel.DistributedDataParallel": "apex's DistributedDataParallel",
-    "torch.multiprocessing.spawn": "torch.multiprocessing.spawn",
+    "torch.multiprocessing.spawn": "torch.multiprocessing to start processes of its own",
+    "torch.multiprocessing.Process": "torch.multiprocessing to start processes of its own",
     "torch.utils.data.distributed.DistributedSampler": "DistributedSampler",
     "torch.utils.data.DistributedSampler": "DistributedSampler",
 }

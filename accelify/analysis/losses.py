@@ -33,8 +33,11 @@ class _Place:
 class LossReductions:
     """Answers how a loss is reduced, by following its expression through assignments and functions."""
 
-    def __init__(self, script: ScriptModel) -> None:
+    def __init__(self, script: ScriptModel, batch_size: str = "per-process") -> None:
         self.script = script
+        # A sum over the configured batch size is the average of a process's batch where each process takes a
+        # whole one, and a share of the sum where the batch is split.
+        self._configured = SUM if batch_size == "total" else MEAN
         self._active: set[object] = set()
 
     def of(self, loss: ast.expr) -> str:
@@ -90,7 +93,7 @@ class LossReductions:
             ):
                 if isinstance(stmt.op, (ast.Add, ast.Sub)):
                     found.append(self._of(stmt.value, _Place(place.module, owner), depth))
-                elif isinstance(stmt.op, ast.Div) and self._is_own_batch_size(stmt.value):
+                elif isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
                     found.append("divided")
         divided = "divided" in found
         answer = NEUTRAL
@@ -119,10 +122,18 @@ class LossReductions:
     def _operation(self, node: ast.BinOp, place: _Place, depth: int) -> str:
         left = self._of(node.left, place, depth)
         if isinstance(node.op, ast.Div):
-            return MEAN if left == SUM and self._is_own_batch_size(node.right) else left
+            return self._divided(left, node.right)
         right = self._of(node.right, place, depth)
         if isinstance(node.op, (ast.Add, ast.Sub)):
             return _together(left, right)
+        for one, factor in ((left, node.right), (right, node.left)):
+            # x.sum() * (1 / n)
+            if (
+                isinstance(factor, ast.BinOp)
+                and isinstance(factor.op, ast.Div)
+                and isinstance(factor.left, ast.Constant)
+            ):
+                return self._divided(one, factor.right)
         return (
             left
             if right in (NEUTRAL, UNCLEAR)
@@ -130,6 +141,19 @@ class LossReductions:
             if left in (NEUTRAL, UNCLEAR)
             else _either(left, right)
         )
+
+    def _divided(self, reduction: str, divisor: ast.expr) -> str:
+        """A sum over a count is an average: of the batch at hand, or of the configured batch."""
+        if reduction != SUM or isinstance(divisor, ast.Constant):
+            return reduction
+        if self._is_own_batch_size(divisor):
+            return MEAN
+        names = [
+            n.id if isinstance(n, ast.Name) else n.attr
+            for n in ast.walk(divisor)
+            if isinstance(n, (ast.Name, ast.Attribute))
+        ]
+        return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
 
     def _is_own_batch_size(self, node: ast.expr) -> bool:
         """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""

@@ -58,7 +58,7 @@ class Placement:
 
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
-        best: tuple[int, int, Item] | None = None
+        best: tuple[int, int, int, Item] | None = None
         for holder in self.script.holders_of(thing):
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
@@ -73,17 +73,32 @@ class Placement:
                 # `model = model.train()` makes nothing new.
                 creations = [s for s in every if not _gives_back(s, holder.name)] or every
                 item = Item(holder, kind, scope, creations, {thing})
-                rank = (depth, creations[0].lineno)
-                if best is None or rank < best[:2]:
+                rank = (depth, -self._used(holder, scope), creations[0].lineno)
+                if best is None or rank < best[:3]:
                     best = (*rank, item)
-        return best[2] if best else None
+        return best[3] if best else None
+
+    def _used(self, holder: Holder, scope: Scope) -> int:
+        """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
+        if (
+            holder.scope is None
+            or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
+        ):
+            return 1
+        for read in self.script.reads(holder.name, holder.scope):
+            parent = self.tree.parent(read)
+            if isinstance(parent, ast.Call) and any(
+                self.script.trains(loop) for loop in self.script.enclosing_loops(read)
+            ):
+                return 1
+        return 0
 
     def sites(self, items: list[Item]) -> list[PrepareSite]:
         """The prepare statements for some items, each in the innermost block that sees the last creation."""
         groups: dict[tuple[int, int], list[tuple[Item, list[ast.stmt], ast.stmt | None]]] = {}
         for item in items:
-            block, use = self._block(item)
-            groups.setdefault((id(item.scope), id(block)), []).append((item, block, use))
+            for part, block, use in self._parts(item):
+                groups.setdefault((id(item.scope), id(block)), []).append((part, block, use))
         found = []
         for members in groups.values():
             block = members[0][1]
@@ -106,16 +121,45 @@ class Placement:
             found.append(site)
         return sorted(found, key=lambda s: self.tree.start(s.after))
 
-    def _block(self, item: Item) -> tuple[list[Any], ast.stmt | None]:
-        """The block in which an item is prepared and the first statement of it that trains with the item."""
+    def _parts(self, item: Item) -> list[tuple[Item, list[Any], ast.stmt | None]]:
+        """The blocks in which an item is prepared, each with the first statement of it that trains with the item.
+
+        One, unless it is made anew inside the loop (an optimizer that is switched), or on some paths only.
+        """
         body = item.scope.node.body
         block, use = self._descend(body, item)
-        definite = self._definite(block, item, use)
-        if definite:
-            return block, use
-        # Only made on some path: prepare right there.
-        stmt = item.creations[0]
-        return self.tree.block_of(stmt)[2], None
+        found: list[tuple[Item, list[Any], ast.stmt | None]] = []
+        late = [c for c in item.creations if use is not None and _inside(c, use)]
+        early = [c for c in item.creations if c not in late]
+        if late and early:
+            found += [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in late]
+            item = self._part(item, early)
+        if self._definite(block, item, use) or self._read_anyway(block, item):
+            return [(item, block, use), *found]
+        # Only made on some paths: prepare right there.
+        return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
+
+    def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
+        return Item(item.holder, item.kind, item.scope, creations, item.things)
+
+    def _read_anyway(self, block: list[Any], item: Item) -> bool:
+        """Whether a name is read on every path: then it is made on every path that goes on."""
+        name, owner = item.holder.name, item.holder.scope
+        if owner is None:
+            return True
+        first = self.tree.start(item.creations[0])
+        for read in self.script.reads(name, owner):
+            if self.script.scope_of(read) is item.scope and self.tree.start(read) < first:
+                continue
+            conditional = False
+            for ancestor in self.tree.ancestors(read):
+                if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    break
+                if isinstance(ancestor, (ast.If, ast.IfExp)) and ancestor is not self.script.main_guard:
+                    conditional = True
+            if not conditional:
+                return True
+        return False
 
     def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
         for stmt in block:
@@ -124,9 +168,12 @@ class Placement:
             if not (self.script.trains(stmt) or self._hands_over(stmt, item)):
                 continue
             inside = [c for c in item.creations if _inside(c, stmt)]
-            before = [c for c in item.creations if self.tree.start(c) < self.tree.start(stmt)]
+            earlier = block[: block.index(stmt)]
+            before = [c for c in item.creations if any(_inside(c, s) for s in earlier)]
+            if before:
+                return block, stmt
             if not inside:
-                if before:
+                if any(self.tree.start(c) < self.tree.start(stmt) for c in item.creations):
                     return block, stmt
                 continue
             if stmt in item.creations:
@@ -136,7 +183,7 @@ class Placement:
                     found, use = self._descend(child, item)
                     if use is not None:
                         return found, use
-            return block, stmt if before else None
+            return block, None
         # No training below this block: after the creation, where it stands.
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):

@@ -43,7 +43,7 @@ class Plan:
         self.batch_size = batch_size
         self.placement = Placement(script)
         self.devices = Devices(script)
-        self.reductions = LossReductions(script)
+        self.reductions = LossReductions(script, batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script)
         self.prepared: set[Thing] = set()
@@ -320,7 +320,7 @@ class Plan:
                 self.argument_names |= guard[1]
             elif not any(self._moves_to_accelerator(c) for c in self.script.calls()):
                 # A script without any device code runs on the CPU; its tensors are made there.
-                if not self._batches_only_from_loaders():
+                if not self._batches_only_from_loaders() and self._models_are_made_here():
                     self.arguments["cpu"] = "True"
 
     def _precision_and_accumulation(self) -> None:
@@ -352,6 +352,10 @@ class Plan:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
             return True
         return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda") for a in call.args)
+
+    def _models_are_made_here(self) -> bool:
+        """Whether this very file makes the models, so that it would have to place them."""
+        return all(m.module is self.script.module for m in self.script.trained_models)
 
     def _batches_only_from_loaders(self) -> bool:
         """Whether every tensor the model sees comes out of a prepared loader, which places it."""

@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree, call_argument, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -159,8 +159,11 @@ class ScriptModel:
             ):
                 continue
             scaler = None
+            if self.is_a(receiver, v.OPTIMIZER):
+                continue
             if (
                 isinstance(receiver, ast.Call)
+                and self.understands_precision
                 and isinstance(receiver.func, ast.Attribute)
                 and receiver.func.attr == "scale"
                 and receiver.args
@@ -170,6 +173,17 @@ class ScriptModel:
                 continue
             found.append(Backward(call, receiver, scope, scaler))
         return sorted(found, key=lambda b: self.tree.start(b.call))
+
+    @cached_property
+    def understands_precision(self) -> bool:
+        """Whether the script's casts are written out; a dtype from a variable stays the script's own."""
+        for call in self.calls():
+            if self.qualname(call.func) in k.AUTOCAST_CLASSES:
+                dtype = call_keyword(call, "dtype")
+                literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
+                if not literal or not isinstance(self.tree.parent(call), ast.withitem):
+                    return False
+        return True
 
     @cached_property
     def training_scopes(self) -> set[Scope]:
@@ -281,6 +295,8 @@ class ScriptModel:
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
         found = {owner for m in found if m.kind == v.MODEL for owner in self._owners(m)}
+        if not found and any(self._takes_tensors(o) for o in self.optimizers):
+            return set()
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
@@ -291,6 +307,12 @@ class ScriptModel:
                 if self.scope_of(call) in {b.scope for b in self.backwards}:
                     found |= self.models_of(call.func)
         return {m for m in found if not isinstance(m.site, ast.ClassDef)}
+
+    def _takes_tensors(self, optimizer: Thing) -> bool:
+        """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
+        site = optimizer.site
+        given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
+        return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
 
     def _owners(self, model: Thing) -> set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""

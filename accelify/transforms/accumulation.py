@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify.analysis.windows import accumulates_by_hand
+from accelify import edits as verbs
 from accelify.edits import DeleteStatement, Edit, Indent, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -50,6 +51,8 @@ def transform(context: Context) -> Iterator[Change]:
             edits.append(DeleteStatement(division.statement))
         else:
             edits.append(Replace(tree.end(division.kept), tree.end(division.whole), ""))
+    for read in window.reads:
+        edits.append(verbs.replace(tree, read, f"({read.id} / {window.divisor})"))
     yield context.change(
         ACCUMULATE,
         window.test,

@@ -34,6 +34,8 @@ AUTOCAST = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to autocast and GradScaler."""
+    if not context.script.understands_precision:
+        return
     for call in context.script.calls():
         if context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
             context.tree.parent(call), ast.withitem

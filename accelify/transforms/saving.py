@@ -7,20 +7,23 @@ torch.save(model.state_dict(), path)    ->  accelerator.wait_for_everyone()
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import call_argument
+from accelify.analysis.syntax import call_argument, dotted
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
+_SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
 SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to torch.save and to methods that save a model."""
     tree, script = context.tree, context.script
+    yield from _handed_over(context)
     waited: set[ast.stmt] = set()
     for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
@@ -49,6 +52,40 @@ def transform(context: Context) -> Iterator[Change]:
                 if before not in waited and _runs_on_every_process(context, stmt):
                     edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
+
+
+def _handed_over(context: Context) -> Iterator[Change]:
+    """`save_checkpoint(model, ...)` of another file: called by one process, with the model unwrapped."""
+    tree, script = context.tree, context.script
+    for call in script.calls():
+        name = (dotted(call.func) or "").rsplit(".", 1)[-1]
+        stmt = tree.parent(call)
+        if not _SAVING.search(name) or not isinstance(stmt, ast.Expr) or context.is_guarded(stmt):
+            continue
+        if script.qualname(call.func) == "torch.save" or any(
+            s in script.scopes.functions() for s in script.callees(call)
+        ):
+            continue
+        values = [*call.args, *[kw.value for kw in call.keywords]]
+        models = [
+            a
+            for a in values
+            if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
+        ]
+        if isinstance(call.func, ast.Attribute) and context.plan.is_prepared(call.func.value, v.MODEL):
+            models = []
+        elif not models:
+            continue
+        accelerator = context.accelerator(call)
+        if accelerator is None or not context.plan.after_prepare(call):
+            continue
+        edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
+        for model in models:
+            text = f"{accelerator}.unwrap_model({tree.segment(model)})"
+            edits.append(Replace(tree.start(model), tree.end(model), text))
+            context.claim(model)
+        context.guarded.add(stmt)
+        yield context.change(SAVE, call, "every process would write this file", edits, safety=Safety.REVIEW)
 
 
 def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -22,6 +23,11 @@ PLATEAU = Rule(
 )
 
 
+CUSTOM = Rule(
+    "ACC407", "custom-scheduler", "A scheduler that prepare cannot wrap steps once a batch.", effort=5
+)
+
+
 def transform(context: Context) -> Iterator[Change]:
     """Yield a warning for each scheduler steered by a number that differs between processes."""
     script = context.script
@@ -29,7 +35,20 @@ def transform(context: Context) -> Iterator[Change]:
         return
     for call in script.calls():
         func = call.func
-        if not (isinstance(func, ast.Attribute) and func.attr == "step" and call.args):
+        if not (isinstance(func, ast.Attribute) and func.attr == "step"):
+            continue
+        if (
+            _is_custom(context, func.value)
+            and context.plan.batch_size != "total"
+            and context.plan.steps_per_batch(call)
+        ):
+            yield context.todo(
+                CUSTOM,
+                call,
+                f"`{context.tree.segment(func.value)}` is no scheduler of torch: on N processes it advances N times slower over the data",
+                "step it once for each batch of every process (accelerator.num_processes times)",
+            )
+        if not call.args:
             continue
         plateau = [
             t
@@ -43,3 +62,13 @@ def transform(context: Context) -> Iterator[Change]:
                 f"`{context.tree.segment(call.args[0])}` can differ between processes, and with it their learning rates",
                 'give every process the same number: accelerator.reduce(value, reduction="mean")',
             )
+
+
+def _is_custom(context: Context, node: ast.expr) -> bool:
+    """Whether something is named like a scheduler but is an object of the program's own."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        bool(k.SCHEDULER_NAME.search(name))
+        and context.script.is_a(node, v.INSTANCE)
+        and not context.script.is_a(node, v.SCHEDULER)
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.edits import Replace
-from accelify.findings import Severity
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 UNSHARDED = Rule(
@@ -76,15 +76,37 @@ def _shapes(context: Context) -> Iterator[Change]:
                 continue
             text = tree.segment(node)
             message = f"`{text}` is the configured batch size; the batch of a process can be smaller"
-            only_unknown = not any(ast.unparse(a) == "-1" for a in call.args)
-            if viewed and argument is call.args[0] and only_unknown and not tree.in_fstring(call):
+            own = _batch_at_hand(context, call, viewed)
+            leads = argument is call.args[0] and argument is node and not tree.in_fstring(call)
+            if viewed and leads and not any(ast.unparse(a) == "-1" for a in call.args):
                 edit = Replace(tree.start(argument), tree.end(argument), "-1")
                 yield context.change(BATCH_SHAPE, call, message, [edit])
+            elif leads and own and method not in _HIDDEN_STATES:
+                edit = Replace(tree.start(argument), tree.end(argument), f"{own}.size(0)")
+                yield context.change(BATCH_SHAPE, call, message, [edit], safety=Safety.REVIEW)
             else:
                 yield context.todo(
                     BATCH_SHAPE, call, message, "take the size of the batch at hand, as in data.size(0)"
                 )
             break
+
+
+def _batch_at_hand(context: Context, call: ast.Call, viewed: bool) -> str | None:
+    """A tensor of the batch that a call works with, whose first dimension is the batch's size."""
+    if viewed:
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        return receiver.id if isinstance(receiver, ast.Name) else None
+    for loop in context.script.enclosing_loops(call):
+        for known, _ in context.script.loader_loops:
+            if known is not loop:
+                continue
+            target = known.target
+            counted = isinstance(known.iter, ast.Call) and isinstance(known.iter.func, ast.Name)
+            if counted and known.iter.func.id == "enumerate" and isinstance(target, ast.Tuple):  # type: ignore[attr-defined]
+                target = target.elts[1]
+            if isinstance(target, ast.Tuple) and target.elts and isinstance(target.elts[0], ast.Name):
+                return target.elts[0].id
+    return None
 
 
 def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:

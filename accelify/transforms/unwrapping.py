@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.edits import Replace
@@ -25,6 +26,7 @@ UNWRAP = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield unwrap_model for what is read off a prepared model."""
+    yield from _bare_uses(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
@@ -69,6 +71,32 @@ def transform(context: Context) -> Iterator[Change]:
             [edit],
             core=through_module,
         )
+
+
+def _bare_uses(context: Context) -> Iterator[Change]:
+    """`len(model)`, `model[0]`, `for layer in model`, which a wrapper does not have."""
+    tree = context.tree
+    for name in tree.nodes(ast.Name, ast.Attribute):
+        if not isinstance(name.ctx, ast.Load) or context.is_claimed(name) or tree.in_fstring(name):
+            continue
+        parent = tree.parent(name)
+        wanted = (
+            (isinstance(parent, ast.Subscript) and parent.value is name)
+            or (isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is name)
+            or (isinstance(parent, ast.Starred))
+            or (
+                isinstance(parent, ast.Call)
+                and isinstance(parent.func, ast.Name)
+                and parent.func.id in ("len", "list")
+            )
+        )
+        if not wanted or not _is_prepared_name(context, name) or not context.plan.after_prepare(name):
+            continue
+        accelerator = context.accelerator(name)
+        if accelerator is None:
+            continue
+        edit = verbs.replace(tree, name, f"{accelerator}.unwrap_model({tree.segment(name)})")
+        yield context.change(UNWRAP, name, "a wrapped model has no parts to count or to take", [edit])
 
 
 def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.syntax import target_names
 from accelify.edits import Edit, Indent
 from accelify.transforms.base import Change, Context, Rule
 
@@ -37,7 +38,7 @@ def _objects(context: Context) -> Iterator[Change]:
     fits = all(context.accelerator(c) is not None for c in [*made, *uses]) and all(
         isinstance(tree.parent(c), ast.Expr) or _result_unused(context, c) for c in uses
     )
-    if not fits:
+    if not fits or _hidden_use(context, made):
         for call in made:
             yield context.todo(
                 WRITER,
@@ -54,6 +55,22 @@ def _objects(context: Context) -> Iterator[Change]:
         edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
         yield context.change(WRITER, call, "every process would open a log of its own", [edit])
     yield from _guards(context, [tree.statement(c) for c in uses])
+
+
+def _hidden_use(context: Context, made: list[ast.Call]) -> bool:
+    """Whether a writer's name is read where it is not known to be the writer (a global, a helper's own variable)."""
+    names = {
+        n
+        for call in made
+        for stmt in [context.tree.statement(call)]
+        if isinstance(stmt, ast.Assign)
+        for t in stmt.targets
+        for n in target_names(t)
+    }
+    return any(
+        isinstance(node.ctx, ast.Load) and node.id in names and not context.script.is_a(node, v.WRITER)
+        for node in context.tree.nodes(ast.Name)
+    )
 
 
 def _result_unused(context: Context, call: ast.Call) -> bool:
