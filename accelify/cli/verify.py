@@ -60,7 +60,7 @@ def verify(
     status = errors.status("") if errors.is_terminal and not as_json else None
     try:
         if plot is not None:
-            show.require_matplotlib()
+            show.check_plot(plot)
         converted = None
         if against is not None:
             converted = Converted(files={script.resolve(): _read(against)})

@@ -109,6 +109,7 @@ def run_rank(job: dict[str, Any]) -> int:
     results = Path(job["results"])
     writer = EventWriter(os.path.join(job["results"], f"rank{rank}.jsonl"))
     torch.set_num_threads(job["threads"])
+    torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
     recorder = Recorder(
         writer,

@@ -45,7 +45,10 @@ class Nursery:
             "WANDB_MODE": "disabled",
             "OMP_NUM_THREADS": str(threads),
         }
-        if not gpu:
+        if gpu:
+            # Without it cuBLAS may answer differently from one run to the next.
+            environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        else:
             environment |= {
                 "CUDA_VISIBLE_DEVICES": "",
                 "ACCELIFY_USE_CPU": "true",

@@ -139,6 +139,8 @@ def verify(
     """
     if importlib.util.find_spec("torch") is None:
         raise VerifyError(NO_TORCH)
+    if gpu:
+        _check_devices(processes)
     converted = convert_copy(script) if converted is None else converted
     report = Report(script, converted)
     if converted.refused or converted.unchanged:
@@ -253,6 +255,17 @@ def _check(original: Run, script: Path) -> None:
         raise VerifyError(f"{script} does not run before conversion: {original.failure}.")
     if not original.losses:
         raise VerifyError(f"{script} never calls backward, so there are no losses to compare.")
+
+
+def _check_devices(processes: int) -> None:
+    from accelify.runtime.launch.settings import count_devices
+
+    found = count_devices()
+    if found < processes:
+        there = f"there {'is' if found == 1 else 'are'} {found or 'none'} here"
+        better = f"give -n {found}" if found else "leave --gpu out"
+        needed = f"{processes} CUDA device{'s' if processes > 1 else ''}"
+        raise VerifyError(f"--gpu with {processes} processes needs {needed}, and {there}: {better}.")
 
 
 def _threads(processes: int) -> int:

@@ -23,6 +23,7 @@ _COLOURS = {
     Verdict.FAILED: "red",
 }
 _LEFT_SHOWN = 10
+_FORMATS = (".png", ".svg", ".pdf")
 _REPEATED = "{name}: every process does the whole work: the numbers are right, but nothing is shared out"
 
 
@@ -145,10 +146,14 @@ def _weights(comparison: Comparison) -> str:
     return "differ" if comparison.update is None else f"{comparison.update:.1e} apart"
 
 
-def require_matplotlib() -> None:
-    """Raises VerifyError where matplotlib is missing: before anything is run."""
+def check_plot(path: Path) -> None:
+    """Raises VerifyError where matplotlib or the folder is missing, or the format is unknown: before anything is run."""
     if importlib.util.find_spec("matplotlib") is None:
         raise VerifyError(NO_MATPLOTLIB)
+    if path.suffix.lower() not in _FORMATS:
+        raise VerifyError(f"--plot {path}: give the file one of the endings {', '.join(_FORMATS)}.")
+    if not path.parent.is_dir():
+        raise VerifyError(f"--plot {path}: there is no folder {path.parent}.")
 
 
 def plot(report: Report, path: Path) -> None:
@@ -159,6 +164,7 @@ def plot(report: Report, path: Path) -> None:
     """
     os.environ.setdefault("MPLBACKEND", "Agg")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     from accelify.verify.compare import relative_differences
 
@@ -166,21 +172,24 @@ def plot(report: Report, path: Path) -> None:
     original = report.original.losses
     figure = Figure(figsize=(8, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
-    above.plot(range(1, len(original) + 1), original, label="original, 1 process", linewidth=3, alpha=0.5)
-    for comparison, style in zip(report.comparisons, ("--", ":"), strict=False):
+    above.plot(
+        range(1, len(original) + 1), original, "C0", label="original, 1 process", linewidth=3, alpha=0.5
+    )
+    for comparison, style in zip(report.comparisons, ("C1--", "C2:"), strict=False):
         losses = comparison.run.losses
         label = f"{comparison.run.label}, {comparison.run.processes}: {comparison.verdict}"
         above.plot(range(1, len(losses) + 1), losses, style, label=label)
         differences = [
             d if d > 0 and math.isfinite(d) else math.nan for d in relative_differences(original, losses)
         ]
-        below.plot(range(1, len(differences) + 1), differences, "." + style, label=label)
+        below.plot(range(1, len(differences) + 1), differences, style, marker=".")
     below.plot(
         range(1, len(report.tolerances) + 1), report.tolerances, color="grey", linewidth=1, label="tolerance"
     )
     below.set_yscale("log")
     above.set_ylabel("loss")
     below.set_ylabel("relative difference")
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
     below.set_xlabel("call of backward")
     above.set_title(report.script.name)
     above.legend()

@@ -80,6 +80,26 @@ def test_bad_input_is_one_sentence(tmp_path: Path, name: str, text: str | None, 
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(("file", "words"), [("x.doc", "endings .png"), ("absent/x.png", "no folder absent")])
+def test_a_plot_that_cannot_be_drawn_is_said_before_anything_runs(
+    tmp_path: Path, file: str, words: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "train.py").write_text("raise SystemExit('ran')")
+    done = verify("train.py", "--plot", file, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_gpu_without_devices_is_one_sentence(tmp_path: Path) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("there are devices here")
+    (tmp_path / "train.py").write_text(scripts.plain())
+    done = verify("train.py", "--gpu", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "leave --gpu out" in done.stderr
+
+
 def test_verify_loads_no_torch_of_its_own() -> None:
     code = (
         "import sys, accelify.verify.session, accelify.verify.show, accelify.verify.nursery, accelify.cli.verify\n"
