@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,8 +15,6 @@ from accelify.source import split_lines
 if TYPE_CHECKING:
     from accelify.convert import Conversion
 
-# Above this the exact comparison of lines costs more than the better pairing is worth.
-_EXACT_UP_TO = 4000
 _ALIKE = 0.5
 
 
@@ -69,13 +69,69 @@ def side_by_side(conversion: Conversion) -> list[Block]:
 def _blocks(old_text: str, new_text: str) -> Iterator[Block]:
     old = [line.rstrip("\r\n") for line in split_lines(old_text)]
     new = [line.rstrip("\r\n") for line in split_lines(new_text)]
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > _EXACT_UP_TO)
-    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
-        if kind == "equal":
-            rows = [Row(Line(i1 + k + 1, old[i1 + k]), Line(j1 + k + 1, new[j1 + k])) for k in range(i2 - i1)]
-        else:
-            rows = [_row(old, new, i, j) for i, j in _pairs(old[i1:i2], new[j1:j2], i1, j1)]
-        yield Block(tuple(rows), kind != "equal")
+    i = j = 0
+    for start_i, start_j, size in [*_runs(old, new), (len(old), len(new), 0)]:
+        if (i, j) != (start_i, start_j):
+            pairs = _pairs(old[i:start_i], new[j:start_j], i, j)
+            yield Block(tuple(_row(old, new, *pair) for pair in pairs), True)
+        i, j = start_i + size, start_j + size
+        if size:
+            same = range(size)
+            yield Block(
+                tuple(Row(Line(i - k, old[i - k - 1]), Line(j - k, new[j - k - 1])) for k in same[::-1]),
+                False,
+            )
+
+
+def _runs(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Runs of lines that are the same in both, in order: where they start and how long they are.
+
+    Lines that occur once in both are found first, so that only what lies between them has to be compared; a comparison
+    of everything with everything would be slow on long scripts with many blank lines.
+    """
+    i = j = size = 0
+    for next_i, next_j in _same_lines(old, new):
+        if size and (next_i, next_j) == (i + size, j + size):
+            size += 1
+            continue
+        if size:
+            yield i, j, size
+        i, j, size = next_i, next_j, 1
+    if size:
+        yield i, j, size
+
+
+def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
+    i = j = 0
+    for anchor_i, anchor_j in [*_anchors(old, new), (len(old), len(new))]:
+        matcher = difflib.SequenceMatcher(None, old[i:anchor_i], new[j:anchor_j], autojunk=False)
+        for gap_i, gap_j, size in matcher.get_matching_blocks():
+            yield from ((i + gap_i + k, j + gap_j + k) for k in range(size))
+        if anchor_i < len(old):
+            yield anchor_i, anchor_j
+        i, j = anchor_i + 1, anchor_j + 1
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """The longest list of lines that occur once in both and stand in the same order."""
+    once_old, once_new = Counter(old), Counter(new)
+    places = {line: j for j, line in enumerate(new) if once_new[line] == 1}
+    common = [(i, places[line]) for i, line in enumerate(old) if once_old[line] == 1 and line in places]
+    # Patience sorting: `ends` has the smallest last place of a list of each length, `before` the way back.
+    ends: list[int] = []
+    numbers: list[int] = []
+    before: list[int | None] = []
+    for number, (_, j) in enumerate(common):
+        length = bisect_left(ends, j)
+        before.append(numbers[length - 1] if length else None)
+        ends[length : length + 1] = [j]
+        numbers[length : length + 1] = [number]
+    chain: list[tuple[int, int]] = []
+    last = numbers[-1] if numbers else None
+    while last is not None:
+        chain.append(common[last])
+        last = before[last]
+    return chain[::-1]
 
 
 def _pairs(
