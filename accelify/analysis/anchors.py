@@ -204,7 +204,8 @@ def node_of(script: ScriptModel, scope: Scope) -> Scope:
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
     """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
-    # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name reaches it.
+    # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name
+    # reaches it.
     if any(h.kind == "class" and not _is_plain_class(script, h) for h in homes):
         defined = {
             n for stmt in script.tree.module.body if stmt is not script.main_guard for n in _defines(stmt)

@@ -385,7 +385,7 @@ class CallEvaluator:
             known.append((module, node))
         parameters = target.parameters()
         own_self = target.self_name()
-        names = [a.arg for a in target.node.args.posonlyargs + target.node.args.args]
+        names = target.positional()
         through_class = isinstance(node.func, ast.Attribute) and function.receiver is None
         if own_self is not None and not through_class:
             if function.receiver is not None:

@@ -234,6 +234,6 @@ def _reduces(script: ScriptModel, value: ast.expr) -> bool:
             if script.is_a(node.func, v.CRITERION):
                 return True
             name = script.qualname(node.func) or ""
-            if name.endswith("_loss") or name.endswith("cross_entropy"):
+            if name.endswith(("_loss", "cross_entropy")):
                 return True
     return False

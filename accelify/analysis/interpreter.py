@@ -90,7 +90,7 @@ class Interpreter(CallEvaluator):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
         for scope in module.scopes.all():
-            nodes = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
+            nodes: list[ast.AST] = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
@@ -273,7 +273,7 @@ class Interpreter(CallEvaluator):
             values = self.evaluate(module, scope, node.value)
             if isinstance(node.op, ast.Add) and any(isinstance(w, Sequence) for w in values):
                 self.assign(module, scope, node.target, values)
-        elif isinstance(node, (ast.For, ast.AsyncFor)) or isinstance(node, ast.comprehension):
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
             self.assign(module, scope, node.target, self.elements(module, scope, node.iter))
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:

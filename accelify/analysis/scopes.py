@@ -55,6 +55,12 @@ class Scope:
         double = [a.kwarg] if a.kwarg else []
         return [*a.posonlyargs, *a.args, *star, *a.kwonlyargs, *double]
 
+    def positional(self) -> list[str]:
+        """Names of the parameters that take positional arguments, in order."""
+        if isinstance(self.node, (ast.Module, ast.ClassDef)):
+            return []
+        return [a.arg for a in [*self.node.args.posonlyargs, *self.node.args.args]]
+
     def self_name(self) -> str | None:
         """The first parameter of a method, None for a function or a static method."""
         if not self.is_method or isinstance(self.node, (ast.Module, ast.ClassDef)):

@@ -84,11 +84,11 @@ class Tree:
         if decorators:
             # The "@" stands before the expression; only blanks may lie between.
             return self.data.rindex(b"@", 0, self.start(decorators[0]))
-        return self.line_starts[node.lineno - 1] + node.col_offset
+        return self.line_starts[int(node.lineno) - 1] + int(node.col_offset)
 
     def end(self, node: Any) -> int:
         """Byte offset after the last byte of a node."""
-        return self.line_starts[node.end_lineno - 1] + node.end_col_offset
+        return self.line_starts[int(node.end_lineno) - 1] + int(node.end_col_offset)
 
     def segment(self, node: Any) -> str:
         """The source of a node."""

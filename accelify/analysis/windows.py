@@ -239,7 +239,7 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
     """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads."""
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
     scalers = [c for c in script.calls() if script.qualname(c.func) in k.SCALER_CLASSES]
-    if not autocasts and not scalers or not script.understands_precision:
+    if (not autocasts and not scalers) or not script.understands_precision:
         return None
     kind, cpu_kind, enabled, names = "fp16", "no", "", frozenset[str]()
     for call in [*autocasts, *scalers]:

@@ -49,7 +49,7 @@ def _import(context: Context) -> Change:
     limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else len(context.tree.data)
     for index, stmt in enumerate(body):
         if isinstance(stmt, (ast.Import, ast.ImportFrom)):
-            if context.tree.start(stmt) >= limit or last is not None and not _near(context, last, stmt):
+            if context.tree.start(stmt) >= limit or (last is not None and not _near(context, last, stmt)):
                 break
             last = stmt
         elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (
@@ -131,14 +131,14 @@ def _prepares(context: Context) -> Iterator[Change]:
             PREPARE, site.after, message, [InsertAfter(site.after, lines)], core=True, evidence=evidence
         )
     for call in context.plan.inline:
-        accelerator = context.accelerator(call)
-        if accelerator is None:
+        reached = context.accelerator(call)
+        if reached is None:
             change = context.change(PREPARE, call, "the loader is not prepared for several processes")
             yield Change(change.finding, (), True, "the Accelerator cannot be had where a loader is made")
             continue
         tree = context.tree
         edits: list[Edit] = [
-            verbs.insert(tree, tree.start(call), f"{accelerator}.prepare(", 10),
+            verbs.insert(tree, tree.start(call), f"{reached}.prepare(", 10),
             verbs.insert(tree, tree.end(call), ")", -10),
         ]
         yield context.change(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.windows import accumulates_by_hand
 from accelify import edits as verbs
+from accelify.analysis.windows import accumulates_by_hand
 from accelify.edits import DeleteStatement, Edit, Indent, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule

@@ -86,11 +86,8 @@ class Context:
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        read = [
-            n
-            for n in names
-            if not isinstance(self.tree.parent(n), ast.Call) or self.tree.parent(n).func is not n
-        ]  # type: ignore[union-attr]
+        called = {id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)}
+        read = [n for n in names if id(n) not in called]
         return bool(read) and all(self._is_gathered(n, 0) for n in read)
 
     def _is_gathered(self, name: ast.Name, depth: int) -> bool:

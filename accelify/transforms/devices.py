@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -62,7 +63,7 @@ def _choices(context: Context) -> Iterator[Change]:
         if accelerator is None or assignment.statement.value is None:
             continue
         statement = assignment.statement
-        context.claim(node if assignment.whole else statement.value)
+        context.claim(assignment.whole or assignment.statement.value)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
         device = f"{accelerator}.device" + (".type" if _used_as_text(context, statement, target) else "")
         if assignment.whole is not None:
@@ -347,31 +348,20 @@ class _Moves:
     def _bare(self, node: ast.expr) -> str:
         """An expression without any move or Variable, as a text to compare."""
 
-        class Strip(ast.NodeTransformer):
-            def visit_Call(inner, call: ast.Call) -> ast.AST:  # noqa: N805
-                if call in self.fate:
-                    func = call.func
-                    left = (
-                        func.value
-                        if isinstance(func, ast.Attribute) and func.attr in ("to", "cuda")
-                        else call.args[0]
-                    )
-                    return inner.visit(left)
-                if self.script.qualname(call.func) in k.VARIABLE and self._plain_variable(call):
-                    return inner.visit(call.args[0])
-                copied = ast.Call(inner.visit(call.func), [inner.visit(a) for a in call.args], call.keywords)
-                return copied
+        def strip(part: Any) -> Any:
+            if isinstance(part, list):
+                return [strip(p) for p in part]
+            if not isinstance(part, ast.AST):
+                return part
+            if isinstance(part, ast.Call):
+                func = part.func
+                if isinstance(func, ast.Attribute) and func.attr in ("to", "cuda") and part in self.fate:
+                    return strip(func.value)
+                if self.script.qualname(func) in k.VARIABLE and self._plain_variable(part):
+                    return strip(part.args[0])
+            return type(part)(**{name: strip(value) for name, value in ast.iter_fields(part)})
 
-            def generic_visit(inner, other: ast.AST) -> ast.AST:  # noqa: N805
-                fields = {
-                    name: inner.visit(value) if isinstance(value, ast.expr)
-                    else [inner.visit(e) if isinstance(e, ast.expr) else e for e in value] if isinstance(value, list)
-                    else value
-                    for name, value in ast.iter_fields(other)
-                }  # fmt: skip
-                return type(other)(**fields)
-
-        return _dump(Strip().visit(node))
+        return _dump(strip(node))
 
     def _merge(self, branch: ast.If | ast.IfExp, pairs: list[tuple[ast.expr, ast.expr]]) -> list[Edit] | None:
         texts = []

@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(
                 GATHER,
                 evaluation.loop,
-                f"this loop sees one process's share of the data and its metrics cannot be gathered by itself: {evaluation.problem}",
+                f"it sees one process's share of the data and cannot be gathered by itself: {evaluation.problem}",
                 "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",
             )
             continue

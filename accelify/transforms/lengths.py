@@ -34,7 +34,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             LENGTH,
             call,
-            f"`{context.tree.segment(call)}` is the length on one process: after prepare each of N processes takes 1/N of it",
+            f"`{context.tree.segment(call)}` is one process's length: prepared, each of N takes 1/N of it",
         )
 
 

@@ -45,8 +45,8 @@ def transform(context: Context) -> Iterator[Change]:
             edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))
             stmt = tree.statement(call)
             if isinstance(stmt, ast.Expr) and tree.own_line(stmt):
-                block = tree.block_of(stmt)[2]
-                before = block[block.index(stmt) - 1] if block.index(stmt) else None
+                body = tree.block_of(stmt)[2]
+                before = body[body.index(stmt) - 1] if body.index(stmt) else None
                 waited.add(stmt)
                 # A run of saves waits once.
                 if before not in waited and _runs_on_every_process(context, stmt):

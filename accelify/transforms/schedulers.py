@@ -45,7 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(
                 CUSTOM,
                 call,
-                f"`{context.tree.segment(func.value)}` is no scheduler of torch: on N processes it advances N times slower over the data",
+                f"`{context.tree.segment(func.value)}` is no scheduler of torch: N processes advance it N times slower",
                 "step it once for each batch of every process (accelerator.num_processes times)",
             )
         if not call.args:
@@ -59,7 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(
                 PLATEAU,
                 call,
-                f"`{context.tree.segment(call.args[0])}` can differ between processes, and with it their learning rates",
+                f"`{context.tree.segment(call.args[0])}` can differ between processes, and so their learning rates",
                 'give every process the same number: accelerator.reduce(value, reduction="mean")',
             )
 

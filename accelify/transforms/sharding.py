@@ -33,7 +33,8 @@ _BATCH_SIZE = re.compile(r"batch_?size$|^bsz?$", re.I)
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
-    "torch.zeros torch.ones torch.randn torch.rand torch.full torch.empty torch.randint torch.normal numpy.random.normal".split()
+    "torch.zeros torch.ones torch.randn torch.rand torch.full torch.empty torch.randint torch.normal "
+    "numpy.random.normal".split()
 )
 
 
@@ -159,7 +160,7 @@ def _exits(context: Context) -> Iterator[Change]:
         yield context.todo(
             EXIT,
             test,
-            f"`{context.tree.segment(test.test)}` can be true on one process and false on another, which then waits forever",
+            f"`{context.tree.segment(test.test)}` can be true on one process only; the others then wait for ever",
             "let all processes agree: accelerator.reduce(value) before the test",
         )
 

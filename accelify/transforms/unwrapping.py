@@ -57,7 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
         if accelerator is None:
             if through_module:
                 yield Change(
-                    context.change(UNWRAP, node, "`.module` is there only while the model is wrapped").finding, (), True,
+                    context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding, (), True,
                     f"`.module` in line {node.lineno} is read where the Accelerator cannot be had",
                 )  # fmt: skip
             continue

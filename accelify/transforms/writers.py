@@ -31,7 +31,8 @@ def _objects(context: Context) -> Iterator[Change]:
     made = [c for c in script.calls() if script.qualname(c.func) in k.WRITER_CLASSES]
     uses = [
         c for c in script.calls()
-        if isinstance(c.func, ast.Attribute) and any(t.qualname in k.WRITER_CLASSES for t in script.things(c.func.value, v.WRITER))
+        if isinstance(c.func, ast.Attribute)
+        and any(t.qualname in k.WRITER_CLASSES for t in script.things(c.func.value, v.WRITER))
     ]  # fmt: skip
     if not made:
         return
@@ -105,7 +106,8 @@ def _wandb(context: Context) -> Iterator[Change]:
         return
     reads = [
         n for n in tree.nodes(ast.Attribute)
-        if isinstance(n.value, (ast.Name, ast.Attribute)) and (script.qualname(n.value) or "") in ("wandb.config", "wandb.run")
+        if isinstance(n.value, (ast.Name, ast.Attribute))
+        and (script.qualname(n.value) or "") in ("wandb.config", "wandb.run")
     ]  # fmt: skip
     statements: list[ast.stmt] = []
     for call in calls:
