@@ -147,7 +147,7 @@ def _weights(comparison: Comparison) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Raises VerifyError where matplotlib or the folder is missing, or the format is unknown: before anything is run."""
+    """Raises VerifyError, before anything is run, where matplotlib, the folder or the format is not there."""
     if importlib.util.find_spec("matplotlib") is None:
         raise VerifyError(NO_MATPLOTLIB)
     if path.suffix.lower() not in _FORMATS:
