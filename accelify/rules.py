@@ -75,10 +75,24 @@ LEFT_ALONE = (
         _AS_A_WHOLE
         + "The message says which one and why, for instance because its place lies inside an f-string.",
     ),
+    _left_alone(
+        "ACC009",
+        "The training loop is in another file.",
+        _AS_A_WHOLE
+        + "This script makes what is trained and another file trains it, and files are converted one by one. "
+        "Bring the loop and what it trains into one file, or hand that file an Accelerator by hand.",
+    ),
 )
 
 LAUNCHER = RuleEntry(
-    Rule(NOTEBOOK_LAUNCHER, "notebook-launcher", "A notebook runs on one process.", Severity.INFO, Safety.MANUAL, 5),
+    Rule(
+        NOTEBOOK_LAUNCHER,
+        "notebook-launcher",
+        "A notebook runs on one process.",
+        Severity.INFO,
+        Safety.MANUAL,
+        5,
+    ),
     """Start the training of a notebook on several processes.
 
 The cells of a notebook run in one process. Put those that train into one function, from the Accelerator on, which must
@@ -129,6 +143,12 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+    "ACC407": """\
+`prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. A scheduler
+of another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
+of all processes in it:
+
+    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))""",
 }
 
 
