@@ -117,7 +117,9 @@ def _environment(settings: Settings) -> dict[str, str]:
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:
             told[name.upper()] = str(settings[name])
-    return {f"{prefix}_{name}": value for name, value in told.items() for prefix in ("ACCELIFY", "ACCELERATE")}
+    return {
+        f"{prefix}_{name}": value for name, value in told.items() for prefix in ("ACCELIFY", "ACCELERATE")
+    }
 
 
 def _rendezvous(settings: Settings, local: int) -> list[str]:

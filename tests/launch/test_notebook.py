@@ -1,0 +1,82 @@
+"""Launching a function from inside Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.distributed
+
+SEE = """
+import os, sys, json, pathlib
+from accelify.runtime.launch.notebook import debug_launcher, notebook_launcher
+
+def train(folder, word):
+    from accelify.runtime import Accelerator
+    import torch
+    accelerator = Accelerator()
+    total = accelerator.reduce(torch.tensor([1.0 + accelerator.process_index]), reduction="sum")
+    path = pathlib.Path(folder) / f"{accelerator.process_index}.json"
+    path.write_text(json.dumps([accelerator.num_processes, float(total), word]))
+
+def fail(folder, word):
+    if os.environ["RANK"] == "1":
+        raise ValueError("on purpose")
+    import time; time.sleep(60)
+
+folder = sys.argv[1]
+"""
+
+
+def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ACCELIFY_", "ACCELERATE_"))}
+    return subprocess.run(
+        [sys.executable, "-c", SEE + code, str(folder)],
+        capture_output=True, text=True, timeout=200, env=environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call", ["debug_launcher(train, (folder, 'w'))", "notebook_launcher(train, (folder, 'w'), 2)"]
+)
+def test_two_processes_find_each_other(tmp_path: Path, call: str) -> None:
+    done = python(call, tmp_path)
+    assert done.returncode == 0, done.stderr
+    seen = [json.loads(path.read_text()) for path in sorted(tmp_path.iterdir())]
+    assert seen == [[2, 3.0, "w"], [2, 3.0, "w"]]
+
+
+def test_a_failing_rank_ends_all_and_is_told(tmp_path: Path) -> None:
+    done = python("debug_launcher(fail, (folder, 'w'))", tmp_path)
+    assert done.returncode == 1
+    assert "RuntimeError: the function failed on rank 1" in done.stderr
+    assert "ValueError: on purpose" in done.stderr
+
+
+def test_one_process_runs_here_and_leaves_no_trace(tmp_path: Path) -> None:
+    done = python(
+        "notebook_launcher(lambda: print(os.getpid(), os.environ['ACCELIFY_MIXED_PRECISION']), (), 1, 'bf16')\n"
+        "print(os.getpid(), 'ACCELIFY_MIXED_PRECISION' in os.environ)",
+        tmp_path,
+    )
+    first, second = (line.split() for line in done.stdout.splitlines())
+    assert first[0] == second[0]
+    assert (first[1], second[1]) == ("bf16", "False")
+
+
+def test_an_accelerator_outside_of_the_function_is_refused(tmp_path: Path) -> None:
+    code = (
+        "from accelify.runtime import Accelerator; Accelerator(); notebook_launcher(train, (folder, 'w'), 2)"
+    )
+    done = python(code, tmp_path)
+    assert "make it inside the function only" in done.stderr.splitlines()[-1]
+
+
+def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    done = python("notebook_launcher(train, (), 2, num_nodes=2, node_rank=2)", tmp_path)
+    assert "do not fit together" in done.stderr.splitlines()[-1]
