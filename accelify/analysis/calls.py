@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.library import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, is_constant
 from accelify.analysis.values import (
     Class,
     Function,
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 _PASS_THROUGH = frozenset(
     {"tuple", "list", "iter", "sorted", "reversed", "copy.deepcopy", "copy.copy", "torch.compile"}
 )
-_TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
-class CallEvaluator:
+class CallEvaluator(LibraryCalls):
     """The expression half of the interpreter."""
 
     program: Program
@@ -88,16 +87,16 @@ class CallEvaluator:
         if isinstance(node, ast.UnaryOp):
             found = self.evaluate(module, scope, node.operand)
             if isinstance(node.op, ast.Not):
-                return {self.thing(node, "flag", v.FLAG, module)} if _kinds(found) & {v.FLAG} else set()
-            return self._tensor_from(module, node, found)
+                return {self.thing(node, "flag", v.FLAG, module)} if kinds_of(found) & {v.FLAG} else set()
+            return self.tensor_from(module, node, found)
         if isinstance(node, ast.BinOp):
             left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
             both = left | right
             if isinstance(node.op, ast.Add) and any(
-                isinstance(w, Sequence) or _is(w, v.PARAMETERS) for w in both
+                isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in both
             ):
                 return both
-            return self._tensor_from(module, node, both)
+            return self.tensor_from(module, node, both)
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
                 return {self.thing(node, "device", v.DEVICE, module)}
@@ -155,13 +154,13 @@ class CallEvaluator:
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
         found: Values = set()
         for base in self.evaluate(module, scope, node.value):
-            if isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+            if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                 if node.attr in k.TENSOR_SELF:
                     found |= {base} if node.attr in ("data",) else set()
                 elif node.attr == "device":
                     continue
                 else:
-                    found |= {self._derived(module, node, {base})}
+                    found |= {self.derived(module, node, {base})}
             elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr == "module":
                 found.add(base)
             else:
@@ -184,7 +183,7 @@ class CallEvaluator:
                     found |= base.elements[index]
                 else:
                     found |= base.any()
-            elif isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+            elif isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                 found.add(base)
             elif isinstance(base, Thing) and base.kind == v.MODEL:
                 # A part of a Sequential or ModuleList belongs to the model.
@@ -204,7 +203,7 @@ class CallEvaluator:
                     found |= value.elements[index]
                 found |= value.rest
             elif isinstance(value, Thing):
-                if value.kind in _TENSOR_KINDS:
+                if value.kind in TENSOR_KINDS:
                     found.add(value)
                 elif value.kind in (v.UNKNOWN, v.INSTANCE):
                     found.add(self.thing(value, ("item", index), v.UNKNOWN, value.module or module))
@@ -232,7 +231,7 @@ class CallEvaluator:
             if value.kind == v.UNKNOWN:
                 value.uses.add("[]for")
                 return {self.thing(value, "element", v.UNKNOWN, module)}
-            if value.kind in _TENSOR_KINDS:
+            if value.kind in TENSOR_KINDS:
                 return {value}
         return set()
 
@@ -262,22 +261,22 @@ class CallEvaluator:
                 return self._builtin(module, node, node.func.id, arguments)
         for callee in callees:
             if isinstance(callee, Function):
-                found |= self._call_function(module, scope, node, callee, arguments, keywords)
+                found |= self.call_function(module, scope, node, callee, arguments, keywords)
             elif isinstance(callee, Class):
                 found |= self._instantiate(module, scope, node, callee, arguments, keywords)
             elif isinstance(callee, Imported):
-                found |= self._call_imported(module, scope, node, callee.name, arguments, keywords)
+                found |= self.call_imported(module, scope, node, callee.name, arguments, keywords)
             elif isinstance(callee, Method):
-                found |= self._call_method(module, node, callee, arguments)
+                found |= self.call_method(module, node, callee, arguments)
             elif isinstance(callee, Thing):
-                found |= self._call_thing(module, scope, node, callee, arguments, keywords)
+                found |= self.call_thing(module, scope, node, callee, arguments, keywords)
         if isinstance(node.func, ast.Attribute) and not found:
             for base in self.evaluate(module, scope, node.func.value):
-                if isinstance(base, Thing) and base.kind in _TENSOR_KINDS:
+                if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                     if node.func.attr in k.TENSOR_SELF:
                         found.add(base)
                     else:
-                        found.add(self._derived(module, node, {base}))
+                        found.add(self.derived(module, node, {base}))
                 elif isinstance(base, (Mapping, Sequence)):
                     found |= self._container_method(node, base, node.func.attr, arguments)
         if self.settled and not callees and not found:
@@ -333,7 +332,7 @@ class CallEvaluator:
             made = self._container(node, Sequence)
             self.add(made.rest, {pair})
             return {made}
-        if name in ("iter", "reversed") and _kinds(first) & {v.LOADER, v.ITERATOR, v.UNKNOWN}:
+        if name in ("iter", "reversed") and kinds_of(first) & {v.LOADER, v.ITERATOR, v.UNKNOWN}:
             iterator = self.thing(node, "iterator", v.ITERATOR, module)
             self.link(iterator, "iterated", first)
             return {iterator}
@@ -364,12 +363,12 @@ class CallEvaluator:
             flat: Values = set()
             for value in first:
                 flat |= value.any() if isinstance(value, Sequence) else {value}
-            return self._tensor_from(module, node, flat)
+            return self.tensor_from(module, node, flat)
         if name == "super":
             return set()
         return set()
 
-    def _call_function(
+    def call_function(
         self,
         module: Module,
         scope: Scope,
@@ -450,273 +449,15 @@ class CallEvaluator:
             self.changed = True
         init = cls.method("__init__")
         if init is not None:
-            self._call_function(
+            self.call_function(
                 module, scope, node, Function(init[1], init[0].module, made), arguments, keywords
             )
         if kind == v.OPTIMIZER:
-            self._link_optimizer(module, made, [*arguments, *keywords.values()])
+            self.link_optimizer(module, made, [*arguments, *keywords.values()])
         elif kind == v.SCHEDULER:
-            self.link(made, "optimizer", _of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
+            self.link(made, "optimizer", of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
         return {made}
-
-    def _call_imported(
-        self,
-        module: Module,
-        scope: Scope,
-        node: ast.Call,
-        name: str,
-        arguments: list[Values],
-        keywords: dict[str | None, Values],
-    ) -> Values:
-        every = [*arguments, *keywords.values()]
-        first = arguments[0] if arguments else set()
-        if name in k.LOADER_CLASSES:
-            return {self._make(node, v.LOADER, module, name, f"it is a {name}")}
-        if name in k.AVAILABILITY_CALLS:
-            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
-        if name in k.DEVICE_CALLS:
-            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
-        if k.is_optimizer_class(name):
-            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
-            self._link_optimizer(module, made, every)
-            return {made}
-        if k.is_scheduler_class(name):
-            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
-            optimizer = call_argument(node, 0, "optimizer")
-            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
-            return {made}
-        if k.is_loss_class(name):
-            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
-        if k.is_loss_function(name):
-            made = self._derived(module, node, set().union(*every) if every else set())
-            return {made}
-        if name in k.SCALER_CLASSES:
-            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
-        if name in k.AUTOCAST_CLASSES:
-            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
-        if name in k.WRITER_CLASSES:
-            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
-        if name in k.PARALLEL_WRAPPERS:
-            return first
-        if k.is_progress(name):
-            return first or (keywords.get("iterable") or set())
-        if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
-            if name == "copy.deepcopy":
-                copies: Values = {w for w in first if not _is(w, v.MODEL)}
-                for model in first - copies:
-                    assert isinstance(model, Thing)
-                    copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
-                    copied.cls = model.cls
-                    copies.add(copied)
-                return copies
-            return first
-        if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
-            if any(_is(w, v.PARAMETERS) for values in arguments for w in values):
-                return set().union(*arguments)
-            iterator = self.thing(node, "iterator", v.ITERATOR, module)
-            for values in arguments if name.endswith("chain") else arguments[:1]:
-                self.link(iterator, "iterated", values)
-            return {iterator}
-        if k.is_module_class(name):
-            made = self._make(node, v.MODEL, module, name, f"it is a {name}")
-            self.link(
-                made,
-                "parts",
-                _of_kind(every, v.MODEL)
-                | _of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
-            )
-            return {made}
-        if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
-            return {self._make(node, v.DATASET, module, name, f"it is a {name}")}
-        if name == "functools.partial" and node.args:
-            return {self.thing(node, "result", v.UNKNOWN, module)}
-        sources = {w for values in every for w in values if isinstance(w, Thing) and w.kind in _TENSOR_KINDS}
-        if sources and not name.startswith(("torch.save", "numpy.save")):
-            return {self._derived(module, node, set(sources))}
-        made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
-        self.link(made, "iterated", _of_kind(arguments, v.LOADER) | _of_kind(arguments, v.ITERATOR))
-        parameters = _of_kind(every, v.PARAMETERS)
-        if (
-            parameters
-            and made.kind == v.UNKNOWN
-            and name[:1] != "_"
-            and name.rsplit(".", 1)[-1][:1].isupper()
-        ):
-            made.kind = v.OPTIMIZER
-            made.note(f"{name} takes the parameters of a model")
-            self._link_optimizer(module, made, every)
-        elif made.kind == v.OPTIMIZER:
-            self._link_optimizer(module, made, every)
-        if made.kind == v.SCHEDULER or _of_kind(every, v.OPTIMIZER):
-            self.link(made, "optimizer", _of_kind(every, v.OPTIMIZER))
-        return {made}
-
-    def _call_method(self, module: Module, node: ast.Call, method: Method, arguments: list[Values]) -> Values:
-        receiver, name = method.receiver, method.name
-        receiver.uses.add(name)
-        if receiver.kind == v.MODEL:
-            if name in k.SELF_RETURNING:
-                return {receiver}
-            if name in ("parameters", "named_parameters"):
-                made = self.thing(node, "parameters", v.PARAMETERS, module)
-                self.link(made, "models", {receiver})
-                return {made}
-            if name in (
-                "state_dict",
-                "children",
-                "modules",
-                "named_children",
-                "named_modules",
-                "load_state_dict",
-            ):
-                return set()
-            if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
-                made = self.thing(node, "output", v.OUTPUT, module)
-                self.link(made, "model", {receiver})
-                return {made}
-            return {self.thing(node, "result", v.UNKNOWN, module)}
-        if (
-            receiver.kind == v.CRITERION
-            and receiver.cls is not None
-            and name in ("parameters", "named_parameters")
-        ):
-            # A loss with weights of its own that are trained is a model.
-            receiver.kind = v.MODEL
-            self.changed = True
-        if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
-            if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
-                return {receiver}
-            if receiver.kind == v.SCALER and name == "scale" and arguments:
-                return arguments[0]
-            return set()
-        if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
-            return set()
-        if receiver.kind in (v.LOADER, v.ITERATOR):
-            if name in ("next", "__next__", "__iter__"):
-                return self.element_values(module, node, receiver)
-            return set()
-        if receiver.kind == v.UNKNOWN:
-            if name in k.SELF_RETURNING:
-                return {receiver}
-            if name in ("parameters", "named_parameters"):
-                made = self.thing(node, "parameters", v.PARAMETERS, module)
-                self.link(made, "models", {receiver})
-                return {made}
-            if name == "numpy" or name == "item":
-                return set()
-            return {self.thing(node, "result", v.UNKNOWN, module)}
-        return {self.thing(node, "result", v.UNKNOWN, module)}
-
-    def _call_thing(
-        self,
-        module: Module,
-        scope: Scope,
-        node: ast.Call,
-        callee: Thing,
-        arguments: list[Values],
-        keywords: dict[str | None, Values],
-    ) -> Values:
-        callee.uses.add("()")
-        every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
-        if callee.kind == v.MODEL:
-            if callee.cls is not None:
-                forward = callee.cls.method("forward")
-                if forward is not None:
-                    self._call_function(
-                        module,
-                        scope,
-                        node,
-                        Function(forward[1], forward[0].module, callee),
-                        arguments,
-                        keywords,
-                    )
-            made = self.thing(node, "output", v.OUTPUT, module)
-            self.link(made, "model", {callee})
-            self.link(made, "sources", {w for w in every if isinstance(w, Thing)})
-            return {made}
-        if callee.kind == v.CRITERION:
-            made = self._derived(module, node, every)
-            self.link(made, "criterion", {callee})
-            return {made}
-        if callee.kind == v.INSTANCE and callee.cls is not None:
-            dunder = callee.cls.method("__call__")
-            if dunder is not None:
-                return self._call_function(
-                    module, scope, node, Function(dunder[1], dunder[0].module, callee), arguments, keywords
-                )
-        if callee.kind == v.UNKNOWN:
-            made = self.thing(node, "result", v.UNKNOWN, module)
-            self.link(made, "callee", {callee})
-            parameters = _of_kind([*arguments, *keywords.values()], v.PARAMETERS)
-            if parameters and made.kind in (v.UNKNOWN, v.OPTIMIZER) and "step" in made.uses:
-                made.kind = v.OPTIMIZER
-                self._link_optimizer(module, made, [*arguments, *keywords.values()])
-            return {made}
-        return set()
-
-    # -- making things
-
-    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
-        made = self.thing(node, kind, kind, module, qualname=name)
-        made.note(evidence)
-        return made
-
-    def _link_optimizer(self, module: Module, optimizer: Thing, groups: list[Values]) -> None:
-        stack = [w for values in groups for w in values]
-        seen: set[int] = set()
-        while stack:
-            value = stack.pop()
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            if isinstance(value, Thing) and value.kind == v.PARAMETERS:
-                self.link(optimizer, "models", value.links.get("models", set()))
-            elif isinstance(value, Thing) and value.kind == v.MODEL:
-                self.link(optimizer, "models", {value})
-            elif isinstance(value, Sequence):
-                stack.extend(value.any())
-            elif isinstance(value, Mapping):
-                stack.extend(value.get("params"))
-            elif isinstance(value, Thing) and value.kind == v.ITERATOR:
-                stack.extend(value.links.get("iterated", ()))
-
-    def _derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
-        made = self.thing(node, "tensor", v.TENSOR, module)
-        self.link(made, "sources", {w for w in sources if isinstance(w, Thing) and w.kind in _TENSOR_KINDS})
-        return made
-
-    def _tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values:
-        if any(isinstance(w, Thing) and w.kind in _TENSOR_KINDS for w in held):
-            return {self._derived(module, node, held)}
-        return set()
 
 
 def _grow(sequence: Sequence) -> Values:
     return sequence.rest
-
-
-def _is(value: Value, kind: str) -> bool:
-    return isinstance(value, Thing) and value.kind == kind
-
-
-def _kinds(held: Values) -> set[str]:
-    return {w.kind for w in held if isinstance(w, Thing)}
-
-
-def _of_kind(groups: Iterable[Values], kind: str) -> Values:
-    return {w for values in groups for w in values if _is(w, kind)}
-
-
-def reduction_of(call: ast.Call) -> str | None:
-    """`sum`, `mean` or `none` where a loss call or loss constructor names its reduction, else None."""
-    reduction = call_keyword(call, "reduction")
-    if isinstance(reduction, ast.Constant) and reduction.value in ("sum", "mean", "none"):
-        return str(reduction.value)
-    if is_constant(call_keyword(call, "reduce"), False):
-        return "none"
-    average = call_keyword(call, "size_average")
-    if is_constant(average, False):
-        return "sum"
-    if is_constant(average, True):
-        return "mean"
-    return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.calls import reduction_of
+from accelify.analysis.library import reduction_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -128,6 +128,7 @@ class LossReductions:
             return _together(left, right)
         for one, factor in ((left, node.right), (right, node.left)):
             # x.sum() * (1 / n)
+            factor = self._reciprocal(factor)
             if (
                 isinstance(factor, ast.BinOp)
                 and isinstance(factor.op, ast.Div)
@@ -141,6 +142,17 @@ class LossReductions:
             if left in (NEUTRAL, UNCLEAR)
             else _either(left, right)
         )
+
+    def _reciprocal(self, node: ast.expr) -> ast.expr:
+        """What a name was assigned, when that was once `1 / n`."""
+        if not isinstance(node, ast.Name):
+            return node
+        values = [
+            stmt.value
+            for stmt in self.script.tree.nodes(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets)
+        ]
+        return values[0] if len(values) == 1 else node
 
     def _divided(self, reduction: str, divisor: ast.expr) -> str:
         """A sum over a count is an average: of the batch at hand, or of the configured batch."""

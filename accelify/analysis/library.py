@@ -1,0 +1,298 @@
+"""What calls of torch and its neighbours give back, and of the things they made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant
+from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
+
+TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
+
+
+class LibraryCalls:
+    """The part of the interpreter that knows the library."""
+
+    changed: bool
+
+    if TYPE_CHECKING:
+
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
+        def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
+        def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
+        def call_function(
+            self,
+            module: Module,
+            scope: Scope,
+            node: ast.Call,
+            function: Function,
+            arguments: list[Values],
+            keywords: dict[str | None, Values],
+        ) -> Values: ...
+
+    def call_imported(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        name: str,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        every = [*arguments, *keywords.values()]
+        first = arguments[0] if arguments else set()
+        if name in k.LOADER_CLASSES:
+            return {self._make(node, v.LOADER, module, name, f"it is a {name}")}
+        if name in k.AVAILABILITY_CALLS:
+            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
+        if name in k.DEVICE_CALLS:
+            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
+        if k.is_optimizer_class(name):
+            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
+            self.link_optimizer(module, made, every)
+            return {made}
+        if k.is_scheduler_class(name):
+            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
+            optimizer = call_argument(node, 0, "optimizer")
+            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
+            return {made}
+        if k.is_loss_class(name):
+            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
+        if k.is_loss_function(name):
+            made = self.derived(module, node, set().union(*every) if every else set())
+            return {made}
+        if name in k.SCALER_CLASSES:
+            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
+        if name in k.AUTOCAST_CLASSES:
+            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
+        if name in k.WRITER_CLASSES:
+            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
+        if name in k.PARALLEL_WRAPPERS:
+            return first
+        if k.is_progress(name):
+            return first or (keywords.get("iterable") or set())
+        if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
+            if name == "copy.deepcopy":
+                copies: Values = {w for w in first if not is_of(w, v.MODEL)}
+                for model in first - copies:
+                    assert isinstance(model, Thing)
+                    copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
+                    copied.cls = model.cls
+                    copies.add(copied)
+                return copies
+            return first
+        if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
+            if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
+                return set().union(*arguments)
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            for values in arguments if name.endswith("chain") else arguments[:1]:
+                self.link(iterator, "iterated", values)
+            return {iterator}
+        if k.is_module_class(name):
+            made = self._make(node, v.MODEL, module, name, f"it is a {name}")
+            self.link(
+                made,
+                "parts",
+                of_kind(every, v.MODEL)
+                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
+            )
+            return {made}
+        if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
+            return {self._make(node, v.DATASET, module, name, f"it is a {name}")}
+        if name == "functools.partial" and node.args:
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        sources = {w for values in every for w in values if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
+        if sources and not name.startswith(("torch.save", "numpy.save")):
+            return {self.derived(module, node, set(sources))}
+        made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+        self.link(made, "iterated", of_kind(arguments, v.LOADER) | of_kind(arguments, v.ITERATOR))
+        parameters = of_kind(every, v.PARAMETERS)
+        if (
+            parameters
+            and made.kind == v.UNKNOWN
+            and name[:1] != "_"
+            and name.rsplit(".", 1)[-1][:1].isupper()
+        ):
+            made.kind = v.OPTIMIZER
+            made.note(f"{name} takes the parameters of a model")
+            self.link_optimizer(module, made, every)
+        elif made.kind == v.OPTIMIZER:
+            self.link_optimizer(module, made, every)
+        if made.kind == v.SCHEDULER or of_kind(every, v.OPTIMIZER):
+            self.link(made, "optimizer", of_kind(every, v.OPTIMIZER))
+        return {made}
+
+    def call_method(self, module: Module, node: ast.Call, method: Method, arguments: list[Values]) -> Values:
+        receiver, name = method.receiver, method.name
+        receiver.uses.add(name)
+        if receiver.kind == v.MODEL:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name in (
+                "state_dict",
+                "children",
+                "modules",
+                "named_children",
+                "named_modules",
+                "load_state_dict",
+            ):
+                return set()
+            if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
+                made = self.thing(node, "output", v.OUTPUT, module)
+                self.link(made, "model", {receiver})
+                return {made}
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        if (
+            receiver.kind == v.CRITERION
+            and receiver.cls is not None
+            and name in ("parameters", "named_parameters")
+        ):
+            # A loss with weights of its own that are trained is a model.
+            receiver.kind = v.MODEL
+            self.changed = True
+        if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
+            if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
+                return {receiver}
+            if receiver.kind == v.SCALER and name == "scale" and arguments:
+                return arguments[0]
+            return set()
+        if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
+            return set()
+        if receiver.kind in (v.LOADER, v.ITERATOR):
+            if name in ("next", "__next__", "__iter__"):
+                return self.element_values(module, node, receiver)
+            return set()
+        if receiver.kind == v.UNKNOWN:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name == "numpy" or name == "item":
+                return set()
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        return {self.thing(node, "result", v.UNKNOWN, module)}
+
+    def call_thing(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        callee: Thing,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        callee.uses.add("()")
+        every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
+        if callee.kind == v.MODEL:
+            if callee.cls is not None:
+                forward = callee.cls.method("forward")
+                if forward is not None:
+                    self.call_function(
+                        module,
+                        scope,
+                        node,
+                        Function(forward[1], forward[0].module, callee),
+                        arguments,
+                        keywords,
+                    )
+            made = self.thing(node, "output", v.OUTPUT, module)
+            self.link(made, "model", {callee})
+            self.link(made, "sources", {w for w in every if isinstance(w, Thing)})
+            return {made}
+        if callee.kind == v.CRITERION:
+            made = self.derived(module, node, every)
+            self.link(made, "criterion", {callee})
+            return {made}
+        if callee.kind == v.INSTANCE and callee.cls is not None:
+            dunder = callee.cls.method("__call__")
+            if dunder is not None:
+                return self.call_function(
+                    module, scope, node, Function(dunder[1], dunder[0].module, callee), arguments, keywords
+                )
+        if callee.kind == v.UNKNOWN:
+            made = self.thing(node, "result", v.UNKNOWN, module)
+            self.link(made, "callee", {callee})
+            parameters = of_kind([*arguments, *keywords.values()], v.PARAMETERS)
+            if parameters and made.kind in (v.UNKNOWN, v.OPTIMIZER) and "step" in made.uses:
+                made.kind = v.OPTIMIZER
+                self.link_optimizer(module, made, [*arguments, *keywords.values()])
+            return {made}
+        return set()
+
+    # -- making things
+
+    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
+        made = self.thing(node, kind, kind, module, qualname=name)
+        made.note(evidence)
+        return made
+
+    def link_optimizer(self, module: Module, optimizer: Thing, groups: list[Values]) -> None:
+        stack = [w for values in groups for w in values]
+        seen: set[int] = set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, Thing) and value.kind == v.PARAMETERS:
+                self.link(optimizer, "models", value.links.get("models", set()))
+            elif isinstance(value, Thing) and value.kind == v.MODEL:
+                self.link(optimizer, "models", {value})
+            elif isinstance(value, Sequence):
+                stack.extend(value.any())
+            elif isinstance(value, Mapping):
+                stack.extend(value.get("params"))
+            elif isinstance(value, Thing) and value.kind == v.ITERATOR:
+                stack.extend(value.links.get("iterated", ()))
+
+    def derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
+        made = self.thing(node, "tensor", v.TENSOR, module)
+        self.link(made, "sources", {w for w in sources if isinstance(w, Thing) and w.kind in TENSOR_KINDS})
+        return made
+
+    def tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values:
+        if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
+            return {self.derived(module, node, held)}
+        return set()
+
+
+def is_of(value: Value, kind: str) -> bool:
+    return isinstance(value, Thing) and value.kind == kind
+
+
+def kinds_of(held: Values) -> set[str]:
+    return {w.kind for w in held if isinstance(w, Thing)}
+
+
+def of_kind(groups: Iterable[Values], kind: str) -> Values:
+    return {w for values in groups for w in values if is_of(w, kind)}
+
+
+def reduction_of(call: ast.Call) -> str | None:
+    """`sum`, `mean` or `none` where a loss call or loss constructor names its reduction, else None."""
+    reduction = call_keyword(call, "reduction")
+    if isinstance(reduction, ast.Constant) and reduction.value in ("sum", "mean", "none"):
+        return str(reduction.value)
+    if is_constant(call_keyword(call, "reduce"), False):
+        return "none"
+    average = call_keyword(call, "size_average")
+    if is_constant(average, False):
+        return "sum"
+    if is_constant(average, True):
+        return "mean"
+    return None
