@@ -144,8 +144,8 @@ a sum and a mean over the batch. Bring all parts of the loss to one of them, the
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
     "ACC407": """\
-`prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. A scheduler
-of another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
+`prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. One of
+another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
 of all processes in it:
 
     scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))""",

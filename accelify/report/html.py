@@ -104,8 +104,8 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
 def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     rows = []
     for number, conversion in enumerate(conversions):
-        for finding in sorted(conversion.remaining):
-            place = f"{finding.path}:{finding.line}"
+        for finding in map(conversion.source.place, sorted(conversion.remaining)):
+            place = finding.place
             rows.append(
                 f'<tr><td>{_chip(finding, hues)}</td><td><a href="#file{number}"><code>{escape(place)}</code></a></td>'
                 f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
