@@ -94,9 +94,9 @@ def _start(
     world: int,
 ) -> None:
     import torch
-    from torch.multiprocessing import spawn as torch_spawn
+    from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, start_processes
 
-    start: Any = torch_spawn.start_processes
+    start: Any = start_processes
     _check_untouched()
     environment |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(count)}
     # Forked processes know the notebook's functions as they are; the others would have to import them by name.
@@ -106,12 +106,12 @@ def _start(
     try:
         while not context.join():
             pass
-    except torch_spawn.ProcessRaisedException as error:
+    except ProcessRaisedException as error:
         told = str(error).partition("\n\n")[2].strip() or str(error)
         raise RuntimeError(
             f"the function failed on rank {first_rank + error.error_index}:\n\n{told}"
         ) from None
-    except torch_spawn.ProcessExitedException as error:
+    except ProcessExitedException as error:
         raise RuntimeError(
             f"the process of rank {first_rank + error.error_index} ended with {error.exit_code} and no traceback"
         ) from None
