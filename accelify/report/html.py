@@ -112,11 +112,9 @@ def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
                 f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
             )
     if not rows:
-        return (
-            '<h2>What is left</h2><p class="dim">Nothing: every place was converted.</p>'
-            if conversions
-            else ""
-        )
+        left_alone = any(str(conversion.status) in ("refused", "failed") for conversion in conversions)
+        nothing = '<h2>What is left</h2><p class="dim">Nothing: every place was converted.</p>'
+        return "" if left_alone or not conversions else nothing
     return (
         '<h2>What is left</h2><div class="card"><table class="left"><thead><tr><th>Rule</th><th>Place</th>'
         "<th>What to decide</th><th>Safety</th><th>Effort</th></tr></thead>"
