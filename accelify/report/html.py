@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accelify.convert import Conversion
 
 _CONTEXT = 3  # unchanged lines shown on both sides of a change
+_OPEN_UP_TO = 5  # with more scripts than this each is opened by hand
 _FOLD_FROM = 3  # fewer hidden lines than this are not worth a fold
 _SHARE_NOTE = "share of the work, by effort, that was done without a person"
 
@@ -36,7 +37,10 @@ def html_report(conversions: Sequence[Conversion], *, curves: Mapping[str, Curve
         _rules(conversions, hues),
         _left(conversions, hues),
         "<h2>The scripts</h2>",
-        *(_file(number, conversion, hues, curves or {}) for number, conversion in enumerate(conversions)),
+        *(
+            _file(number, conversion, hues, curves or {}, is_open=len(conversions) <= _OPEN_UP_TO)
+            for number, conversion in enumerate(conversions)
+        ),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -122,7 +126,14 @@ def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     )
 
 
-def _file(number: int, conversion: Conversion, hues: Mapping[str, int], curves: Mapping[str, Curves]) -> str:
+def _file(
+    number: int,
+    conversion: Conversion,
+    hues: Mapping[str, int],
+    curves: Mapping[str, Curves],
+    *,
+    is_open: bool,
+) -> str:
     path = conversion.source.path
     name = str(path) if path is not None else "<stdin>"
     status = escape(str(conversion.status))
@@ -135,7 +146,7 @@ def _file(number: int, conversion: Conversion, hues: Mapping[str, int], curves: 
     drawn = f'<div class="pad">{curves_svg(curves[name])}</div>' if name in curves else ""
     sides = _sides(conversion, hues) if conversion.changed else ""
     return (
-        f'<details class="card file" id="file{number}" open><summary><code>{escape(name)}</code><br>'
+        f'<details class="card file" id="file{number}"{" open" * is_open}><summary><code>{escape(name)}</code><br>'
         f"{' · '.join(facts)}</summary>{reason}{drawn}{sides}</details>"
     )
 
