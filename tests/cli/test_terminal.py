@@ -1,0 +1,55 @@
+"""Colours and progress are for people at a terminal, and only there."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelify.cli import terminal
+
+PATHS = [Path("a.py"), Path("b.py"), Path("c.py")]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    assert list(terminal.track(PATHS, 3, "converting")) == PATHS
+    assert "converting" in screen.getvalue()
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "pipe"])
+def test_no_progress_for_what_is_quick_or_piped(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", screen)
+    if not screen.isatty():
+        monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    assert list(terminal.track(PATHS, 3, "converting")) == PATHS
+    assert screen.getvalue() == ""
+
+
+def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert terminal.coloured(Terminal())
+    assert not terminal.coloured(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not terminal.coloured(Terminal())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not terminal.coloured(Terminal())
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    program = f"{sys.executable} -m accelify rule --json | head -c 1; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
