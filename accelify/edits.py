@@ -130,7 +130,19 @@ def add_first_argument(tree: Tree, call: ast.Call, text: str) -> Replace:
     """Put an argument before all others of a call."""
     _check_place(tree, call)
     opening = tree.data.index(b"(", tree.end(call.func)) + 1
-    return Replace(opening, opening, f"{text}, " if call.args or call.keywords else text)
+    rest = [*call.args, *call.keywords]
+    return first_in_parentheses(tree, opening, min(map(tree.start, rest)) if rest else None, text)
+
+
+def first_in_parentheses(tree: Tree, opening: int, first: int | None, text: str) -> Replace:
+    """Put something before the first argument or parameter; on a line of its own where each has one."""
+    if first is None:
+        return Replace(opening, opening, text)
+    between = tree.data[opening:first]
+    if between.strip() or b"\n" not in between.replace(b"\r", b"\n"):
+        return Replace(opening, opening, f"{text}, ")
+    indent = tree.data[tree.line_start(first) : first].decode("utf-8")
+    return Replace(first, first, f"{text},{tree.newline}{indent}")
 
 
 def _check_place(tree: Tree, node: Any) -> None:

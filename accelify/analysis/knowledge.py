@@ -173,7 +173,7 @@ def is_optimizer_class(qualname: str) -> bool:
 def is_scheduler_class(qualname: str) -> bool:
     """Whether a qualified name makes a learning rate scheduler."""
     head, _, last = qualname.rpartition(".")
-    if head.startswith("torch.optim.lr_scheduler") and last[:1].isupper():
+    if head.startswith("torch.optim.lr_scheduler") and last.lstrip("_")[:1].isupper():
         return True
     return head.startswith("transformers") and last.startswith("get_") and "schedule" in last
 

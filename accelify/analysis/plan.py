@@ -226,6 +226,8 @@ class Plan:
                 name: value for name, value in self.arguments.items() if name not in self.dropped
             }
             self.argument_names = frozenset()
+            if "mixed_precision" in self.dropped:
+                self.script.keep_precision()
             found = find_anchor(script, core, self.argument_names)
         self.anchor = found
         self.reach = Reach(script, found)

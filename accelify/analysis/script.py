@@ -185,6 +185,11 @@ class ScriptModel:
                     return False
         return True
 
+    def keep_precision(self) -> None:
+        """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
+        self.__dict__["understands_precision"] = False
+        self.__dict__.pop("backwards", None)
+
     @cached_property
     def training_scopes(self) -> set[Scope]:
         """Every scope from which a backward is reached, directly, through calls or through a function inside."""

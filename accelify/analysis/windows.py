@@ -212,15 +212,13 @@ def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
         scope = script.scope_of(node).resolve(node.id)
         if scope is None or scope.kind != "function" or all(a.arg != node.id for a in scope.parameters()):
             return node
-        calls = script.callers(scope)
-        if len(calls) != 1:
-            return None
         names = [a.arg for a in scope.parameters()]
         index = names.index(node.id) - (1 if scope.self_name() is not None else 0)
-        given = call_argument(calls[0], index, node.id)
-        if given is None:
+        given = [call_argument(call, index, node.id) for call in script.callers(scope)]
+        texts = {None if g is None else script.tree.segment(g) for g in given}
+        if len(texts) != 1 or given[0] is None:
             return None
-        node = given
+        node = given[0]
     return None
 
 
@@ -279,7 +277,9 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
                 isinstance(n, ast.Call) and script.qualname(n.func) in k.AVAILABILITY_CALLS
                 for n in ast.walk(switch)
             ):
-                enabled, names = script.tree.segment(switch), frozenset(names_in(switch))
+                given = from_caller(script, switch)
+                if given is not None:
+                    enabled, names = script.tree.segment(given), frozenset(names_in(given))
     if kind == "bf16" and cpu_kind == "bf16":
         value = '"bf16"'
     else:

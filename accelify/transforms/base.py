@@ -13,6 +13,7 @@ from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
+from accelify.analysis.values import LOADER
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
 
@@ -110,6 +111,8 @@ class Context:
         for value in values:
             calls = [c for c in ast.walk(value) if isinstance(c, ast.Call)]
             callees = {s for c in calls for s in self.script.callees(c)}
+            if calls and not any(self._shares_out(c) for c in calls):
+                continue
             if callees and callees <= reduced:
                 continue
             if owner in whole and not any(
@@ -124,6 +127,17 @@ class Context:
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
                 return False
         return True
+
+    def _shares_out(self, call: ast.Call) -> bool:
+        """Whether what a call gives back can differ between processes: it trains or is given sharded data."""
+        if not self.script.callees(call) and self.script.qualname(call.func) is None:
+            return True
+        if any(s in self.script.training_scopes for s in self.script.callees(call)):
+            return True
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if not any(self.script.things(a, LOADER) for a in given):
+            return True
+        return any(self.plan.is_prepared(a, LOADER) for a in given)
 
     def _is_whole(self, evaluation: EvaluationLoop) -> bool:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""

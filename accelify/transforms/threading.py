@@ -80,4 +80,9 @@ def _parameter(context: Context, function: Scope) -> Replace:
         return verbs.insert(tree, tree.end(first), f", {NAME}")
     start = tree.line_starts[node.lineno - 1] + node.col_offset
     opening = tree.data.index(b"(", start) + 1
-    return verbs.insert(tree, opening, f"{NAME}, " if function.parameters() else NAME)
+    parameters = function.parameters()
+    stars = node.args.vararg is not None or bool(node.args.kwonlyargs) or node.args.kwarg is not None
+    plain = [*node.args.posonlyargs, *node.args.args]
+    if not parameters or (stars and not plain):
+        return verbs.insert(tree, opening, f"{NAME}, " if parameters else NAME)
+    return verbs.first_in_parentheses(tree, opening, tree.start(plain[0]), NAME)

@@ -90,6 +90,9 @@ def _bare_uses(context: Context) -> Iterator[Change]:
                 and parent.func.id in ("len", "list")
             )
         )
+        if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
+            # Only one process runs this: the wrapper would wait there for the others.
+            wanted = True
         if not wanted or not _is_prepared_name(context, name) or not context.plan.after_prepare(name):
             continue
         accelerator = context.accelerator(name)
