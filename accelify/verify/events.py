@@ -47,7 +47,9 @@ class RankRecord:
     """Everything that one rank left behind.
 
     `weights` is a digest of the parameters' bytes at the end, None where the script has none. `deviation` says how far
-    they are from those of the reference run, `reasons` why ranks may differ by right, `error` how it failed.
+    they are from those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is
+    "steps" for a run cut short after enough of them and "finished" for one that came to its own end; `passes` counts
+    the loaders that ran out until then.
     """
 
     losses: list[Loss] = field(default_factory=list)
@@ -58,6 +60,7 @@ class RankRecord:
     parameters: int = 0
     deviation: dict[str, float] | None = None
     ended: str | None = None
+    passes: int = 0
     error: dict[str, Any] | None = None
 
 
@@ -88,7 +91,7 @@ def read_rank(path: Path) -> RankRecord:
         elif kind == "error":
             record.error = event
         elif kind == "end":
-            record.ended = event["why"]
+            record.ended, record.passes = event["why"], event["passes"]
     return record
 
 

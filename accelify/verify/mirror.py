@@ -126,6 +126,7 @@ class Mirror:
     def _place_file(self, entry: os.DirEntry[str], place: Path) -> None:
         if place.is_file() and not place.is_symlink():
             return
+        # Files can come and go while they are mirrored (caches, logs of a run beside this one).
         place.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             if entry.is_file():
@@ -135,7 +136,8 @@ class Mirror:
                     shutil.copy2(entry.path, place)
                     place.chmod(place.stat().st_mode | 0o200)
                     return
-        place.symlink_to(entry.path)
+        with contextlib.suppress(OSError):
+            place.symlink_to(entry.path)
 
     def _replace(self, path: Path, data: bytes) -> None:
         path = Path(os.path.realpath(path))

@@ -54,7 +54,7 @@ class RandomState:
 
 
 class RandomnessWatch:
-    """Looks for reasons in one process and notes each once.
+    """Looks for reasons in one process and notes each once. `passes` counts the loaders that ran out.
 
     Args:
         note: called with a kind of reason and what it was seen in.
@@ -66,6 +66,7 @@ class RandomnessWatch:
         self.quiet = Quiet() if quiet else None
         self._seen: set[str] = set()
         self._last: RandomState | None = None
+        self.passes = 0
 
     def install(self) -> None:
         """Watch from now on. Changes no number and draws none, unless quiet."""
@@ -116,10 +117,10 @@ class RandomnessWatch:
     def _watched_dropout(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(input: Any, p: float = 0.5, training: bool = True, *args: Any, **kwargs: Any) -> Any:
+            if training and p > 0 and self.quiet is not None:
+                return function(input, p, False, *args, **kwargs)
             if not (training and p > 0) or torch.compiler.is_compiling():
                 return function(input, p, training, *args, **kwargs)
-            if self.quiet:
-                return function(input, p, False, *args, **kwargs)
             self.note(DROPOUT, f"p={p:g}")
             return self._excused(lambda: function(input, p, training, *args, **kwargs))
 
@@ -141,10 +142,10 @@ class RandomnessWatch:
         ) -> Any:
             if "attn_mask" in kw:
                 mask = kw.pop("attn_mask")
+            if dropout_p > 0 and self.quiet is not None:
+                return function(q, k, v, mask, 0.0, *args, **kw)
             if dropout_p <= 0 or torch.compiler.is_compiling():
                 return function(q, k, v, mask, dropout_p, *args, **kw)
-            if self.quiet:
-                return function(q, k, v, mask, 0.0, *args, **kw)
             self.note(DROPOUT, f"p={dropout_p:g}, in attention")
             return self._excused(lambda: function(q, k, v, mask, dropout_p, *args, **kw))
 
@@ -189,7 +190,11 @@ class RandomnessWatch:
     def _watched_next(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(iterator: Any) -> Any:
-            batch = function(iterator)
+            try:
+                batch = function(iterator)
+            except StopIteration:
+                self.passes += 1
+                raise
             if self.quiet:
                 self.quiet.begin()
             self.after_step()

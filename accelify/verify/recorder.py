@@ -233,7 +233,7 @@ class Recorder:
         self.writer.write(
             {"event": "weights", "digest": digest, "parameters": len(pairs), "deviation": deviation}
         )
-        self.writer.write({"event": "end", "why": why})
+        self.writer.write({"event": "end", "why": why, "passes": self.watch.passes})
 
 
 def _is_the_scripts(optimizer: Any) -> bool:

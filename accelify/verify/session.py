@@ -58,6 +58,15 @@ class Report:
         wrong = any(c.verdict in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons)
         return int(wrong or bool(self.converted.refused))
 
+    @property
+    def within_first_epoch(self) -> bool:
+        """Whether the runs were cut short before any loader ran out: what comes after an epoch was not seen."""
+        return (
+            self.original is not None
+            and self.original.ranks[0].ended == "steps"
+            and not self.original.ranks[0].passes
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain data, for `--json`."""
         original = self.original
@@ -76,6 +85,7 @@ class Report:
                 "reasons": original.ranks[0].reasons,
                 "seconds": round(original.seconds, 3),
             },
+            "within_first_epoch": self.within_first_epoch,
             "cuda_as_cpu": self.cuda_as_cpu,
             "tolerances": self.tolerances,
             "runs": [comparison.to_json() for comparison in self.comparisons],

@@ -80,6 +80,12 @@ def print_report(report: Report, console: Console) -> None:
     for comparison in report.comparisons:
         for line in explain(comparison):
             _say(console, line)
+    if report.within_first_epoch:
+        _say(
+            console,
+            f"{original.steps} steps end within the first epoch: what comes after an epoch (schedules, evaluation) was "
+            "not reached; give more --steps",
+        )
     left = report.converted.remaining
     if left:
         _say(console, f"The converter left {len(left)} place{'s' if len(left) > 1 else ''} for a person:")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from accelify.verify.compare import Verdict
+from accelify.verify.nursery import Nursery
 from accelify.verify.session import Report, VerifyError
 
 from . import scripts
@@ -40,6 +41,11 @@ def test_a_right_copy_is_identical_on_one_and_equal_on_two(
     assert two.update < 1e-3
     assert two.same_rates
     assert report.exit_code == 0
+    assert not report.within_first_epoch
+
+
+def test_a_run_cut_short_in_its_first_epoch_says_so(verify_pair: VerifyPair) -> None:
+    assert verify_pair(scripts.plain(), RIGHT, steps=2, processes=1).within_first_epoch
 
 
 def test_a_summed_loss_needs_its_reduction(verify_pair: VerifyPair) -> None:
@@ -250,17 +256,23 @@ def test_a_run_that_hangs_is_given_up(verify_pair: VerifyPair) -> None:
         verify_pair("import time; time.sleep(60)", "", limit=1.0)
 
 
-def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair) -> None:
+def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair, nursery: Nursery) -> None:
+    known = set(nursery.codes)
     texts = [text.replace("shuffle=True", "shuffle=True, num_workers=1") for text in scripts.pair()]
     report = verify_pair(*texts, steps=3)
     assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
-    if Path("/proc").is_dir():
-        left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _works_in(p, "accelify-verify-")]
-        assert not left
+    started = set(nursery.codes) - known
+    assert len(started) == 4
+    left = started & set(_living_sessions())
+    assert not left
 
 
-def _works_in(process: Path, word: str) -> bool:
-    try:
-        return word in os.readlink(process / "cwd")
-    except OSError:
-        return False
+def _living_sessions() -> Iterator[int]:
+    """The session of every process that is alive; each rank leads one, and its workers belong to it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, session = (process / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+        except OSError:
+            continue
+        if state != "Z":
+            yield int(session)
