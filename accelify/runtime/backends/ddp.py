@@ -252,11 +252,26 @@ class DistributedModel(DistributedDataParallel):
 
     def share_buffers(self) -> None:
         """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""
-        buffers = [b.data for b in self.module.buffers()]
+        own = [b.data for b in self.module.buffers()]
+        # A buffer laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
+        buffers = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
         if buffers:
             dist._broadcast_coalesced(  # type: ignore[attr-defined]
                 self.process_group, buffers, self.broadcast_bucket_size, 0
             )
+            for buffer, copy in zip(own, buffers, strict=True):
+                if buffer is not copy:
+                    buffer.copy_(copy)
+
+
+def _is_packed(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's strides are the plain ones; `is_contiguous` overlooks those of dimensions of size one."""
+    expected = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 class DDPBackend(Backend):
