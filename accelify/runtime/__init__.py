@@ -52,13 +52,17 @@ if TYPE_CHECKING:
     from .optimizer import AcceleratedOptimizer as AcceleratedOptimizer
     from .plugins import AutocastKwargs as AutocastKwargs
     from .plugins import DataLoaderConfiguration as DataLoaderConfiguration
+    from .plugins import DDPCommunicationHookType as DDPCommunicationHookType
     from .plugins import DistributedDataParallelKwargs as DistributedDataParallelKwargs
     from .plugins import GradientAccumulationPlugin as GradientAccumulationPlugin
     from .plugins import GradScalerKwargs as GradScalerKwargs
     from .plugins import InitProcessGroupKwargs as InitProcessGroupKwargs
     from .plugins import KwargsHandler as KwargsHandler
+    from .plugins import LoggerType as LoggerType
+    from .plugins import PrecisionType as PrecisionType
     from .plugins import ProfileKwargs as ProfileKwargs
     from .plugins import ProjectConfiguration as ProjectConfiguration
+    from .plugins import RNGType as RNGType
     from .plugins import TorchDynamoPlugin as TorchDynamoPlugin
     from .scheduler import AcceleratedScheduler as AcceleratedScheduler
     from .state import AcceleratorState as AcceleratorState
@@ -105,6 +109,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "optimizer": ("AcceleratedOptimizer",),
     "plugins": (
         "AutocastKwargs",
+        "RNGType",
+        "PrecisionType",
+        "LoggerType",
+        "DDPCommunicationHookType",
         "DataLoaderConfiguration",
         "DistributedDataParallelKwargs",
         "GradScalerKwargs",

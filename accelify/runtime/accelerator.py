@@ -73,18 +73,31 @@ class Accelerator(Exchange, Saving, Tracking):
         gradient_accumulation_steps: int = 1,
         cpu: bool = False,
         dataloader_config: DataLoaderConfiguration | None = None,
-        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+        deepspeed_plugin: Any = None,
+        fsdp_plugin: Any = None,
+        torch_tp_plugin: Any = None,
+        megatron_lm_plugin: Any = None,
         rng_types: list[Any] | None = None,
         log_with: Any = None,
         project_dir: str | Path | None = None,
         project_config: ProjectConfiguration | None = None,
+        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
         step_scheduler_with_optimizer: bool = True,
         kwargs_handlers: list[KwargsHandler] | None = None,
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
+        deepspeed_plugins: Any = None,
+        parallelism_config: Any = None,
         **flags: Any,
     ) -> None:
         _refuse_flags(flags)
+        _refuse_engines(
+            deepspeed_plugin=deepspeed_plugin or deepspeed_plugins,
+            fsdp_plugin=fsdp_plugin,
+            torch_tp_plugin=torch_tp_plugin,
+            megatron_lm_plugin=megatron_lm_plugin,
+            parallelism_config=parallelism_config,
+        )
         options = _sort_handlers(kwargs_handlers or [])
         group = options.get("process_group", InitProcessGroupKwargs())
         self.state = AcceleratorState(
@@ -106,7 +119,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_configuration.project_dir is None:
             self.project_configuration.set_directories(project_dir)
-        self.dynamo = dynamo_plugin or TorchDynamoPlugin(backend=dynamo_backend or "no")
+        self.dynamo = dynamo_plugin or TorchDynamoPlugin(backend=str(dynamo_backend or "no").lower())
         self.precision = Precision(
             self.state.mixed_precision, self.process.device, options.get("autocast"), options.get("scaler")
         )
@@ -135,6 +148,18 @@ class Accelerator(Exchange, Saving, Tracking):
     @property
     def split_batches(self) -> bool:
         return self.dataloader_config.split_batches
+
+    @property
+    def dispatch_batches(self) -> bool | None:
+        return self.dataloader_config.dispatch_batches
+
+    @property
+    def use_seedable_sampler(self) -> bool:
+        return self.dataloader_config.use_seedable_sampler
+
+    @property
+    def non_blocking(self) -> bool:
+        return self.dataloader_config.non_blocking
 
     @property
     def even_batches(self) -> bool:
@@ -553,6 +578,15 @@ def _sort_handlers(handlers: Iterable[KwargsHandler]) -> dict[str, Any]:
             raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
         found[name] = handler
     return found
+
+
+def _refuse_engines(**plugins: Any) -> None:
+    for name, plugin in plugins.items():
+        if plugin is not None:
+            raise ValueError(
+                f"Accelerator({name}=...) asks for an engine that this version does not have: it runs on one process "
+                "or with DistributedDataParallel"
+            )
 
 
 def _refuse_flags(flags: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -10,6 +11,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+
+class PrecisionType(enum.StrEnum):
+    """Values of `mixed_precision`."""
+
+    NO = "no"
+    FP8 = "fp8"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+
+class RNGType(enum.StrEnum):
+    """Values in `rng_types`."""
+
+    TORCH = "torch"
+    CUDA = "cuda"
+    NUMPY = "numpy"
+    PYTHON = "python"
+    GENERATOR = "generator"
+
+
+class LoggerType(enum.StrEnum):
+    """Values of `log_with`."""
+
+    ALL = "all"
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    MLFLOW = "mlflow"
+
+
+class DDPCommunicationHookType(enum.StrEnum):
+    """Values of DistributedDataParallelKwargs' `comm_hook` and `comm_wrapper`."""
+
+    NO = "no"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    POWER_SGD = "power_sgd"
+    BATCHED_POWER_SGD = "batched_power_sgd"
 
 
 @dataclass
