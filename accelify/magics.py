@@ -24,7 +24,7 @@ _CELL_MAGIC = re.compile(r"%%(\w*)")
 _LINE_MAGIC = re.compile(r"\s*(?:%%?\s*[A-Za-z_]|!|\?)")
 _HELP = re.compile(r"\s*%{0,2}[^\W\d][\w.*\[\]'\"]*\?{1,2}\s*;?\s*$")
 _ASSIGNED = re.compile(r"(\s*[^\W\d][\w.\[\]'\", ]*=\s*)([!%]\s*[A-Za-z_./~$\"'{(].*)$")
-_TIMED = re.compile(r"(\s*)((?:%%?)(?:time|timeit|prun|memit)[ \t]+)([^-\s].*)$")
+_TIMED = re.compile(r"(\s*)(%%?[ \t]*(?:time|timeit|prun|memit)[ \t]+)([^-\s].*)$")
 _LINE_END = re.compile(r"(?:\r\n|\r|\n)?\Z")
 # What decides where a logical line of Python ends: comments, strings, brackets and a backslash at the end.
 _TOKEN = re.compile(
@@ -61,8 +61,8 @@ class Mask:
             if cell[1] not in _PYTHON_CELLS:
                 return self.hide_all(text)
             lines[first] = self._as_comment(lines[first])
-        for index in _magic_lines(lines):
-            lines[index] = self._masked(lines[index])
+        for index, begins in _magic_lines(lines):
+            lines[index] = self._masked(lines[index]) if begins else self._as_comment(lines[index], whole=True)
         return "".join(lines)
 
     def hide_all(self, text: str) -> str:
@@ -102,7 +102,7 @@ class Mask:
         if (match := _TIMED.match(body)) and _parses(match[3]):
             number = self._hold(match[2])
             return f"{match[1]}{match[3]}  # {self.word} before {number}: {match[2].strip()}{end}"
-        if (match := _ASSIGNED.match(body)) and not body.endswith("\\"):
+        if match := _ASSIGNED.match(body):
             return f"{match[1]}{self.name}({self._hold(match[2])}){end}"
         return self._as_comment(line)
 
@@ -137,14 +137,15 @@ def _split_end(line: str) -> tuple[str, str]:
     return line[: len(line) - len(end)], end
 
 
-def _magic_lines(lines: Sequence[str]) -> Iterator[int]:
-    """Indices of the lines that hold a magic, those that a backslash at its end continues with it."""
+def _magic_lines(lines: Sequence[str]) -> Iterator[tuple[int, bool]]:
+    """Indices of the lines that hold a magic, and whether it begins there; a backslash at the end continues it."""
     depth, quote, continued, magic = 0, "", False, False
     for index, line in enumerate(lines):
         body, _ = _split_end(line)
         fresh = not (depth or quote or continued)
-        if (magic and continued) or (fresh and _is_magic(body)):
-            yield index
+        goes_on = magic and continued
+        if goes_on or (fresh and _is_magic(body)):
+            yield index, not goes_on
             magic, continued = True, body.endswith("\\")
             continue
         magic = continued = False
