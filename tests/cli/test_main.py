@@ -67,7 +67,7 @@ def test_version(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["bogus"], ["convert"], ["convert", "--bogus"], ["check", "--output-format", "x", "."]]
+    "words", [["bogus"], ["convert"], ["convert", "--bogus"], ["check", "--output-format", "x", "."]]
 )
 def test_bad_usage_is_2(run: Run, words: list[str]) -> None:
     outcome = run(*words)
