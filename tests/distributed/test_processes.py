@@ -180,6 +180,8 @@ def check_models_begin_and_stay_equal(acc):
     assert list(model.state_dict()) == list(acc.get_state_dict(model)) == ["weight", "bias"]
     assert [n for n, _ in model.named_parameters()] == ["weight", "bias"]
     assert model.in_features == 2
+    acc.unwrap_model(model).dim = 7
+    assert model.dim == 7
     with pytest.raises(AttributeError, match="nothing"):
         model.nothing  # noqa: B018
     model.load_state_dict(nn.Linear(2, 2).state_dict())

@@ -21,9 +21,6 @@ class Backend:
         options: handlers and plugins of the Accelerator, by name.
     """
 
-    # Whether gradients of a window may stay on the rank until its end.
-    can_delay_sync = True
-
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
         self.process = process
         self.precision = precision

@@ -115,6 +115,8 @@ class DistributedModel(DistributedDataParallel):
     def __init__(self, module: torch.nn.Module, precision: Precision, kwargs: dict[str, Any]) -> None:
         super().__init__(module, **kwargs)
         self._precision = precision
+        # Walking over all modules in every step would cost more than the rest of it.
+        self._buffer_homes = [m._buffers for m in module.modules() if m._buffers]
         self._known = list(module.parameters())
         self._pattern = [p.requires_grad for p in self._known]
         self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
@@ -136,6 +138,15 @@ class DistributedModel(DistributedDataParallel):
         if isinstance(value, types.MethodType) and value.__self__ is self.module:
             return self._routed(value)
         return value
+
+    @property
+    def dim(self) -> Any:
+        """The script's module's own, where it has one: DDP's is of no use here, and models often have a `dim`."""
+        return getattr(self.__dict__["_modules"].get("module"), "dim", 0)
+
+    @dim.setter
+    def dim(self, value: int) -> None:
+        pass
 
     def _routed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method of the script's module that, with gradients on, runs as a forward of DDP's does."""
@@ -199,6 +210,7 @@ class DistributedModel(DistributedDataParallel):
     def follow_parameters(self) -> None:
         """Average the gradients of exactly the parameters that are trained now."""
         trained = self._trained
+        self._buffer_homes = [m._buffers for m in self.module.modules() if m._buffers]
         self._known = list(self.module.parameters())
         self._pattern = [p.requires_grad for p in self._known]
         now: list[torch.Tensor] = [p for p in self._known if p.requires_grad]

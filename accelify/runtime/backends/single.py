@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from ..precision import run_in_precision
@@ -16,6 +14,3 @@ class SingleBackend(Backend):
     def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
         run_in_precision(model, self.precision)
         return model
-
-    def backward(self, loss: torch.Tensor, sync: bool, **kwargs: Any) -> None:
-        loss.backward(**kwargs)  # type: ignore[no-untyped-call]
