@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelify import edits as verbs
+from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
+from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
 from accelify.notebook import finished
 from accelify.source import Source, SourceError
@@ -58,7 +61,13 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
     Raises:
         SourceError: when one of them cannot be read.
     """
-    return [convert_source(Source.read(path), options) for path in paths]
+    found: dict[Path | None, Conversion] = {}
+    for path in paths:
+        for conversion in convert_project(Source.read(path), options):
+            known = found.get(conversion.source.path)
+            if known is None or (conversion.changed and not known.changed):
+                found[conversion.source.path] = conversion
+    return list(found.values())
 
 
 def convert_source(source: Source, options: ConvertOptions | None = None) -> Conversion:
@@ -96,12 +105,55 @@ def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> 
     script = ScriptModel(tree, Path(source.path) if source.path else None)
     plan = Plan(script, options.batch_size)
     if plan.blockers:
-        return _blocked(source, tree, name, plan)
+        return _blocked(source, script.tree, name, plan)
+    return finished(_apply([source], script.tree, *_changes(script, plan, name))[0])
+
+
+def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
     context = Context(script, plan, name)
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
-    return finished(_apply(source, tree, context, changes))
+    return context, changes
+
+
+def convert_project(source: Source, options: ConvertOptions | None = None) -> list[Conversion]:
+    """Convert a script and, where its training loop stands in other modules of its project, those with it.
+
+    The files are one group: all of them are converted or none. The script's own conversion comes first; writes
+    nothing.
+
+    Raises:
+        SourceError: when the script is not Python.
+    """
+    options = options or ConvertOptions()
+    alone = convert_source(source, options)
+    if source.path is None or not any(f.code == "ACC009" for f in alone.remaining):
+        return [alone]
+    name = str(source.path)
+    try:
+        script = ScriptModel(Tree(source.text, name), Path(source.path), project=True)
+        folder = Path(source.path).resolve().parent
+        sources = [source]
+        for module in script.modules[1:]:
+            assert module.path is not None
+            # Named the way the script is named.
+            shown = Path(source.path).parent / os.path.relpath(module.path, folder)
+            sources.append(Source.read(shown))
+        assert isinstance(script.tree, JoinedTree)
+        for part, one in zip(script.tree.trees, sources, strict=True):
+            part.path = str(one.path)
+        plan = Plan(script, options.batch_size)
+        if plan.blockers:
+            return [_blocked(source, script.tree, name, plan)]
+        found = _apply(sources, script.tree, *_changes(script, plan, name))
+    except ValueError as error:
+        return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
+    except Exception as error:
+        return [
+            _left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")
+        ]
+    return [c for c in found if c is found[0] or c.changed]
 
 
 def _may_train(text: str) -> bool:
@@ -119,14 +171,14 @@ def _blocked(source: Source, tree: Tree, name: str, plan: Plan) -> Conversion:
     found = _left_alone(source, status, blocker.message)
     if status == REFUSED:
         for one in plan.blockers:
-            line, column = (
-                tree.position(tree.start(one.node))
+            path, line, column = (
+                tree.locate(tree.start(one.node))
                 if one.node is not None and hasattr(one.node, "lineno")
-                else (1, 1)
+                else (name, 1, 1)
             )
             found.remaining.append(
                 Finding(
-                    name,
+                    path,
                     line,
                     column,
                     one.code,
@@ -141,51 +193,69 @@ def _blocked(source: Source, tree: Tree, name: str, plan: Plan) -> Conversion:
     return found
 
 
-def _apply(source: Source, tree: Tree, context: Context, changes: list[Change]) -> Conversion:
+def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Change]) -> list[Conversion]:
+    """Make the edits: the core ones all or none, the others as far as they fit; a conversion for each file."""
     core = [c for c in changes if c.core]
     rest = [c for c in changes if not c.core]
     for change in core:
         if change.problem:
-            return _core_failed(source, tree, context, change.problem)
+            return [_core_failed(sources[0], context, change.problem)]
     kept = [e for c in core for e in c.edits]
     try:
-        data = verbs.apply(tree, kept)
-        _check(data)
+        data = _checked(tree, kept)
     except (verbs.EditError, SyntaxError, ValueError) as error:
-        return _core_failed(source, tree, context, str(error))
-    applied, remaining = list(core), []
-    # All at once first, which is the rule; one by one only where two of them collide.
-    everything = [*kept, *[e for c in rest for e in c.edits]]
+        return [_core_failed(sources[0], context, _sentence(error))]
+    applied, remaining = list(core), [c for c in rest if not c.edits]
+    wanted = [c for c in rest if c.edits]
     try:
-        data = verbs.apply(tree, everything)
-        _check(data)
-        applied += [c for c in rest if c.edits]
-        remaining = [c for c in rest if not c.edits]
+        # All at once first, which is the rule; one by one only where two of them collide.
+        data = _checked(tree, [*kept, *[e for c in wanted for e in c.edits]])
+        applied += wanted
     except (verbs.EditError, SyntaxError, ValueError):
-        for change in rest:
-            if not change.edits:
-                remaining.append(change)
-                continue
+        for change in wanted:
             try:
-                data = verbs.apply(tree, [*kept, *change.edits])
-                _check(data)
+                data = _checked(tree, [*kept, *change.edits])
                 kept += change.edits
                 applied.append(change)
             except (verbs.EditError, SyntaxError, ValueError) as error:
-                remaining.append(change.without_edits(str(error)))
-        data = verbs.apply(tree, kept)
-    conversion = Conversion(source, CONVERTED, new_text=data.decode("utf-8"))
-    conversion.applied = sorted({c.finding for c in applied if c.finding.fixable})
-    conversion.remaining = sorted({c.finding for c in [*remaining, *applied] if not c.finding.fixable})
-    return conversion
+                remaining.append(change.without_edits(_sentence(error)))
+        data = _checked(tree, kept)
+    done = {c.finding for c in applied if c.finding.fixable}
+    left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
+    conversions = []
+    for source, text in zip(sources, _texts(tree, data), strict=True):
+        path = str(source.path) if source.path else "<stdin>"
+        conversion = Conversion(source, CONVERTED, new_text=text)
+        conversion.applied = sorted(f for f in done if f.path == path or len(sources) == 1)
+        conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
+        conversions.append(conversion)
+    return conversions
 
 
-def _core_failed(source: Source, tree: Tree, context: Context, message: str) -> Conversion:
+def _texts(tree: Tree, data: bytes) -> list[str]:
+    parts = tree.cut(data) if isinstance(tree, JoinedTree) else [data]
+    return [part.decode("utf-8") for part in parts]
+
+
+def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
+    """The edited bytes, after a look whether they are still Python."""
+    data = verbs.apply(tree, edits)
+    for text in _texts(tree, data):
+        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    return data
+
+
+def _sentence(error: Exception) -> str:
+    """Why edits cannot be made, without the parser's words for a text that the user never sees."""
+    return str(error) if isinstance(error, verbs.EditError) else "its edits do not fit together with others"
+
+
+def _core_failed(source: Source, context: Context, message: str) -> Conversion:
     found = _left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
-    line = context.script.backwards[0].call.lineno
+    path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
     found.remaining.append(
         Finding(
-            context.name,
+            path,
             line,
             1,
             "ACC008",
@@ -198,8 +268,3 @@ def _core_failed(source: Source, tree: Tree, context: Context, message: str) -> 
         )
     )
     return found
-
-
-def _check(data: bytes) -> None:
-    text = data.decode("utf-8")
-    compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)

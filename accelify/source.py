@@ -257,7 +257,10 @@ def _line_at(data: bytes, offset: int) -> int:
 
 def looks_like_training(data: bytes) -> bool:
     """Whether a file's bytes can hold a training loop at all; quick, so that a folder's other files are not parsed."""
-    return b".backward(" in data and b"torch" in data
+    if b"torch" not in data:
+        return False
+    # The second kind is an entry point whose training loop may stand in another module.
+    return b".backward(" in data or (b"optim" in data and b"__main__" in data)
 
 
 @dataclass(frozen=True)

@@ -66,17 +66,21 @@ class Reach:
             return self._written(scope, home)
         if home.kind == "module":
             return None
-        if self.is_global and not self._prefers_parameter():
+        if self._sees_global(home) and not self._prefers_parameter():
             return NAME if self._after_anchor(home, set()) else None
         added: list[Scope] = []
         if not self._feasible(home, added):
-            if self.is_global:
+            if self._sees_global(home):
                 return NAME if self._after_anchor(home, set()) else None
             return None
         for extra in added:
             if extra not in self.threaded:
                 self.threaded.append(extra)
         return self._written(scope, home)
+
+    def _sees_global(self, home: Scope) -> bool:
+        """Whether the accelerator is a global of the module that a function stands in."""
+        return self.is_global and self.script.module_of(home.node).scopes.module is self.anchor.root
 
     def _prefers_parameter(self) -> bool:
         """In a script whose main guard makes everything, functions take the accelerator as they take the rest."""
@@ -117,6 +121,8 @@ class Reach:
         """Whether an `accelerator` parameter can be threaded to a function from every place that calls it."""
         if home is self.root or home in self.threaded or home in added:
             return True
+        if self._sees_global(home) and not self._prefers_parameter() and home.kind != "module":
+            return self._after_anchor(home, set())
         if home in self._refused:
             return False
         if home.kind == "module" or not self._takes_parameter(home):

@@ -42,7 +42,7 @@ class LossReductions:
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
-        return self._of(loss, _Place(self.script.module, self.script.scope_of(loss)), 0)
+        return self._of(loss, _Place(self.script.module_of(loss), self.script.scope_of(loss)), 0)
 
     def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
         if depth > _DEEPEST or node in self._active:

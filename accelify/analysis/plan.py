@@ -196,7 +196,11 @@ class Plan:
 
     def _prepare_inline(self, thing: Thing, kind: str) -> bool:
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
-        if kind != v.LOADER or not isinstance(thing.site, ast.Call) or thing.module is not self.script.module:
+        if (
+            kind != v.LOADER
+            or not isinstance(thing.site, ast.Call)
+            or thing.module not in self.script.modules
+        ):
             return False
         if self.tree.in_fstring(thing.site):
             return False
@@ -212,7 +216,8 @@ class Plan:
         core |= {script.scope_of(call) for call in self.inline}
         for assignment in self.devices.assignments:
             scope = script.scope_of(assignment.statement)
-            if not self._in_module_class(scope):
+            foreign = scope.kind == "module" and scope is not script.scopes.module
+            if not foreign and not self._in_module_class(scope):
                 core.add(scope)
         self._constructor_arguments()
         self._precision_and_accumulation()

@@ -130,6 +130,10 @@ class Scopes:
                 return scope
         return self.module
 
+    def opens(self, node: Node) -> bool:
+        """Whether a node is a definition (or the module) of these scopes."""
+        return node in self._by_node
+
     def for_definition(self, node: Node) -> Scope:
         """The scope that a function, class or module opens."""
         return self._by_node[node]

@@ -11,6 +11,7 @@ from pathlib import Path
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.joined import JoinedTree
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
@@ -74,23 +75,74 @@ class ScriptModel:
         path: where it lies, None for stdin.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None) -> None:
-        self.tree = tree
+    def __init__(self, tree: Tree, path: Path | None = None, project: bool = False) -> None:
         self.path = path
         self.program = Program(tree, path)
         self.interpreter = Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
+        self.modules: list[Module] = [self.module]
+        self.tree = tree
+        if project:
+            self.modules += self._modules_that_train()
+            self.tree = JoinedTree([m.tree for m in self.modules])
+            for module in self.modules:
+                module.tree = module.scopes.tree = self.tree
+
+    def _modules_that_train(self) -> list[Module]:
+        """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
+        reached: set[Scope] = set()
+        for module in self.program.modules.values():
+            for scope in module.scopes.functions():
+                if self.interpreter.callers.get(scope):
+                    reached.add(scope)
+        found = []
+        for module in self.program.modules.values():
+            if module is self.module or module in found or module.path is None:
+                continue
+            text = module.tree.text
+            if ("backward" in text or ".eval()" in text or "no_grad" in text) and any(
+                s in reached for s in module.scopes.functions()
+            ):
+                found.append(module)
+        return found
 
     # -- values
 
     def scope_of(self, node: Node) -> Scope:
         """The scope in which a node stands."""
-        return self.scopes.of(node)
+        if len(self.modules) == 1:
+            return self.scopes.of(node)
+        for ancestor in self.tree.ancestors(node):
+            for module in self.modules:
+                if module.scopes.opens(ancestor):
+                    return module.scopes.for_definition(ancestor)
+        return self.scopes.module
+
+    def module_of(self, node: Node) -> Module:
+        """The module of the program in which a node stands."""
+        if len(self.modules) == 1:
+            return self.module
+        root: Node = node
+        for ancestor in self.tree.ancestors(node):
+            root = ancestor
+        return next((m for m in self.modules if m.scopes.module.node is root), self.module)
+
+    def scope_for(self, definition: Node) -> Scope:
+        """The scope that a function, class or module opens."""
+        for module in self.modules:
+            if module.scopes.opens(definition):
+                return module.scopes.for_definition(definition)
+        raise KeyError("not a definition of this script")
+
+    def functions(self) -> Iterator[Scope]:
+        """Every function and method of the modules that are converted."""
+        for module in self.modules:
+            yield from module.scopes.functions()
 
     def values(self, node: ast.expr) -> Values:
         """What an expression can be."""
-        return self.interpreter.evaluate(self.module, self.scope_of(node), node)
+        return self.interpreter.evaluate(self.module_of(node), self.scope_of(node), node)
 
     def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
         """The things of some kinds that an expression can be."""
@@ -121,11 +173,11 @@ class ScriptModel:
 
     def callers(self, scope: Scope) -> list[ast.Call]:
         """The calls of this script that run a function."""
-        return [call for module, call in self.interpreter.callers.get(scope, []) if module is self.module]
+        return [call for module, call in self.interpreter.callers.get(scope, []) if module in self.modules]
 
     def called_from_elsewhere(self, scope: Scope) -> bool:
         """Whether another module of the program calls a function."""
-        return any(module is not self.module for module, _ in self.interpreter.callers.get(scope, []))
+        return any(module not in self.modules for module, _ in self.interpreter.callers.get(scope, []))
 
     def models_of(self, node: ast.expr) -> set[Thing]:
         """Models an expression can be, the `self` of a class that stands for any instance left out."""
@@ -403,7 +455,7 @@ class ScriptModel:
     def _depths(self) -> dict[Scope, int]:
         depths: dict[Scope, int] = {self.scopes.module: 0}
         queue = [self.scopes.module]
-        roots = [s for s in self.scopes.functions() if not self.callers(s) and not s.is_method]
+        roots = [s for s in self.functions() if not self.callers(s) and not s.is_method]
         for scope in roots:
             depths.setdefault(scope, 1)
             queue.append(scope)

@@ -32,20 +32,23 @@ class Tree:
     """
 
     def __init__(self, text: str, path: str = "<stdin>") -> None:
-        self.path = path
         self.text = text
-        self.data = text.encode("utf-8")
         self.module = ast.parse(text, filename=path)
-        self.line_starts = [0] + [m.end() for m in _NEWLINE.finditer(self.data)]
-        match = _NEWLINE.search(self.data)
+        self._lay_out(path, text.encode("utf-8"))
+        self._index(self.module)
+
+    def _lay_out(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.data = data
+        self.line_starts = [0] + [m.end() for m in _NEWLINE.finditer(data)]
+        match = _NEWLINE.search(data)
         self.newline = match.group().decode() if match else "\n"
         self._parents: dict[Node, Node] = {}
         self._by_type: dict[type, list[Any]] = {}
         self._fstring_nodes: set[Node] = set()
-        self._index()
 
-    def _index(self) -> None:
-        stack: list[tuple[Node, bool]] = [(self.module, False)]
+    def _index(self, root: Node) -> None:
+        stack: list[tuple[Node, bool]] = [(root, False)]
         parents, by_type = self._parents, self._by_type
         while stack:
             node, in_fstring = stack.pop()
@@ -57,6 +60,10 @@ class Tree:
             for child in reversed(children):
                 parents[child] = node
                 stack.append((child, in_fstring))
+
+    def locate(self, offset: int) -> tuple[str, int, int]:
+        """Path, line and column of an offset."""
+        return (self.path, *self.position(offset))
 
     def nodes(self, *types: type) -> Iterator[Any]:
         """All nodes of the given types, in source order for one type."""

@@ -62,16 +62,18 @@ def check(
 
 
 def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]:
-    from accelify.convert import ConvertOptions, convert_source
+    from accelify.convert import ConvertOptions, convert_project
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
     with garbage_kept():
         source = read_script(path)
-        conversion = convert_source(source, ConvertOptions())
-    findings = [*conversion.applied, *conversion.remaining]
+        conversions = convert_project(source, ConvertOptions())
+    findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
-    findings = shown((finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection)
+    findings = shown(
+        (finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection
+    )
     return [source.place(finding) for finding in findings]
 
 

@@ -119,20 +119,33 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     Raises SourceError where a script that the user named cannot be worked on.
     """
-    from accelify.convert import convert_source
+    from accelify.convert import convert_project
 
-    conversions: list[Conversion] = []
+    found: dict[Path, Conversion] = {}
     passed_over = 0
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         try:
             with garbage_kept():
-                conversions.append(convert_source(read_script(path), options))
+                group = convert_project(read_script(path), options)
         except SourceError as error:
             if path in inputs.named:
                 raise
             complain(str(error))
             passed_over += 1
-    return conversions, passed_over
+            continue
+        for conversion in group:
+            place = conversion.source.path or path
+            if (
+                conversion.status == "unchanged"
+                and path not in inputs.named
+                and ".backward(" not in conversion.source.text
+            ):
+                continue  # a folder's script that only looked like an entry point
+            known = found.get(place.resolve())
+            if known is None or (conversion.changed and not known.changed):
+                found[place.resolve()] = conversion
+                inputs.roots.setdefault(place, inputs.roots[path])
+    return list(found.values()), passed_over
 
 
 def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | None) -> dict[Path, Path]:
@@ -143,11 +156,18 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
     # As `cp` has it: one script goes to a file of that name, unless it is a folder or ends like one.
     is_folder = Path(output).is_dir() or output.endswith(("/", os.sep))
     if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
+        if len(sources) > 1:
+            raise SourceError(
+                f"{paths[0]} is converted together with {sources[1]}: name a folder with --output.",
+                sources[1],
+            )
         return dict.fromkeys(sources, Path(output))
     targets: dict[Path, Path] = {}
     taken: dict[Path, Path] = {}
     for source in sources:
-        targets[source] = target = Path(output) / source.relative_to(inputs.roots[source])
+        if not source.is_relative_to(root := inputs.roots[source]):
+            raise SourceError(f"{source} lies outside of {root}: convert the project in place.", source)
+        targets[source] = target = Path(output) / source.relative_to(root)
         if (other := taken.setdefault(target, source)) != source:
             raise SourceError(
                 f"{other} and {source} would both become {target}: convert them one by one.", source

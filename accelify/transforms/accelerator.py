@@ -43,7 +43,9 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _import(context: Context) -> Change:
-    body = context.tree.module.body
+    anchored = context.plan.anchor.block[0] if context.plan.anchor is not None else context.tree.module
+    root = context.script.module_of(anchored).scopes.module.node
+    body = root.body
     last: ast.stmt | None = None
     anchor = context.plan.anchor
     limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else len(context.tree.data)

@@ -168,10 +168,10 @@ class Context:
         safety: Safety | None = None,
     ) -> Change:
         """A finding of a rule at a node, with its edits; without edits it is a warning."""
-        line, column = self.tree.position(self.tree.start(node))
-        end_line, end_column = self.tree.position(self.tree.end(node))
+        path, line, column = self.tree.locate(self.tree.start(node))
+        _, end_line, end_column = self.tree.locate(self.tree.end(node))
         finding = Finding(
-            self.name,
+            path,
             line,
             column,
             rule.code,
@@ -189,10 +189,10 @@ class Context:
 
     def todo(self, rule: Rule, node: ast.AST, message: str, mark: str) -> Change:
         """A finding left to a person, with a `# TODO(accelify CODE)` comment in the script."""
-        line, column = self.tree.position(self.tree.start(node))
-        end_line, end_column = self.tree.position(self.tree.end(node))
+        path, line, column = self.tree.locate(self.tree.start(node))
+        _, end_line, end_column = self.tree.locate(self.tree.end(node))
         finding = Finding(
-            self.name, line, column, rule.code, rule.name, message, end_line, end_column,
+            path, line, column, rule.code, rule.name, message, end_line, end_column,
             rule.severity, Safety.MANUAL, rule.effort, (), fixable=False,
         )  # fmt: skip
         try:

@@ -57,14 +57,13 @@ def transform(context: Context) -> Iterator[Change]:
 def _handed_over(context: Context) -> Iterator[Change]:
     """`save_checkpoint(model, ...)` of another file: called by one process, with the model unwrapped."""
     tree, script = context.tree, context.script
+    known = set(script.functions())
     for call in script.calls():
         name = (dotted(call.func) or "").rsplit(".", 1)[-1]
         stmt = tree.parent(call)
         if not _SAVING.search(name) or not isinstance(stmt, ast.Expr) or context.is_guarded(stmt):
             continue
-        if script.qualname(call.func) == "torch.save" or any(
-            s in script.scopes.functions() for s in script.callees(call)
-        ):
+        if script.qualname(call.func) == "torch.save" or any(s in known for s in script.callees(call)):
             continue
         values = [*call.args, *[kw.value for kw in call.keywords]]
         models = [
@@ -130,7 +129,7 @@ def _runs_on_every_process(context: Context, stmt: ast.stmt) -> bool:
     """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
     for ancestor in context.tree.ancestors(stmt):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            scope = context.script.scopes.for_definition(ancestor)
+            scope = context.script.scope_for(ancestor)
             return all(
                 _runs_on_every_process(context, context.tree.statement(c))
                 for c in context.script.callers(scope)

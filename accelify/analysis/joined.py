@@ -1,0 +1,64 @@
+"""Several modules as one tree, so that a project is analysed and edited like one script.
+
+The modules' bytes are laid end to end with a boundary line between them; their nodes are moved to the lines that they
+have there. Every question about places and every edit then works as in a single script, and the result is cut at the
+boundaries again.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Sequence
+
+from accelify.analysis.syntax import Tree
+
+# The nodes that have a place of their own.
+_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+_BOUNDARY = b"# ==== accelify module boundary 5b1d ====\n"
+
+
+class JoinedTree(Tree):
+    """Trees of several modules, the entry script's first.
+
+    Raises:
+        ValueError: when the modules' line ends differ, so that no line could be written for all of them.
+    """
+
+    def __init__(self, trees: Sequence[Tree]) -> None:
+        if len({tree.newline for tree in trees}) > 1:
+            raise ValueError("the modules' line ends differ")
+        self.trees = list(trees)
+        self.starts: list[int] = []
+        self._complete = [not tree.data or tree.data.endswith((b"\n", b"\r")) for tree in trees]
+        data = b""
+        for tree, complete in zip(trees, self._complete, strict=True):
+            self.starts.append(len(data))
+            data += tree.data + (b"" if complete else tree.newline.encode()) + _BOUNDARY
+        self._lay_out(trees[0].path, data)
+        for tree, start in zip(trees, self.starts, strict=True):
+            shift = bisect.bisect_right(self.line_starts, start) - 1
+            if shift:
+                for node in ast.walk(tree.module):
+                    if isinstance(node, _PLACED):
+                        node.lineno += shift
+                        node.end_lineno = (node.end_lineno or 0) + shift
+        self.module = trees[0].module
+        for tree in trees:
+            self._index(tree.module)
+
+    def locate(self, offset: int) -> tuple[str, int, int]:
+        """Path, line and column of an offset in the module that it lies in."""
+        index = bisect.bisect_right(self.starts, offset) - 1
+        line, column = self.position(offset)
+        first, _ = self.position(self.starts[index])
+        return self.trees[index].path, line - first + 1, column
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """The edited modules, one by one, as they were given."""
+        parts = data.split(_BOUNDARY)[:-1]
+        found = []
+        for part, complete in zip(parts, self._complete, strict=True):
+            newline = self.newline.encode()
+            found.append(part if complete or not part.endswith(newline) else part[: -len(newline)])
+        return found
