@@ -33,6 +33,7 @@ class Quiet:
             setattr(torch, name, self._factory(getattr(torch, name), mean))
             like = f"{name}_like"
             setattr(torch, like, self._like(getattr(torch, like), mean))
+        torch.randint = self._randint(torch.randint)
         torch.normal = self._normal(torch.normal)
         torch.bernoulli = self._replaced(torch.bernoulli, lambda p, *_, **__: (p >= 0.5).to(p.dtype))
         tensor: Any = torch.Tensor
@@ -52,6 +53,9 @@ class Quiet:
             "rand": lambda *shape: full(shape, 0.5) if shape else 0.5,
             "standard_normal": lambda size=None: 0.0 if size is None else full(size, 0.0),
             "random": lambda size=None: 0.5 if size is None else full(size, 0.5),
+            "randint": lambda low, high=None, size=None, dtype=int: (
+                _lowest(low, high) if size is None else full(size, _lowest(low, high), dtype)
+            ),
         }
         for name, draw in draws.items():
             setattr(numpy.random, name, self._replaced(getattr(numpy.random, name), draw))
@@ -77,6 +81,22 @@ class Quiet:
     def _like(self, function: _Draw, mean: float) -> _Draw:
         return self._replaced(function, lambda other, **kwargs: torch.full_like(other, mean, **kwargs))
 
+    def _randint(self, function: _Draw) -> _Draw:
+        @functools.wraps(function)
+        def quiet(*args: Any, **kwargs: Any) -> Any:
+            # A sampler draws the order of the samples, and hands its generator over.
+            if not self.active or kwargs.get("generator") is not None:
+                return function(*args, **kwargs)
+            bounds = [bound for bound in args if isinstance(bound, int)]
+            both = len(bounds) == 2 or (bounds and "high" in kwargs)
+            low = kwargs.get("low", bounds[0] if both else 0)
+            kept = {k: v for k, v in kwargs.items() if k not in ("low", "high", "size", "generator")}
+            return torch.full(
+                tuple(kwargs.get("size", args[-1] if args else ())), low, **{"dtype": torch.int64, **kept}
+            )
+
+        return quiet
+
     def _normal(self, function: _Draw) -> _Draw:
         def instead(
             mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **kwargs: Any
@@ -99,6 +119,10 @@ class Quiet:
             return tensor.fill_(mean(*args, **renamed))
 
         return quiet
+
+
+def _lowest(low: Any, high: Any) -> Any:
+    return 0 if high is None else low
 
 
 class PerSample:
