@@ -20,7 +20,7 @@ import time
 import warnings
 from pathlib import Path
 
-SMALL_STEPS, REAL_STEPS = 50, 2
+SMALL_STEPS, REAL_STEPS = 400, 2
 
 
 def small():

@@ -264,7 +264,7 @@ class DistributedModel(DistributedDataParallel):
 
     def share_buffers(self) -> None:
         """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""
-        own = [b.data for b in self.module.buffers()]
+        own = [b.data for home in self._buffer_homes for b in home.values() if b is not None]
         # A buffer laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
         buffers = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
         if buffers:
