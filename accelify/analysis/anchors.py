@@ -45,8 +45,9 @@ class Anchor:
 class Reach:
     """Which functions can be given the accelerator, by parameter, by attribute or by the module's own name."""
 
-    def __init__(self, script: ScriptModel, anchor: Anchor) -> None:
+    def __init__(self, script: ScriptModel, anchor: Anchor, core: set[Scope] | None = None) -> None:
         self.script = script
+        self.core = {node_of(script, s) for s in core or ()}
         self.tree = script.tree
         self.anchor = anchor
         self.root = node_of(script, anchor.root)
@@ -70,7 +71,8 @@ class Reach:
             return NAME if self._after_anchor(home, set()) else None
         added: list[Scope] = []
         if not self._feasible(home, added):
-            if self._sees_global(home):
+            # A name that only the main guard makes is not there for those who import the module.
+            if self._sees_global(home) and (home in self.core or not self._prefers_parameter()):
                 return NAME if self._after_anchor(home, set()) else None
             return None
         for extra in added:

@@ -154,6 +154,7 @@ FLAG_NAME = re.compile(
     r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available)?$|^(is|has|with)_?(cuda|gpu)$", re.I
 )
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
+BATCH_SIZE_NAME = re.compile(r"batch_?size$|^bsz?$", re.I)
 DEVICE_TEXT = re.compile(r"^(cuda|gpu|cpu|mps|xpu)(:\d+)?$")
 
 

@@ -156,6 +156,8 @@ class Plan:
     # -- loaders and schedulers
 
     def _loaders(self) -> set[Thing]:
+        if self.batch_size == "total" and self.script.fixed_batch_size is not None:
+            return set()  # a batch of any other size does not fit the model
         chosen = {t for t in self.script.training_loaders if is_shardable(t)}
         for evaluation in self.evaluations:
             if evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
@@ -235,7 +237,7 @@ class Plan:
                 self.script.keep_precision()
             found = find_anchor(script, core, self.argument_names)
         self.anchor = found
-        self.reach = Reach(script, found)
+        self.reach = Reach(script, found, core)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
                 name = backward.scope.name or "the module"

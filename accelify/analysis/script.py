@@ -47,6 +47,7 @@ class Backward:
     scaler: ast.expr | None = None
 
 
+_MAKERS = frozenset({"randn", "zeros", "ones", "rand", "empty", "full", "Tensor", "FloatTensor"})
 _COUNTERS = frozenset(
     {"args", "opt", "config", "cfg", "epoch", "step", "iteration", "i", "it", "epochs", "self"}
 )
@@ -225,6 +226,25 @@ class ScriptModel:
                 continue
             found.append(Backward(call, receiver, scope, scaler))
         return sorted(found, key=lambda b: self.tree.start(b.call))
+
+    @cached_property
+    def fixed_batch_size(self) -> ast.Call | None:
+        """Where a model's own `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
+        for value in self.interpreter.things.values():
+            if not isinstance(value, Class) or self.interpreter.kind_of_class(value) != v.MODEL:
+                continue
+            init = value.method("__init__")
+            for node in walk_scope(init[1].node.body) if init is not None else ():
+                if (
+                    not isinstance(node, ast.Call)
+                    or (dotted(node.func) or "").rsplit(".", 1)[-1] not in _MAKERS
+                ):
+                    continue
+                for argument in node.args:
+                    name = (dotted(argument) or "").rsplit(".", 1)[-1]
+                    if name and k.BATCH_SIZE_NAME.search(name):
+                        return node
+        return None
 
     @cached_property
     def understands_precision(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -29,7 +29,6 @@ EXIT = Rule(
     effort=5,
 )
 
-_BATCH_SIZE = re.compile(r"batch_?size$|^bsz?$", re.I)
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
@@ -40,10 +39,25 @@ _SHAPES = frozenset(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield warnings about data that is not sharded, shapes and exits."""
+    yield from _fixed_batch_size(context)
     yield from _unsharded(context)
     if context.plan.is_sharded(context.script.training_loaders):
         yield from _shapes(context)
         yield from _exits(context)
+
+
+def _fixed_batch_size(context: Context) -> Iterator[Change]:
+    """A parameter with the batch size in its shape fits batches of that very size only."""
+    call = context.script.fixed_batch_size
+    if call is None or not context.script.training_loaders:
+        return
+    backward = context.script.backwards[0].call
+    yield context.change(
+        BATCH_SHAPE,
+        call if context.tree.parent(call) is not None else backward,
+        "the model's own shapes hold the configured batch size: each process has to take whole batches of that "
+        "size, so they cannot be split",
+    )
 
 
 def _unsharded(context: Context) -> Iterator[Change]:
@@ -51,7 +65,9 @@ def _unsharded(context: Context) -> Iterator[Change]:
     if loaders and loaders <= context.plan.prepared:
         return
     backward = context.script.backwards[0].call
-    if loaders:
+    if loaders and context.script.fixed_batch_size is not None:
+        why = "its batches cannot be split"
+    elif loaders:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
@@ -125,7 +141,7 @@ def _configured_size(context: Context, argument: ast.expr, whole: bool) -> ast.e
     nodes = [argument] if whole else [n for n in ast.walk(argument) if isinstance(n, ast.expr)]
     for node in nodes:
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if _BATCH_SIZE.search(name) and not _own_size(context, node):
+        if k.BATCH_SIZE_NAME.search(name) and not _own_size(context, node):
             return node
     return None
 
