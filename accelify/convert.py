@@ -102,11 +102,21 @@ def convert_source(source: Source, options: ConvertOptions | None = None) -> Con
 
 
 def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> Conversion:
+    if _imports_accelify(tree):
+        return _left_alone(source, UNCHANGED, "it is converted already (it imports accelify)")
     script = ScriptModel(tree, Path(source.path) if source.path else None)
     plan = Plan(script, options.batch_size)
     if plan.blockers:
         return _blocked(source, script.tree, name, plan)
     return finished(_apply([source], script.tree, *_changes(script, plan, name))[0])
+
+
+def _imports_accelify(tree: Tree) -> bool:
+    return any(
+        (name or "").split(".")[0] == "accelify"
+        for node in tree.nodes(ast.Import, ast.ImportFrom)
+        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
+    )
 
 
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:

@@ -29,6 +29,8 @@ class EvaluationLoop:
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
     problem: str | None = None
+    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
+    only_looks: bool = False
 
 
 def evaluation_loops(script: ScriptModel) -> list[EvaluationLoop]:
@@ -67,6 +69,7 @@ class _Analysis:
         self.result = EvaluationLoop(loop, loaders)
         self.statements = list(_flat(loop.body))
         self.result.problem = self._look()
+        self.result.only_looks = not self._keeps_something()
 
     def _look(self) -> str | None:
         forward: list[int] = []
@@ -92,6 +95,29 @@ class _Analysis:
         if len(forward) == 1:
             return self._gather_inline(stmt, last)
         return "the outputs of the model are used where they are computed"
+
+    def _keeps_something(self) -> bool:
+        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it."""
+        stored: set[str] = set()
+        for node in (n for stmt in self.loop.body for n in ast.walk(stmt)):
+            if isinstance(node, (ast.AugAssign, ast.Return, ast.Yield)):
+                return True
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr in ("append", "extend", "update", "add", "write", "writerow"):
+                    return True
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                return True
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                stored.add(node.id)
+        end = self.script.tree.end(self.loop)
+        scope = self.script.scope_of(self.loop)
+        for name in stored:
+            owner = scope.resolve(name)
+            if owner is not None and any(
+                self.script.tree.start(r) > end for r in self.script.reads(name, owner)
+            ):
+                return True
+        return False
 
     def _is_forward(self, call: ast.Call) -> bool:
         if self.script.models_of(call.func):

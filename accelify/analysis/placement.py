@@ -78,6 +78,23 @@ class Placement:
                     best = (*rank, item)
         return best[3] if best else None
 
+    def homes(self, thing: Thing, kind: str) -> list[Item]:
+        """All names under which things of one making are prepared: a factory called three times makes three."""
+        best = self.home(thing, kind)
+        if best is None:
+            return []
+        found = [best]
+        if all(_is_alias(c) for c in best.creations):
+            return found
+        for holder in self.script.holders_of(thing):
+            if holder is best.holder or (holder.cls is None) != (best.holder.cls is None):
+                continue
+            creations = [s for s, scope in holder.assignments if scope is best.scope and not _is_alias(s)]
+            creations = [s for s in creations if not _gives_back(s, holder.name)]
+            if creations:
+                found.append(Item(holder, kind, best.scope, creations, {thing}))
+        return found
+
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
         if (
@@ -283,6 +300,19 @@ def _blocks(stmt: ast.stmt) -> list[list[Any]]:
     for handler in getattr(stmt, "handlers", []):
         found.append(handler.body)
     return found
+
+
+def _is_alias(stmt: ast.stmt) -> bool:
+    """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
+    value = getattr(stmt, "value", None)
+    if isinstance(value, ast.Call) and value.args and (dotted(value.func) or "").endswith("DataParallel"):
+        value = value.args[0]
+    return isinstance(value, (ast.Name, ast.Attribute)) or (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in k.SELF_RETURNING
+        and isinstance(value.func.value, (ast.Name, ast.Attribute))
+    )
 
 
 def _gives_back(stmt: ast.stmt, name: str) -> bool:

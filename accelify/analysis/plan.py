@@ -109,19 +109,20 @@ class Plan:
             for thing in sorted(
                 things, key=lambda t: (getattr(t.site, "lineno", 0), getattr(t.site, "col_offset", 0))
             ):
-                item = self.placement.home(thing, kind)
-                if item is None:
+                found = self.placement.homes(thing, kind)
+                if not found:
                     if self._prepare_inline(thing, kind):
                         self.prepared.add(thing)
                     elif kind in (v.MODEL, v.OPTIMIZER):
                         self.blockers.append(self._homeless(thing, kind))
                     continue
                 self.prepared.add(thing)
-                key = (id(item.holder), item.scope)
-                if key in items:
-                    items[key].things.add(thing)
-                else:
-                    items[key] = item
+                for item in found:
+                    key = (id(item.holder), item.scope)
+                    if key in items:
+                        items[key].things.add(thing)
+                    else:
+                        items[key] = item
         if self.blockers:
             return
         for model in list(self.prepared):

@@ -13,6 +13,8 @@ from accelify.analysis.syntax import Tree
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
+# Libraries are known by name; their own source says nothing about a script's roles.
+_NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
 
 @dataclass(eq=False)
@@ -87,6 +89,8 @@ class Program:
                         module.imports[name] = found
 
     def _locate(self, name: str) -> Module | None:
+        if name.split(".")[0] in _NEVER_FOLLOWED:
+            return None
         relative = Path(*name.split("."))
         for root in self.roots:
             for candidate in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):

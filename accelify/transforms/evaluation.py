@@ -31,13 +31,15 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield gather_for_metrics for evaluation loops over sharded loaders, and a note for the others."""
     for evaluation in context.plan.evaluations:
         if not evaluation.loaders & context.plan.prepared:
-            if evaluation.problem is not None:
+            if evaluation.problem is not None and not evaluation.only_looks:
                 yield context.change(
                     REPEATED,
                     evaluation.loop.iter,
                     f"every process evaluates all of this data, so that the metrics stay right ({evaluation.problem})",
                     severity=Severity.INFO,
                 )
+            continue
+        if evaluation.problem is not None and evaluation.only_looks:
             continue
         if evaluation.problem is not None:
             yield context.todo(

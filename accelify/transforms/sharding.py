@@ -29,6 +29,10 @@ EXIT = Rule(
     effort=5,
 )
 
+WHOLE_BATCH = Rule(
+    "ACC408", "whole-batch-loss", "A loss compares the samples of a batch with each other.", effort=15
+)
+_TURNS = frozenset({"t", "transpose", "permute"})
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
@@ -43,6 +47,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _unsharded(context)
     if context.plan.is_sharded(context.script.training_loaders):
         yield from _shapes(context)
+        yield from _whole_batch(context)
         yield from _exits(context)
 
 
@@ -162,6 +167,48 @@ def _own_size(context: Context, node: ast.AST) -> bool:
                 ):
                     return True
     return False
+
+
+def _whole_batch(context: Context) -> Iterator[Change]:
+    """`x @ x.t()`, `cdist(x, x)`: a loss that compares the samples of a batch with each other."""
+    for node in context.tree.nodes(ast.BinOp, ast.Call):
+        if isinstance(node, ast.BinOp):
+            pair = [node.left, node.right] if isinstance(node.op, ast.MatMult) else []
+        else:
+            name = (context.script.qualname(node.func) or "").rpartition(".")
+            pair = node.args[:2] if name[0] == "torch" and name[2] in ("matmul", "mm", "cdist") else []
+        if len(pair) < 2 or not _same_tensor(pair[0], pair[1]):
+            continue
+        scope = context.script.scope_of(node)
+        if scope.owner_class is not None or not any(
+            isinstance(n, ast.Return) or context.script.trains(n) for n in ast.walk(scope.node)
+        ):
+            continue
+        yield context.todo(
+            WHOLE_BATCH,
+            node,
+            f"`{context.tree.segment(node)}` compares the samples of a batch; a process sees its own only",
+            "gather the samples of all processes first if the loss is meant over the whole batch",
+        )
+
+
+def _same_tensor(one: ast.expr, other: ast.expr) -> bool:
+    """Whether two operands are one tensor, transposed or not."""
+
+    def base(node: ast.expr) -> ast.expr:
+        while True:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in _TURNS
+            ):
+                node = node.func.value
+            elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+                node = node.value
+            else:
+                return node
+
+    return isinstance(base(one), ast.Name) and ast.dump(base(one)) == ast.dump(base(other))
 
 
 def _exits(context: Context) -> Iterator[Change]:
