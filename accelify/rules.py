@@ -79,8 +79,8 @@ LEFT_ALONE = (
         "ACC009",
         "The training loop is in another file.",
         _AS_A_WHOLE
-        + "This script makes what is trained and another file trains it, and files are converted one by one. "
-        "Bring the loop and what it trains into one file, or hand that file an Accelerator by hand.",
+        + "Named by its path a script is converted together with the files that hold its loop; from standard "
+        "input, or where those files cannot be edited as a group, it stands alone and stays as it is.",
     ),
 )
 

@@ -87,6 +87,11 @@ def convert(
         if output == "-" and len(inputs.scripts) > 1:
             fail("--output - takes one script: name a folder with --output for several.")
         conversions, passed_over = _convert_all(inputs, options)
+        if output == "-" and len(conversions) > 1:
+            others = ", ".join(str(conversion.source.path) for conversion in conversions[1:])
+            fail(
+                f"--output - takes one script, and this one is converted together with {others}: name a folder."
+            )
         files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
