@@ -149,6 +149,12 @@ another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes
 of all processes in it:
 
     scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))""",
+    "ACC408": """\
+Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
+compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
+the gradient of one's own part:
+
+    features = torch.cat(torch.distributed.nn.all_gather(features))""",
 }
 
 
