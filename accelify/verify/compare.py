@@ -102,6 +102,7 @@ class Comparison:
             "update_difference": self.update,
             "same_learning_rates": self.same_rates,
             "same_weights": self.same_weights,
+            "nothing_shared_out": self.run.repeated,
             "without_chance": self.quiet.to_json() if self.quiet else None,
             "losses": self.run.losses,
             "learning_rates": [list(rates) for rates in self.run.rates],
