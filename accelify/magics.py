@@ -18,7 +18,9 @@ from collections.abc import Iterator, Sequence
 from accelify.source import split_lines
 
 # Cell magics whose cell is Python all the same.
-_PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "snakeviz", "heat"})
+_PYTHON_CELLS = frozenset(
+    {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "snakeviz", "heat"}
+)
 
 _CELL_MAGIC = re.compile(r"%%(\w*)")
 _LINE_MAGIC = re.compile(r"\s*(?:%%?\s*[A-Za-z_]|!|\?)")
@@ -62,12 +64,16 @@ class Mask:
                 return self.hide_all(text)
             lines[first] = self._as_comment(lines[first])
         for index, begins in _magic_lines(lines):
-            lines[index] = self._masked(lines[index]) if begins else self._as_comment(lines[index], whole=True)
+            lines[index] = (
+                self._masked(lines[index]) if begins else self._as_comment(lines[index], whole=True)
+            )
         return "".join(lines)
 
     def hide_all(self, text: str) -> str:
         """`text` with every line hidden in a comment."""
-        return "".join(self._as_comment(line, whole=True) if line.strip() else line for line in split_lines(text))
+        return "".join(
+            self._as_comment(line, whole=True) if line.strip() else line for line in split_lines(text)
+        )
 
     def show(self, text: str) -> str:
         """`text` with everything hidden put back."""

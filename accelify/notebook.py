@@ -231,7 +231,9 @@ def _text(body: bytes, name: str, path: Path | None) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        sentence = f"{name}, line {line}: not valid UTF-8, which a notebook has to be: save it again with Jupyter."
+        sentence = (
+            f"{name}, line {line}: not valid UTF-8, which a notebook has to be: save it again with Jupyter."
+        )
         raise SourceError(sentence, path, line) from None
 
 
@@ -244,7 +246,9 @@ def _code_cells(raw: str, name: str, path: Path | None) -> Iterator[Cell]:
     except RecursionError:
         raise SourceError(f"{name} is no notebook: its JSON is nested too deeply.", path) from None
     if not isinstance(content, dict) or not ("cells" in content or "worksheets" in content):
-        raise SourceError(f"{name} is JSON but no notebook (it has no cells): name a notebook or a script.", path)
+        raise SourceError(
+            f"{name} is JSON but no notebook (it has no cells): name a notebook or a script.", path
+        )
     if (language := _language(content)) not in ("python", "ipython"):
         raise SourceError(f"{name} holds {language}, not Python: only Python can be converted.", path)
     top = _members(raw, _skip(raw, 0))

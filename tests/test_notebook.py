@@ -17,6 +17,8 @@ from accelify.notebook import NotebookSource, finished
 from accelify.source import Source, SourceError, find_scripts, split_lines
 from tests.cli.conftest import PLAIN, Run, plain, run  # noqa: F401
 
+# Beside no other modules, which the analysis would follow.
+BOOK = Path("/nowhere/nb.ipynb")
 HEAD = """\
 %matplotlib inline
 import torch
@@ -73,7 +75,12 @@ def notebook(cells: list[tuple[str, str]], *, as_list: bool = True, **extra: Any
         if kind == "code":
             cell |= {"execution_count": 7, "outputs": [OUTPUT]}
         made.append(cell | {"source": lines_of(text) if as_list else text})
-    return {"cells": made, "metadata": {"kernelspec": {"language": "python"}}, "nbformat": 4, "nbformat_minor": 5} | extra
+    return {
+        "cells": made,
+        "metadata": {"kernelspec": {"language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    } | extra
 
 
 def old_notebook(cells: list[tuple[str, str]]) -> dict[str, Any]:
@@ -81,11 +88,16 @@ def old_notebook(cells: list[tuple[str, str]]) -> dict[str, Any]:
         {"cell_type": kind, "input" if kind == "code" else "source": lines_of(text), "language": "python"}
         for kind, text in cells
     ]
-    return {"metadata": {"name": ""}, "nbformat": 3, "nbformat_minor": 0, "worksheets": [{"cells": made, "metadata": {}}]}
+    return {
+        "metadata": {"name": ""},
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "worksheets": [{"cells": made, "metadata": {}}],
+    }
 
 
 def convert(data: bytes) -> tuple[Conversion, bytes]:
-    source = Source.from_bytes(data, Path("nb.ipynb"))
+    source = Source.from_bytes(data, BOOK)
     conversion = convert_source(source, ConvertOptions())
     return conversion, source.encode(conversion.new_text)
 
@@ -135,7 +147,7 @@ def test_converted_in_place(written: str, made: Any) -> None:
 
 def rest(data: bytes) -> str:
     """The notebook's text without the sources of its code cells."""
-    source = Source.from_bytes(data, Path("nb.ipynb"))
+    source = Source.from_bytes(data, BOOK)
     assert isinstance(source, NotebookSource)
     text = source.raw
     for cell in reversed(source.cells):
@@ -154,16 +166,16 @@ def test_lines_that_stay_keep_their_escapes_and_indentation() -> None:
         if kind != "equal"
     ]
     assert all(line.startswith('            "') for _, lines in changed for line in lines)
-    assert '   # gr\\u00F6ßer' not in new.decode()
+    assert "   # gr\\u00F6ßer" not in new.decode()
     assert "optimizer.zero_grad()\\n" in new.decode()
 
 
 def test_findings_stand_in_their_cells() -> None:
-    source = Source.from_bytes(json.dumps(notebook(CELLS)).encode(), Path("nb.ipynb"))
+    source = Source.from_bytes(json.dumps(notebook(CELLS)).encode(), BOOK)
     conversion = convert_source(source, ConvertOptions())
     texts = [text for _, text in CELLS]
     backward = next(source.place(f) for f in conversion.applied if f.code == "ACC107")
-    assert backward.place == "nb.ipynb:cell 6:8:9"
+    assert backward.place == f"{BOOK}:cell 6:8:9"
     assert split_lines(texts[5])[backward.line - 1].strip() == "loss.backward()"
     assert source.place(backward) == backward
     for finding in [*conversion.applied, *conversion.remaining]:
@@ -197,8 +209,8 @@ def test_the_converted_notebook_gives_the_same_losses() -> None:
 KEPT = [
     "%matplotlib inline",
     "%time x = 1",
-    "% timeit print(1)",
-    "%timeit -n 10 print(1)",
+    "% timeit sum([1])",
+    "%timeit -n 10 sum([1])",
     "x = %env HOME",
     "x, y = !ls",
     "!ls {x} | grep 'it''s",
@@ -209,7 +221,7 @@ KEPT = [
     "torch.nn.Linear?",
     "%psearch a*?",
     "if True:\n    !ls\nelse:\n    %cd ..\n",
-    "def f():\n\t%time print(1)\n",
+    "def f():\n\t%time sum([1])\n",
     "x = ('%d'\n%(1))\n%who",
     's = """\n%no magic\n!none\n"""\n%who',
     "x = 7 \\\n%3\n%who",
@@ -237,7 +249,7 @@ KEPT = [
 @pytest.mark.parametrize("text", KEPT)
 def test_what_is_masked_comes_back_line_for_line(text: str) -> None:
     data = json.dumps(notebook([*CELLS, ("code", text), ("code", "z = 1")])).encode()
-    source = Source.from_bytes(data, Path("nb.ipynb"))
+    source = Source.from_bytes(data, BOOK)
     assert isinstance(source, NotebookSource)
     assert source.tree
     masked = next(cell for cell in source.cells if cell.number == 8)
@@ -252,7 +264,9 @@ def test_what_is_masked_comes_back_line_for_line(text: str) -> None:
 
 
 def test_python_in_brackets_and_strings_is_no_magic() -> None:
-    source = Source.from_bytes(json.dumps(notebook([("code", KEPT[15]), ("code", KEPT[16])])).encode(), Path("a.ipynb"))
+    source = Source.from_bytes(
+        json.dumps(notebook([("code", KEPT[15]), ("code", KEPT[16])])).encode(), Path("a.ipynb")
+    )
     assert isinstance(source, NotebookSource)
     assert "\n%(1))\n# accelify-magic" in source.text
     assert '\n%no magic\n!none\n"""\n# accelify-magic' in source.text
@@ -268,7 +282,12 @@ def train(model):
         loss.backward()
         optimizer.step()
 """
-    cells = [("code", HEAD), ("code", SETUP), ("code", train), ("code", "%time train(model.to(device))  # go")]
+    cells = [
+        ("code", HEAD),
+        ("code", SETUP),
+        ("code", train),
+        ("code", "%time train(model.to(device))  # go"),
+    ]
     conversion, new = convert(json.dumps(notebook(cells)).encode())
     assert conversion.status == CONVERTED, conversion.reason
     last = codes(new)[-1]
@@ -291,7 +310,7 @@ def test_any_cells_come_back(texts: list[str], written: str, as_list: bool) -> N
     content = notebook([*CELLS, *cells], as_list=as_list)
     try:
         data = WRITTEN[written](content).encode()
-        source = Source.from_bytes(data, Path("nb.ipynb"))
+        source = Source.from_bytes(data, BOOK)
     except (UnicodeEncodeError, SourceError):
         return
     assert isinstance(source, NotebookSource)
@@ -320,10 +339,22 @@ def test_any_cells_come_back(texts: list[str], written: str, as_list: bool) -> N
         (json.dumps(notebook([("markdown", "x"), ("code", " \n")])).encode(), "has no code"),
         (b'{"cells": ["\xff"]}', "line 1: not valid UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
-        (json.dumps(notebook([("code", "x <- 1")], metadata={"language_info": {"name": "R"}})).encode(), "holds r, not Python"),
-        (json.dumps(notebook([("code", "x = 1"), ("code", 'x = 1\nprint "old"')])).encode(), "cell 2, line 2: this is Python 2"),
-        (json.dumps(notebook([("code", "x.cuda(async=True)")])).encode(), "cell 1, line 1: `async` is a keyword"),
-        (json.dumps(notebook([("code", "x =\nloss.backward()")])).encode(), "cell 1, line 1: not valid Python"),
+        (
+            json.dumps(notebook([("code", "x <- 1")], metadata={"language_info": {"name": "R"}})).encode(),
+            "holds r, not Python",
+        ),
+        (
+            json.dumps(notebook([("code", "x = 1"), ("code", 'x = 1\nprint "old"')])).encode(),
+            "cell 2, line 2: this is Python 2",
+        ),
+        (
+            json.dumps(notebook([("code", "x.cuda(async=True)")])).encode(),
+            "cell 1, line 1: `async` is a keyword",
+        ),
+        (
+            json.dumps(notebook([("code", "x =\nloss.backward()")])).encode(),
+            "cell 1, line 1: not valid Python",
+        ),
     ],
 )
 def test_what_is_no_notebook_gets_one_sentence(tmp_path: Path, data: bytes, says: str) -> None:
@@ -339,7 +370,7 @@ def test_what_is_no_notebook_gets_one_sentence(tmp_path: Path, data: bytes, says
 
 
 def test_edits_over_the_border_of_a_cell_leave_the_notebook_alone() -> None:
-    source = Source.from_bytes(json.dumps(notebook(CELLS)).encode(), Path("nb.ipynb"))
+    source = Source.from_bytes(json.dumps(notebook(CELLS)).encode(), BOOK)
     assert isinstance(source, NotebookSource)
     for broken, says in (
         (source.text.replace("# %% cell 6", "    # %% cell 6"), "borders of cells"),
@@ -382,7 +413,7 @@ def test_diff_is_of_the_cells(run: Run, book: Path) -> None:  # noqa: F811
     outcome = run("convert", book, "--diff")
     assert f"+++ b/{str(book).lstrip('/')}:cell 6\n" in outcome.out
     assert "+        accelerator.backward(loss)\n" in outcome.out
-    assert " %%time\n" in outcome.out
+    assert "\n ?torch\n" in outcome.out or "\n     --quiet\n" in outcome.out
     assert ":cell 3" not in outcome.out
     assert "accelify-magic" not in outcome.out
 
@@ -395,7 +426,7 @@ def test_check_names_cell_and_line(run: Run, book: Path) -> None:  # noqa: F811
     assert "cell 6, line 8" in run("check", book, "--output-format", "github").out
     assert [f["cell"] for f in found] == sorted(f["cell"] for f in found)
     report = json.loads(run("convert", book, "--diff", "--json").out)
-    assert {finding["cell"] for finding in report["files"][0]["applied"]} == {2, 4, 6, 7} - {7}
+    assert {finding["cell"] for finding in report["files"][0]["applied"]} == {2, 4, 6, 7}
 
 
 def test_folders_are_searched_for_notebooks(run: Run, book: Path, plain: Path) -> None:  # noqa: F811
@@ -404,7 +435,9 @@ def test_folders_are_searched_for_notebooks(run: Run, book: Path, plain: Path) -
     (book.parent / "plot.ipynb").write_text(json.dumps(notebook([("code", "import torch")])))
     assert find_scripts(book.parent).scripts == [book, plain]
     assert run("convert", book.parent).code == 0
-    assert b"accelerator" in book.read_bytes() and "accelerator" in plain.read_text() and PLAIN != plain.read_text()
+    assert b"accelerator" in book.read_bytes()
+    assert "accelerator" in plain.read_text()
+    assert plain.read_text() != PLAIN
 
 
 def test_verify_says_that_it_takes_scripts(run: Run, book: Path) -> None:  # noqa: F811
