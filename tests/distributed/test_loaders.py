@@ -274,3 +274,23 @@ def test_losses_weighed_by_tokens():
     for result in [_tokens(), *run_ranks(2, _tokens)]:
         for a, b in zip(result, expected, strict=True):
             torch.testing.assert_close(a, b)
+
+
+class OwnWay(DataLoader):
+    """Iterates past its batch sampler."""
+
+    def __iter__(self):
+        return iter([torch.ones(2)] * 3)
+
+
+def _own_way():
+    loader = OwnWay(TensorDataset(torch.arange(6)), batch_size=2)
+    with pytest.raises(RuntimeError, match="OwnWay does not draw from its batch sampler"):
+        list(fresh_accelerator().prepare(loader))
+    accelerator = fresh_accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
+    return [x.tolist() for x in accelerator.prepare(loader)]
+
+
+def test_loaders_with_a_way_of_their_own():
+    first, second = run_ranks(2, _own_way)
+    assert sum(map(len, first + second)) == 6

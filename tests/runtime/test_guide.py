@@ -35,7 +35,9 @@ def test_every_row_holds(name, state):
 
 def test_every_public_name_is_in_the_guide():
     text = GUIDE.read_text()
-    told = {name for name, _ in ROWS} | set(re.findall(r"`([\w.]+)`", text[text.index("Names that only exist here") :]))
+    told = {name for name, _ in ROWS} | set(
+        re.findall(r"`([\w.]+)`", text[text.index("Names that only exist here") :])
+    )
     assert set(runtime.__all__) <= told
     methods = {f"Accelerator.{n}" for n in dir(runtime.Accelerator) if not n.startswith("_")}
     quiet = {"Accelerator.flag_tensor", "Accelerator.scaler"}

@@ -132,3 +132,30 @@ def test_own_autocast_regions_keep_their_numbers(precision):
 
     expected = run(None)
     assert run(Accelerator(cpu=True, mixed_precision=precision)) == expected
+
+
+class Counting(torch.utils.data.Sampler):
+    """A batch sampler whose length costs a random draw."""
+
+    def __iter__(self):
+        yield from ([i] for i in torch.randperm(4).tolist())
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+def test_lengths_are_not_asked_for():
+    def draws(loader):
+        torch.manual_seed(0)
+        return [x.tolist() for _ in range(2) for x, _ in loader], torch.rand(1)
+
+    data = make_data(4)
+    expected = draws(DataLoader(data, batch_sampler=Counting()))
+    assert draws(Accelerator(cpu=True).prepare(DataLoader(data, batch_sampler=Counting()))) == expected
+
+
+def test_end_of_loader_is_known_where_asked():
+    accelerator = Accelerator(cpu=True)
+    loader = accelerator.prepare(make_loader(Setting(samples=10, batch=4)))
+    assert [accelerator.gradient_state.end_of_dataloader for _ in loader] == [False, False, True]
+    assert not accelerator.gradient_state.in_dataloader

@@ -38,6 +38,8 @@ from .sharding import (
 )
 
 _END = object()
+# The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
+_NOT_ASKED = -1
 
 
 class LoaderIterator:
@@ -49,10 +51,10 @@ class LoaderIterator:
         "_apart",
         "_base",
         "_buffer",
+        "_ended",
         "_expected",
         "_shares",
         "_stream",
-        "at_end",
         "beginning",
         "loader",
         "position",
@@ -62,7 +64,7 @@ class LoaderIterator:
 
     def __init__(self, loader: DataLoaderShard, skip: int = 0) -> None:
         self.loader = loader
-        self.at_end = False
+        self._ended = False
         self.shares: Shares | None = None
         resume = loader._take_resume()
         after_skip = None
@@ -81,8 +83,8 @@ class LoaderIterator:
         by_index = loader._skips_by_index()
         self._base = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
         self._shares: deque[Shares] | None = loader._open_shares()
-        self._expected = loader._expected_batches()
-        self._ahead = self._expected is None and self._shares is None and loader._may_fetch_ahead()
+        self._expected: int | None = _NOT_ASKED
+        self._ahead = self._shares is None and loader._may_fetch_ahead() and self.expected is None
         self._buffer: Any = None
         if not by_index:
             self._discard(skip)
@@ -93,9 +95,23 @@ class LoaderIterator:
     def __iter__(self) -> LoaderIterator:
         return self
 
+    @property
+    def expected(self) -> int | None:
+        """Batches of the whole pass, where the loader knows; the shares of a sharded one tell its end themselves."""
+        if self._expected == _NOT_ASKED:
+            self._expected = self.loader._expected_batches()
+        return self._expected
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the current batch is the last."""
+        if self._ended or self._ahead or self._shares is not None or self.loader._carries_shares:
+            return self._ended
+        return self.expected is not None and self.position >= self.expected
+
     def batches_left(self) -> int | None:
         """Batches after the current one, None where that is not known."""
-        total = self._expected
+        total = self.expected
         if total is None and self._shares is not None:
             total = self.loader._length()
         return None if total is None else max(0, total - self.position)
@@ -128,7 +144,7 @@ class LoaderIterator:
             batch = self._buffer
             if batch is not _END:
                 self._buffer = self._fetch()
-                self.at_end = self._buffer is _END
+                self._ended = self._buffer is _END
         else:
             batch = self._fetch()
         if batch is _END:
@@ -142,22 +158,25 @@ class LoaderIterator:
         if loader._carries_shares:
             batch, self.shares = batch
             if self.shares.last is not None:
-                self.at_end = self.shares.last
+                self._ended = self.shares.last
         elif self._shares is not None:
+            if not self._shares:
+                raise RuntimeError(
+                    f"{type(loader.original).__name__} does not draw from its batch sampler, so its batches cannot be "
+                    "shared out: use DataLoaderConfiguration(dispatch_batches=True)"
+                )
             self.shares = self._shares.popleft()
-            self.at_end = bool(self.shares.last)
+            self._ended = bool(self.shares.last)
             if not self.shares.sizes:
                 process, known = PartialState(), self.shares
                 batch, self.shares = cut_batch(
                     batch, process.num_processes, process.process_index, known.batches, known.last
                 )
-        if self._expected is not None:
-            self.at_end = self.position >= self._expected
         return loader._place(batch)
 
     def close(self) -> None:
         """The pass is over: the loop is outside of this loader again."""
-        self.at_end = True
+        self._ended = True
         loaders = self.loader.gradient_state.loaders
         for i, iterator in enumerate(loaders):
             if iterator is self:
@@ -379,7 +398,8 @@ class DataLoaderShard(DataLoader[Any]):
     def _may_fetch_ahead(self) -> bool:
         # Fetching ahead changes the order of random draws in a loader without workers. Where the end cannot be
         # known otherwise, only an accumulation that must end with the loader is worth that.
-        if self._sharded or self.base_dataloader.num_workers > 0:
+        base = self.base_dataloader
+        if self._sharded or (base.num_workers > 0 and isinstance(base.dataset, IterableDataset)):
             return True
         plugin = self.gradient_state.plugin
         return bool(plugin.num_steps > 1 and plugin.sync_with_dataloader)

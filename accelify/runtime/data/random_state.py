@@ -227,4 +227,4 @@ def move_apart(number: int) -> None:
     """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's."""
     rank = PartialState().process_index
     if rank:
-        torch.manual_seed((number << 20) + rank)
+        torch.manual_seed(((number << 20) + rank) % 2**63)
