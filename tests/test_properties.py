@@ -1,7 +1,7 @@
 """The converter's promises over scripts that nobody chose: mutated fixtures, generated training scripts and the
 standard library's own files.
 
-Whatever comes in, conversion does not fail, its result parses and compiles, a second conversion changes nothing, `check`
+Whatever comes in, conversion does not fail, its result parses and compiles, a second one changes nothing, `check`
 finds nothing to mend in it, and lines without an edit are the same bytes.
 """
 
