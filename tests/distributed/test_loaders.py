@@ -155,6 +155,32 @@ def _uneven():
     return seen, even, len(loader), torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+class HalfUsed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(1, 1), nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def _join_half_used(begun):
+    accelerator = fresh_accelerator()
+    model = accelerator.prepare(HalfUsed())
+    if begun:
+        accelerator.backward(model(torch.ones(1, 1)).mean())
+    with (
+        pytest.raises(RuntimeError, match="HalfUsed cannot be trained in join_uneven_inputs"),
+        accelerator.join_uneven_inputs([model]),
+    ):
+        accelerator.backward(model(torch.ones(1, 1)).mean())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_models_that_cannot_be_joined_are_refused(begun):
+    run_ranks(2, _join_half_used, begun, timeout=40)
+
+
 def test_ranks_may_run_out_at_different_times():
     (a, even_a, length_a, weights_a), (b, even_b, length_b, weights_b) = run_ranks(2, _uneven)
     assert (len(a), len(b)) == (length_a, length_b) == (3, 2)

@@ -222,9 +222,19 @@ class DistributedModel(DistributedDataParallel):
 
     def leave_reducer(self) -> None:
         """Average by flat all-reduces from now on."""
+        self.refuse_join()
         if not self._flat:
             self._flat = True
             self.reducer._remove_autograd_hooks()
+
+    def refuse_join(self) -> None:
+        """Ranks that ran out of batches answer DDP's own all-reduces, no others."""
+        if self._join_config.enable:
+            raise RuntimeError(
+                f"{type(self.module).__name__} cannot be trained in join_uneven_inputs: there every parameter needs a "
+                "gradient in one backward after each forward; DistributedDataParallelKwargs(find_unused_parameters="
+                "True) allows for unused ones, and even_batches=True needs no join"
+            )
 
     def before_backward(self, sync: bool) -> tuple[Any, ...] | None:
         """Marks by which `after_backward` sees what came in; None: nothing is to be averaged."""
@@ -404,7 +414,11 @@ class DDPBackend(Backend):
     def join(self, models: list[torch.nn.Module]) -> Iterator[None]:
         self._joining = True
         try:
-            with Join([m for m in models if isinstance(m, DistributedModel)]):
+            own: list[Any] = [m for m in models if isinstance(m, DistributedModel)]
+            with Join(own):
+                for model in own:
+                    if model._flat:
+                        model.refuse_join()
                 yield
         finally:
             self._joining = False
