@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .helpers import LocalSGD as LocalSGD
     from .helpers import find_executable_batch_size as find_executable_batch_size
     from .helpers import pad_input_tensors as pad_input_tensors
+    from .launch.notebook import debug_launcher as debug_launcher
+    from .launch.notebook import notebook_launcher as notebook_launcher
     from .logging import get_logger as get_logger
     from .nested import concatenate as concatenate
     from .nested import convert_outputs_to_fp32 as convert_outputs_to_fp32
@@ -93,6 +95,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
     "guard": ("RanksDisagreeError",),
     "files": ("release_memory",),
+    "launch.notebook": ("debug_launcher", "notebook_launcher"),
     "helpers": ("LocalSGD", "find_executable_batch_size", "pad_input_tensors"),
     "logging": ("get_logger",),
     "nested": (

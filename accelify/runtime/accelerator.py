@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from . import collectives, files, observers
 from .accumulation import enter_step, loss_divisor
+from .arguments import is_scheduler, refuse_engines, refuse_flags, sort_handlers
 from .backends import make_backend
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
@@ -20,9 +22,7 @@ from .optimizer import AcceleratedOptimizer
 from .plugins import (
     AutocastKwargs,
     DataLoaderConfiguration,
-    DistributedDataParallelKwargs,
     GradientAccumulationPlugin,
-    GradScalerKwargs,
     InitProcessGroupKwargs,
     KwargsHandler,
     ProfileKwargs,
@@ -34,14 +34,6 @@ from .saving import Saving
 from .scheduler import AcceleratedScheduler
 from .state import AcceleratorState, GradientState, PartialState
 from .tracking import Tracking
-
-_HANDLERS: dict[type[KwargsHandler], str] = {
-    AutocastKwargs: "autocast",
-    DistributedDataParallelKwargs: "ddp",
-    GradScalerKwargs: "scaler",
-    InitProcessGroupKwargs: "process_group",
-    ProfileKwargs: "profile",
-}
 
 
 class Accelerator(Exchange, Saving, Tracking):
@@ -90,15 +82,15 @@ class Accelerator(Exchange, Saving, Tracking):
         parallelism_config: Any = None,
         **flags: Any,
     ) -> None:
-        _refuse_flags(flags)
-        _refuse_engines(
+        refuse_flags(flags)
+        refuse_engines(
             deepspeed_plugin=deepspeed_plugin or deepspeed_plugins,
             fsdp_plugin=fsdp_plugin,
             torch_tp_plugin=torch_tp_plugin,
             megatron_lm_plugin=megatron_lm_plugin,
             parallelism_config=parallelism_config,
         )
-        options = _sort_handlers(kwargs_handlers or [])
+        options = sort_handlers(kwargs_handlers or [])
         group = options.get("process_group", InitProcessGroupKwargs())
         self.state = AcceleratorState(
             mixed_precision, cpu, backend=group.backend, init_method=group.init_method, timeout=group.timeout
@@ -107,6 +99,9 @@ class Accelerator(Exchange, Saving, Tracking):
         self.device_placement = device_placement
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
+        if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
+            # The launcher's option, for a script that does not say.
+            gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
         plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(
             num_steps=gradient_accumulation_steps
         )
@@ -229,7 +224,7 @@ class Accelerator(Exchange, Saving, Tracking):
             return self.prepare_data_loader(item, place)
         if isinstance(item, torch.optim.Optimizer):
             return self.prepare_optimizer(item, place)
-        if isinstance(item, AcceleratedScheduler) or _is_scheduler(item):
+        if isinstance(item, AcceleratedScheduler) or is_scheduler(item):
             return self.prepare_scheduler(item)
         return item
 
@@ -560,37 +555,3 @@ class Accelerator(Exchange, Saving, Tracking):
         if self.gradient_state.sync_gradients:
             self.unscale_gradients()
             self.backend.clip_grad_value(parameters, clip_value)
-
-
-def _is_scheduler(item: Any) -> bool:
-    if isinstance(item, torch.optim.lr_scheduler.LRScheduler):
-        return True
-    return hasattr(item, "step") and hasattr(item, "optimizer") and hasattr(item, "state_dict")
-
-
-def _sort_handlers(handlers: Iterable[KwargsHandler]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for handler in handlers:
-        name = next((n for kind, n in _HANDLERS.items() if isinstance(handler, kind)), None)
-        if name is None:
-            raise ValueError(f"kwargs_handlers does not take a {type(handler).__name__}")
-        if name in found:
-            raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
-        found[name] = handler
-    return found
-
-
-def _refuse_engines(**plugins: Any) -> None:
-    for name, plugin in plugins.items():
-        if plugin is not None:
-            raise ValueError(
-                f"Accelerator({name}=...) asks for an engine that this version does not have: it runs on one process "
-                "or with DistributedDataParallel"
-            )
-
-
-def _refuse_flags(flags: dict[str, Any]) -> None:
-    for name in flags:
-        if name in ("fp16", "bf16", "fp8"):
-            raise ValueError(f'Accelerator({name}=True) is written Accelerator(mixed_precision="{name}")')
-        raise TypeError(f"Accelerator() has no argument {name!r}")

@@ -295,7 +295,8 @@ class AcceleratorState(PartialState):
                 )
             return
         self.__dict__.update(process.__dict__)
-        self.mixed_precision = mixed_precision or "no"
+        # What the script says comes first, then what the launcher was told.
+        self.mixed_precision = mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION") or "no"
 
     @staticmethod
     def _reset_state(reset_partial_state: bool = False) -> None:
