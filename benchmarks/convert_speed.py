@@ -2,7 +2,7 @@
 
     python benchmarks/convert_speed.py [--repeats 15] [--longest 20000] [--plot growth.png] [--fail]
 
-Prints three things, each from whole processes measured in turns on this machine (median of the repeats):
+Prints three things, each from whole processes run in turns, in CPU time (what else the machine does is left out):
 - `accelify --help` against a bare typer application (at most 1.5 times),
 - `accelify convert` of a script of 150 lines against a Python that imports libcst and parses the same file (at most
   2 times),
@@ -14,6 +14,7 @@ With --fail it exits 1 where one of the limits does not hold. Needs libcst (extr
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -126,17 +127,18 @@ def script(lines: int) -> str:
 
 
 def alternate(commands: dict[str, list[str]], repeats: int) -> dict[str, float]:
-    """Seconds of each command, median over `repeats`, run in turns so that a busy machine is busy for all."""
+    """Seconds of CPU of each command, median over `repeats`, run in turns so that a busy machine is busy for all."""
     times: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(repeats + 1):
         for name, command in commands.items():
-            started = time.perf_counter()
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
             if done.returncode not in (0, 1):
                 raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr.decode()}")
             # The first round fills the caches of bytecode and files.
             if number:
-                times[name].append(time.perf_counter() - started)
+                times[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
