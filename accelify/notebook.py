@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from accelify.convert import Conversion
 
 CODE, NAME = "ACC501", "notebook-launcher"
+UNREAD, UNREAD_NAME = "ACC502", "unread-cell"
 SUFFIX = ".ipynb"
 
 _WHITE = re.compile(r"[ \t\n\r]*")
@@ -37,7 +38,8 @@ class Cell:
     """One code cell.
 
     `number` counts all cells of the notebook from 1. `start` and `end` are the place of its source in the notebook's
-    text, `text` is the source and `masked` the same with IPython's syntax hidden, line for line.
+    text, `text` is the source and `masked` the same with IPython's syntax hidden, line for line. `unread` is the line
+    at which a cell that is no Python, and so hidden as a whole, goes wrong; 0 for all others.
     """
 
     number: int
@@ -45,6 +47,7 @@ class Cell:
     end: int
     text: str
     masked: str = ""
+    unread: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class NotebookSource(Source):
         if not any(cell.text.strip() for cell in cells):
             raise SourceError(f"{name} has no code: there is nothing to convert.", path)
         mask = Mask([cell.text for cell in cells])
-        cells = [replace(cell, masked=_masked(cell, mask, name, path)) for cell in cells]
+        cells = [_read(cell, mask, name, path) for cell in cells]
         marker = "# %% cell"
         while any(re.search(rf"^{marker} \d", cell.masked, re.M) for cell in cells):
             marker += " "
@@ -222,7 +225,17 @@ def finished(conversion: Conversion) -> Conversion:
     )
     hint = Finding(source._name, first, 1, CODE, NAME, message, severity=Severity.INFO, safety=Safety.MANUAL,
                    effort=5, fixable=False)  # fmt: skip
-    conversion.remaining = sorted([*conversion.remaining, hint])
+    unread = [
+        Finding(
+            source._name, start + cell.unread, 1, UNREAD, UNREAD_NAME,
+            f"cell {cell.number} is not valid Python and was left out: models, optimizers and loaders that it makes "
+            "are not prepared; finish it, then convert the original again",
+            safety=Safety.MANUAL, effort=10, fixable=False,
+        )
+        for start, cell in zip(source._starts, source.cells, strict=True)
+        if cell.unread
+    ]  # fmt: skip
+    conversion.remaining = sorted([*conversion.remaining, *unread, hint])
     return conversion
 
 
@@ -288,9 +301,9 @@ def _language(content: dict[str, Any]) -> str:
     return "python"
 
 
-def _masked(cell: Cell, mask: Mask, name: str, path: Path | None) -> str:
+def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
     if parses(cell.text + "\n"):
-        return cell.text
+        return replace(cell, masked=cell.text)
     held = len(mask.hidden)
     masked = mask.hide_magics(cell.text)
     try:
@@ -301,8 +314,8 @@ def _masked(cell: Cell, mask: Mask, name: str, path: Path | None) -> str:
         if "this is Python 2" in sentence or "`async`" in sentence or "backward" in masked:
             raise SourceError(sentence, path, error.line) from None
         del mask.hidden[held:]
-        return mask.hide_all(cell.text)
-    return masked
+        return replace(cell, masked=mask.hide_all(cell.text), unread=error.line or 1)
+    return replace(cell, masked=masked)
 
 
 def _skip(raw: str, at: int) -> int:

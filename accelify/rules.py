@@ -12,6 +12,7 @@ from itertools import groupby
 import accelify.transforms
 from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
+from accelify.notebook import UNREAD as UNREAD_CELL
 from accelify.transforms.base import Rule
 
 
@@ -109,6 +110,15 @@ be made inside of it, and start that function:
 No cell before that one may use a GPU: processes that are forked afterwards could not.""",
 )
 
+UNREAD = RuleEntry(
+    Rule(UNREAD_CELL, "unread-cell", "A cell is not valid Python.", Severity.WARNING, Safety.MANUAL, 10),
+    """A cell of a notebook that could not be read.
+
+The cell is unfinished, or no code at all, and was left out of the conversion, IPython's magics aside. If it makes a
+model, an optimizer or a loader, or trains, the rest of the notebook was converted without knowing of it. Finish the
+cell, or make it a Markdown cell, and convert the original notebook again.""",
+)
+
 # What a person does about the rules that have no edit, in the order of their codes.
 ADVICE = {
     "ACC303": """\
@@ -161,7 +171,7 @@ the gradient of one's own part:
 @cache
 def all_rules() -> dict[str, RuleEntry]:
     """The rules by code, in the order of their codes."""
-    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, LAUNCHER)}
+    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, LAUNCHER, UNREAD)}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():

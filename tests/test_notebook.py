@@ -272,6 +272,16 @@ def test_python_in_brackets_and_strings_is_no_magic() -> None:
     assert '\n%no magic\n!none\n"""\n# accelify-magic' in source.text
 
 
+def test_a_cell_that_is_no_python_is_said() -> None:
+    cells = [*CELLS, ("code", "x = 1\nother_model = # TODO\n")]
+    source = Source.from_bytes(json.dumps(notebook(cells)).encode(), BOOK)
+    conversion = convert_source(source, ConvertOptions())
+    assert conversion.status == CONVERTED
+    left = [source.place(finding) for finding in conversion.remaining if finding.code == "ACC502"]
+    assert [finding.place for finding in left] == [f"{BOOK}:cell 8:2:1"]
+    assert str(left[0].severity) == "warning"
+
+
 def test_a_timed_statement_is_converted() -> None:
     train = """\
 def train(model):
