@@ -100,7 +100,7 @@ def closures_agree(acc):
     closure = acc.backend.shared_closure(
         lambda: torch.tensor(float(acc.process_index + 1), requires_grad=True)
     )
-    assert float(closure()) == mean_input(acc)
+    assert closure().item() == mean_input(acc)
 
 
 def frozen_models_are_left_alone(acc):

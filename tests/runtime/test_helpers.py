@@ -29,8 +29,9 @@ def test_batch_size_shrinks_until_it_fits():
 
     assert train(75) == 72
     assert tried == [100, 90, 81, 72]
-    with pytest.raises(RuntimeError, match="no batch size from 100 down fits"):
-        train(0)
+    halved = find_executable_batch_size(train.__wrapped__, 8, lambda size: size // 2)
+    with pytest.raises(RuntimeError, match="no batch size from 8 down fits"):
+        halved(0)
     with pytest.raises(TypeError, match="gets its batch size by itself"):
         train(3, 4)
 
