@@ -86,13 +86,11 @@ def read_script(path: Path) -> Source:
 def garbage_kept() -> Iterator[None]:
     """Leave garbage lie meanwhile: a script's model is all needed to its end, and looking for garbage in it again and
     again makes the time grow faster than the script."""
-    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        gc.enable()
 
 
 def _plural(count: int, noun: str) -> str:
