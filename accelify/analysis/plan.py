@@ -182,7 +182,7 @@ class Plan:
                         found.add(thing)
         return {t for t in found if not (t.qualname or "").endswith("ReduceLROnPlateau")}
 
-    def steps_per_batch(self, call: ast.Call) -> bool:
+    def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a `step()` runs once for every batch: inside the loop over the batches, or called from there."""
         loops = self.script.enclosing_loops(call)
         for loop, _ in self.script.loader_loops:
@@ -190,10 +190,8 @@ class Plan:
                 return True
         if not any(isinstance(x, (ast.For, ast.While)) for x in loops):
             scope = self.script.scope_of(call)
-            return any(
-                self.steps_per_batch(outer)
-                for outer in self.script.callers(scope)
-                if self.script.scope_of(outer) is not scope
+            return scope not in seen and any(
+                self.steps_per_batch(outer, seen | {scope}) for outer in self.script.callers(scope)
             )
         return False
 
@@ -412,7 +410,7 @@ class Plan:
         """Whether an expression can be something that was prepared."""
         return any(t in self.prepared for t in self.script.things(node, *kinds))
 
-    def after_prepare(self, node: Node) -> bool:
+    def after_prepare(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a node runs after the prepare of its own scope (or in a function, which runs later)."""
         scope = self.script.scope_of(node)
         place = self.tree.start(node)
@@ -426,14 +424,10 @@ class Plan:
                 if any(s.scope.kind == "module" for s in self.sites)
                 else True
             )
-        return scope in self.script.training_scopes or self._called_after(scope, set())
-
-    def _called_after(self, scope: Scope, seen: set[Scope]) -> bool:
-        if scope in seen:
+        if scope in self.script.training_scopes or scope in seen:
             return True
-        seen.add(scope)
         calls = self.script.callers(scope)
-        return not calls or any(self.after_prepare(call) for call in calls)
+        return not calls or any(self.after_prepare(call, seen | {scope}) for call in calls)
 
 
 def _has_backward(tree: Tree) -> bool:

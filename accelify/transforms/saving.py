@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
@@ -125,13 +126,13 @@ def _open_block(context: Context, call: ast.Call) -> ast.With | None:
     return None
 
 
-def _runs_on_every_process(context: Context, stmt: ast.stmt) -> bool:
+def _runs_on_every_process(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
     """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
     for ancestor in context.tree.ancestors(stmt):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             scope = context.script.scope_for(ancestor)
-            return all(
-                _runs_on_every_process(context, context.tree.statement(c))
+            return scope in seen or all(
+                _runs_on_every_process(context, context.tree.statement(c), seen | {scope})
                 for c in context.script.callers(scope)
             )
         if isinstance(ancestor, ast.If) and not (
