@@ -198,7 +198,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
     elif isinstance(edit, DeleteStatement):
         plan.deleted.append(edit.statement)
     elif isinstance(edit, InsertBefore):
-        stmt = edit.statement
+        stmt = _first_on_line(tree, edit.statement)
         if not tree.own_line(stmt) or tree.is_elif(stmt):
             raise EditError(f"line {stmt.lineno} holds more than one statement")
         indent = tree.indent(stmt)
@@ -206,7 +206,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         offset = tree.line_start(tree.start(stmt))
         plan.replaces.append(Replace(offset, offset, text, edit.order))
     elif isinstance(edit, InsertAfter):
-        stmt = edit.statement
+        stmt = _last_on_line(tree, edit.statement)
         if not tree.ends_line(stmt):
             raise EditError(f"line {stmt.end_lineno} holds more than one statement")
         indent = tree.indent(stmt)
@@ -218,6 +218,26 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         plan.replaces.append(Replace(offset, offset, text, edit.order - 1000))
     elif isinstance(edit, Indent):
         _lower_indent(tree, edit, plan)
+
+
+def _first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
+    """The first of the statements that share a line, `a; b; c`."""
+    block = tree.block_of(stmt)[2]
+    index = block.index(stmt)
+    while index and not tree.own_line(block[index]) and block[index - 1].end_lineno == block[index].lineno:
+        index -= 1
+    found: ast.stmt = block[index]
+    return found
+
+
+def _last_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
+    """The last of the statements that share a line."""
+    block = tree.block_of(stmt)[2]
+    index = block.index(stmt)
+    while index + 1 < len(block) and block[index + 1].lineno == block[index].end_lineno:
+        index += 1
+    found: ast.stmt = block[index]
+    return found
 
 
 def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
