@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from .collectives import broadcast_tensors
 from .optimizer import AcceleratedOptimizer
-from .state import GradientState
+from .state import GradientState, PartialState
+
+
+def _shared_metric(metric: Any) -> Any:
+    if PartialState().num_processes == 1:
+        return metric
+    value = torch.tensor(float(metric), dtype=torch.float64)
+    broadcast_tensors([value])
+    return value.item()
 
 
 class AcceleratedScheduler:
@@ -14,7 +26,8 @@ class AcceleratedScheduler:
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that
     this optimizer step stands for; outside of it (once an epoch), by one. Inside an accumulation window, and after a
     step that was skipped for an overflow in fp16, it does not advance. A step with an argument (the metric of
-    ReduceLROnPlateau, a fractional epoch) is passed on as it is, once.
+    ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the main process's on every rank,
+    since ranks with learning rates of their own would train different models.
 
     Args:
         scheduler: the script's.
@@ -43,6 +56,10 @@ class AcceleratedScheduler:
     def step(self, *args: Any, **kwargs: Any) -> None:
         """Advance; see the class."""
         if args or kwargs or not self.step_with_optimizer:
+            if args and isinstance(self.scheduler, ReduceLROnPlateau):
+                args = (_shared_metric(args[0]), *args[1:])
+            elif "metrics" in kwargs:
+                kwargs["metrics"] = _shared_metric(kwargs["metrics"])
             self.scheduler.step(*args, **kwargs)
             return
         state = self.gradient_state

@@ -277,6 +277,16 @@ def check_batch_size_is_found_together(acc):
     assert train() == 2
 
 
+def check_plateaus_are_the_same_everywhere(acc):
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+    optimizer, scheduler = acc.prepare(optimizer, scheduler)
+    for epoch in range(3):
+        # The main process's metric gets worse, the others' get better.
+        scheduler.step(1.0 + epoch if acc.is_main_process else 1.0 - epoch)
+    assert acc.gather(torch.tensor(scheduler.get_last_lr())).tolist() == [0.25] * acc.num_processes
+
+
 def check_logger_in_order(acc):
     import logging
 
