@@ -16,7 +16,7 @@ from accelify.analysis.syntax import Tree
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
 from accelify.notebook import finished
-from accelify.source import Source, SourceError
+from accelify.source import Source
 from accelify.transforms import TRANSFORMS
 from accelify.transforms.base import Change, Context
 
@@ -78,14 +78,13 @@ def convert_source(source: Source, options: ConvertOptions | None = None) -> Con
     """
     options = options or ConvertOptions()
     name = str(source.path) if source.path else "<stdin>"
+    if not _may_train(source.text):
+        _ = source.tree  # what is not Python is said even where nothing trains
+        return _left_alone(source, UNCHANGED, "it has no training loop (no call of backward)")
     try:
-        tree = Tree(source.text, name)
-    except (SyntaxError, ValueError) as error:
-        raise SourceError(f"{name}: not Python of this version: {error}") from error
+        tree = Tree(source.text, name, source.tree)
     except RecursionError:
         return _left_alone(source, FAILED, "it nests too deeply to be read")
-    if not _may_train(source.text):
-        return _left_alone(source, UNCHANGED, "it has no training loop (no call of backward)")
     try:
         return _convert(source, tree, name, options)
     except Exception as error:  # one odd script must not keep the others from being converted

@@ -317,7 +317,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
         ):
             earliest = max(earliest, index + 1)
         if (
-            _parses_arguments(stmt)
+            _parses_arguments(script, stmt)
             or (needed and _defines(stmt) & needed and not script.trains(stmt))
             or _extends_arguments(stmt, needed)
         ):
@@ -357,10 +357,12 @@ def _is_header(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
 
 
-def _parses_arguments(stmt: ast.stmt) -> bool:
+def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
         return False
     func = dotted(stmt.value.func) or ""
+    if script.is_a(stmt.value, v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR):
+        return False  # `opt = SGD(...)` is no namespace of options
     if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
         return True
     if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (

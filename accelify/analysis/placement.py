@@ -112,10 +112,10 @@ class Placement:
 
     def sites(self, items: list[Item]) -> list[PrepareSite]:
         """The prepare statements for some items, each in the innermost block that sees the last creation."""
-        groups: dict[tuple[int, int], list[tuple[Item, list[ast.stmt], ast.stmt | None]]] = {}
+        groups: dict[tuple[int, int, int], list[tuple[Item, list[ast.stmt], ast.stmt | None]]] = {}
         for item in items:
             for part, block, use in self._parts(item):
-                groups.setdefault((id(item.scope), id(block)), []).append((part, block, use))
+                groups.setdefault((id(item.scope), id(block), id(use)), []).append((part, block, use))
         found = []
         for members in groups.values():
             block = members[0][1]
@@ -146,8 +146,21 @@ class Placement:
         body = item.scope.node.body
         block, use = self._descend(body, item)
         found: list[tuple[Item, list[Any], ast.stmt | None]] = []
-        late = [c for c in item.creations if use is not None and _inside(c, use)]
-        early = [c for c in item.creations if c not in late]
+        again = [
+            c
+            for c in item.creations
+            if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
+        ]
+        late = [
+            c
+            for c in item.creations
+            if use is not None and _inside(c, use) and not (c is use and self._hands_back(c, item))
+        ]
+        early = [c for c in item.creations if c not in late and c not in again]
+        if again and (early or late):
+            # Made anew behind the training, for a second one.
+            found += self._parts(self._part(item, again))
+            item = self._part(item, [c for c in item.creations if c not in again])
         if late and early:
             found += [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in late]
             item = self._part(item, early)
@@ -155,6 +168,14 @@ class Placement:
             return [(item, block, use), *found]
         # Only made on some paths: prepare right there.
         return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
+
+    def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement gets back what it handed in: `model = train(model, ...)`."""
+        value = getattr(stmt, "value", None)
+        if not isinstance(value, ast.Call):
+            return False
+        given = [*value.args, *[kw.value for kw in value.keywords]]
+        return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
 
     def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
         return Item(item.holder, item.kind, item.scope, creations, item.things)

@@ -363,7 +363,8 @@ class Plan:
 
     def _models_are_made_here(self) -> bool:
         """Whether this very file makes the models, so that it would have to place them."""
-        return all(m.module is self.script.module for m in self.script.trained_models)
+        made = [m.site for m in self.script.trained_models if m.module in self.script.modules]
+        return len(made) == len(self.script.trained_models) and all(isinstance(s, ast.Call) for s in made)
 
     def _batches_only_from_loaders(self) -> bool:
         """Whether every tensor the model sees comes out of a prepared loader, which places it."""
@@ -466,6 +467,8 @@ def already_distributed(script: ScriptModel) -> Blocker | None:
         for value in script.values(node):
             if isinstance(value, Imported) and value.name in k.DISTRIBUTED_NAMES:
                 return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already", node)
+            if isinstance(value, Imported) and value.name.startswith("torch.distributed."):
+                return Blocker("ACC001", "it uses torch.distributed already", node)
     return None
 
 

@@ -67,6 +67,7 @@ class ScriptModel(UniformValues):
         self.scopes = self.module.scopes
         self.modules: list[Module] = [self.module]
         self.tree = tree
+        self._values: dict[Node, Values] = {}
         if project:
             self.modules += self._modules_that_train()
             self.tree = JoinedTree([m.tree for m in self.modules])
@@ -125,8 +126,12 @@ class ScriptModel(UniformValues):
             yield from module.scopes.functions()
 
     def values(self, node: ast.expr) -> Values:
-        """What an expression can be."""
-        return self.interpreter.evaluate(self.module_of(node), self.scope_of(node), node)
+        """What an expression can be. Asked many times for the same one, so answers are kept."""
+        found = self._values.get(node)
+        if found is None:
+            found = self.interpreter.evaluate(self.module_of(node), self.scope_of(node), node)
+            self._values[node] = found
+        return found
 
     def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
         """The things of some kinds that an expression can be."""
@@ -263,13 +268,20 @@ class ScriptModel(UniformValues):
 
     def trains(self, node: Node) -> bool:
         """Whether a statement or expression runs a backward, directly or through what it calls."""
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Call):
-                if any(inner is b.call for b in self.backwards):
-                    return True
-                if any(s in self.training_scopes for s in self.callees(inner)):
-                    return True
-        return False
+        return node in self._training_nodes
+
+    @cached_property
+    def _training_nodes(self) -> set[Node]:
+        """Every call that runs a backward, and everything around one."""
+        calls: list[Node] = [b.call for b in self.backwards]
+        calls += [c for c in self.calls() if self.callees(c) & self.training_scopes]
+        found: set[Node] = set(calls)
+        for call in calls:
+            for ancestor in self.tree.ancestors(call):
+                if ancestor in found and ancestor not in calls:
+                    break
+                found.add(ancestor)
+        return found
 
     def enclosing_loops(self, node: Node) -> list[Loop]:
         """The loops around a node in its own function, innermost first."""

@@ -25,15 +25,16 @@ class Tree:
     Args:
         text: the source, without a byte order mark, its newlines as they stand.
         path: what to call it in messages.
+        module: the parsed text, where somebody has parsed it already.
 
     Raises:
         SyntaxError: when it is not Python (of the running version).
         RecursionError: when it nests deeper than the interpreter's stack.
     """
 
-    def __init__(self, text: str, path: str = "<stdin>") -> None:
+    def __init__(self, text: str, path: str = "<stdin>", module: ast.Module | None = None) -> None:
         self.text = text
-        self.module = ast.parse(text, filename=path)
+        self.module = module if module is not None else ast.parse(text, filename=path)
         self._lay_out(path, text.encode("utf-8"))
         self._index(self.module)
 
