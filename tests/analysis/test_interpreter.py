@@ -1,0 +1,95 @@
+"""Which objects names stand for: models, optimizers and loaders on their way through a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, lines_of, model_of
+
+LINEAR, SGD = "nn.Linear(2, 2)", "torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MODEL + OPTIMIZER + LOADER + LOOP,
+        "def make():\n    return nn.Linear(2, 2)\nmodel = make()\n" + OPTIMIZER + LOADER + LOOP,
+        "def make():\n    model = nn.Linear(2, 2)\n    return model, torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "model, optimizer = make()\n" + LOADER + LOOP,
+        MODEL + OPTIMIZER + "loaders = {'train': DataLoader(data), 'val': 3}\nloader = loaders['train']\n" + LOOP,
+        MODEL + OPTIMIZER + "loaders = {k: DataLoader(data) for k in 'ab'}\nloader = loaders['a']\n" + LOOP,
+        MODEL + "model = nn.DataParallel(model)\n" + OPTIMIZER + LOADER + LOOP,
+        MODEL + OPTIMIZER + LOADER + "teacher = copy.deepcopy(model)\n" + LOOP,
+        MODEL + "again = model\n" + OPTIMIZER + LOADER + LOOP.replace("model(x)", "again(x)"),
+        MODEL + OPTIMIZER + LOADER + "it = iter(loader)\nfor i in range(3):\n    x, y = next(it)\n"
+        "    F.mse_loss(model(x), y).backward()\n    optimizer.step()\n",
+        MODEL + OPTIMIZER + LOADER + LOOP.replace("in loader", "in zip(loader, loader)"),
+        MODEL + OPTIMIZER + LOADER + LOOP.replace("for x, y in loader", "for i, (x, y) in enumerate(loader, 1)"),
+        "class T:\n    def __init__(self):\n        model = nn.Linear(2, 2)\n        self.model = model\n"
+        "        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)\n        self.loader = DataLoader(data)\n"
+        "    def fit(self):\n        for x, y in self.loader:\n            F.mse_loss(self.model(x), y).backward()\n"
+        "            self.opt.step()\nT().fit()\n",
+        "def train(net, batches, opt):\n    for x, y in batches:\n        F.mse_loss(net(x), y).backward()\n"
+        "        opt.step()\n" + MODEL + OPTIMIZER + "train(model, opt=optimizer, batches=DataLoader(data))\n",
+    ],
+)
+def test_one_of_each(body: str) -> None:
+    script = model_of(body)
+    assert lines_of(script, script.trained_models) == [LINEAR]
+    assert lines_of(script, script.optimizers) == [SGD]
+    assert lines_of(script, script.training_loaders) == ["DataLoader(data)"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "model.parameters()",
+        "[p for p in model.parameters() if p.requires_grad]",
+        "filter(lambda p: p.requires_grad, model.parameters())",
+        "[{'params': model.weight}, {'params': [model.bias], 'lr': 1}]",
+        "list(model.parameters())",
+    ],
+)
+def test_parameters_belong_to_their_model(parameters: str) -> None:
+    script = model_of(MODEL + f"params = {parameters}\noptimizer = torch.optim.SGD(params, lr=1)\n" + LOADER + LOOP)
+    assert lines_of(script, script.trained_models) == [LINEAR]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ["itertools.chain(a.parameters(), model.parameters())", "list(a.parameters()) + list(model.parameters())"],
+)
+def test_parameters_of_two_models(parameters: str) -> None:
+    optimizer = f"optimizer = torch.optim.SGD({parameters}, lr=1)\n"
+    script = model_of("a = nn.Linear(3, 3)\n" + MODEL + optimizer + LOADER + LOOP)
+    assert lines_of(script, script.trained_models) == [LINEAR, "nn.Linear(3, 3)"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "optimizer = getattr(torch.optim, args.o)(model.parameters())",
+        "optimizer = {'adam': torch.optim.Adam, 'sgd': torch.optim.SGD}[args.o](model.parameters())",
+        "from torch.optim import Adam as make\noptimizer = make(model.parameters())",
+    ],
+)
+def test_optimizers_made_by_name(made: str) -> None:
+    script = model_of(MODEL + made + "\n" + LOADER + LOOP)
+    assert len(script.optimizers) == 1
+    assert lines_of(script, script.trained_models) == [LINEAR]
+
+
+def test_either_of_two_optimizers() -> None:
+    made = "if args.a:\n    optimizer = torch.optim.SGD(p())\nelse:\n    optimizer = torch.optim.Adam(p())\n"
+    script = model_of(MODEL + "p = model.parameters\n" + made + LOADER + LOOP)
+    assert len(script.optimizers) == 2
+
+
+def test_a_plain_list_is_no_loader() -> None:
+    script = model_of(MODEL + OPTIMIZER + "loader = [(1, 2)]\n" + LOOP)
+    assert script.training_loaders == set()
+
+
+def test_a_loader_that_only_evaluates_does_not_train() -> None:
+    script = model_of(MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP + "for x in other:\n    model(x)\n")
+    assert lines_of(script, script.training_loaders) == ["DataLoader(data)"]

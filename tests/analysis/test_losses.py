@@ -1,0 +1,78 @@
+"""How losses are reduced."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.analysis.losses import LossReductions
+from tests.analysis.support import model_of
+
+SCRIPT = """
+x, y = torch.randn(4, 2), torch.randn(4, 2)
+batch_size = args.batch_size
+model = nn.Linear(2, 2)
+output = model(x)
+{loss}
+loss.backward()
+"""
+SQUARES = "((output - y) ** 2)"
+FUNCTION = "def crit(a, b):\n    return {}\n"
+
+
+def reduction(loss: str, batch_size: str = "per-process") -> str:
+    script = model_of(SCRIPT.format(loss=loss))
+    return LossReductions(script, batch_size).of(script.backwards[0].loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "wanted"),
+    [
+        ("loss = F.mse_loss(output, y)", "mean"),
+        ("loss = F.mse_loss(output, y, reduction='mean')", "mean"),
+        ("loss = F.mse_loss(output, y, reduction='sum')", "sum"),
+        ("loss = F.mse_loss(output, y, size_average=False)", "sum"),
+        ("loss = F.kl_div(output, y, reduction='batchmean')", "mean"),
+        ("loss = F.mse_loss(output, y, reduction='none').mean()", "mean"),
+        ("loss = F.mse_loss(output, y, reduction='none').sum()", "sum"),
+        ("loss = nn.MSELoss()(output, y)", "mean"),
+        ("loss = nn.MSELoss(reduction='sum')(output, y)", "sum"),
+        ("c = nn.CrossEntropyLoss(reduction='sum')\nloss = c(output, y)", "sum"),
+        (f"loss = {SQUARES}.mean()", "mean"),
+        (f"loss = torch.mean({SQUARES})", "mean"),
+        (f"loss = {SQUARES}.sum()", "sum"),
+        (f"loss = torch.sum({SQUARES})", "sum"),
+        (f"loss = -torch.sum({SQUARES}) * 3", "sum"),
+        (f"loss = {SQUARES}.sum(1).mean()", "mean"),
+        (f"loss = {SQUARES}.sum(dim=0)", "sum"),
+        ("loss = F.mse_loss(output, y) + 0.1", "mean"),
+        ("loss = F.mse_loss(output, y) + 2 * F.l1_loss(output, y)", "mean"),
+        ("loss = F.mse_loss(output, y) + F.mse_loss(output, y, reduction='sum')", "mixed"),
+        ("loss = F.mse_loss(output, y) if args.a else F.l1_loss(output, y, reduction='sum')", "mixed"),
+        ("loss = 0\nfor k in range(3):\n    loss += F.mse_loss(output, y)", "mean"),
+        ("loss = 0\nloss += F.mse_loss(output, y, reduction='sum')", "sum"),
+        (FUNCTION.format("((a - b) ** 2).sum()") + "loss = crit(output, y)", "sum"),
+        (FUNCTION.format("(a - b).mean(), (a - b).sum()") + "loss, other = crit(output, y)", "mean"),
+        (FUNCTION.format("(a - b).mean(), (a - b).sum()") + "other, loss = crit(output, y)", "sum"),
+        ("class C(nn.Module):\n    def forward(self, a, b):\n        return (a - b).sum()\nloss = C()(output, y)", "sum"),
+        ("loss = mystery(output)", "unclear"),
+    ],
+)  # fmt: skip
+def test_reductions(loss: str, wanted: str) -> None:
+    assert reduction(loss) == reduction(loss, "total") == wanted
+
+
+@pytest.mark.parametrize("divisor", ["x.size(0)", "len(x)", "x.shape[0]", "n"])
+def test_a_sum_over_its_own_batch_is_a_mean(divisor: str) -> None:
+    for loss in (f"loss = {SQUARES}.sum() / {divisor}", f"loss = {SQUARES}.sum()\nloss /= {divisor}"):
+        assert reduction(f"n = x.size(0)\n{loss}") == reduction(f"n = x.size(0)\n{loss}", "total") == "mean"
+
+
+@pytest.mark.parametrize("division", ["/ batch_size", "/ args.batch_size", "* (1 / batch_size)"])
+def test_a_sum_over_the_configured_batch(division: str) -> None:
+    loss = f"loss = {SQUARES}.sum() {division}"
+    assert reduction(loss) == "mean"
+    assert reduction(loss, "total") == "sum"
+
+
+def test_a_sum_over_a_constant_is_a_sum() -> None:
+    assert reduction(f"loss = {SQUARES}.sum() / 10") == "sum"

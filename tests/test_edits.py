@@ -1,0 +1,413 @@
+"""The edit verbs: what each does to the bytes around it, and that edits which cannot be made are refused."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accelify import edits as verbs
+from accelify.analysis.syntax import Tree
+from accelify.edits import (
+    DeleteStatement,
+    Edit,
+    EditError,
+    Indent,
+    InsertAfter,
+    InsertBefore,
+    Replace,
+    apply,
+)
+
+
+def statement(tree: Tree, text: str) -> ast.stmt:
+    """The statement whose source (without its decorators) starts with a text."""
+    found = [
+        n
+        for n in ast.walk(tree.module)
+        if isinstance(n, ast.stmt) and tree.segment(n).removeprefix("@d\n").startswith(text)
+    ]
+    assert len(found) == 1, f"{len(found)} statements start with {text}"
+    return found[0]
+
+
+def applied(text: str, make: Callable[[Tree], Edit | list[Edit] | list[Replace]]) -> str:
+    """The text with one or more edits made; it has to be Python still."""
+    tree = Tree(text)
+    made = make(tree)
+    result = apply(tree, made if isinstance(made, list) else [made]).decode("utf-8")
+    compile(result, "edited.py", "exec", dont_inherit=True)
+    return result
+
+
+def first_call(tree: Tree) -> ast.Call:
+    return next(iter(tree.nodes(ast.Call)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = x.cuda()", "y = x"),
+        ("y = x.cuda()\n", "y = x\n"),
+        ("y = é.cuda() + ü\n", "y = é + ü\n"),
+        ("x.cuda() # é\n", "x # é\n"),
+        ("y = x .cuda()\n", "y = x\n"),
+        ("y = x.cuda(\n)\n", "y = x\n"),
+        ("y = -x.cuda()\n", "y = -x\n"),
+        ("y = (\n    a\n    .cuda()\n)\n", "y = (\n    a\n)\n"),
+        ("y = f(x)[0].cuda(1)\r\nz\r\n", "y = f(x)[0]\r\nz\r\n"),
+    ],
+)
+def test_keep_receiver(before: str, after: str) -> None:
+    def make(tree: Tree) -> Edit:
+        call = next(c for c in tree.nodes(ast.Call) if getattr(c.func, "attr", "") == "cuda")
+        return verbs.keep_receiver(tree, call)
+
+    assert applied(before, make) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = V(x)", "y = x"),
+        ("y = V(x, volatile=True)\n", "y = x\n"),
+        ("y = V(x, )\n", "y = x\n"),
+        ("é = V(ü) + ß\n", "é = ü + ß\n"),
+        ("y = V(a + b) * 2\n", "y = (a + b) * 2\n"),
+        ("y = V((a + b)) * 2\n", "y = (a + b) * 2\n"),
+        ("y = -V(a + b)\n", "y = -(a + b)\n"),
+        ("y = 2 ** V(-a)\n", "y = 2 ** (-a)\n"),
+        ("y = not V(a or b)\n", "y = not (a or b)\n"),
+        ("y = V(a == b) == c\n", "y = (a == b) == c\n"),
+        ("y = V(a if b else c) + 1\n", "y = (a if b else c) + 1\n"),
+        ("y = V((a, b))\n", "y = (a, b)\n"),
+        ("y = V(z for z in q)\n", "y = (z for z in q)\n"),
+        ("y = V(a)[0]\n", "y = a[0]\n"),
+        ("y = V(\n    x,\n    volatile=True,\n)\n", "y = (x)\n"),
+        ("y = V(a +\n      b)\n", "y = (a +\n      b)\n"),
+    ],
+)
+def test_keep_argument(before: str, after: str) -> None:
+    def make(tree: Tree) -> list[Replace]:
+        call = next(c for c in tree.nodes(ast.Call) if getattr(c.func, "id", "") == "V")
+        return verbs.keep_argument(tree, call, call.args[0])
+
+    assert applied(before, make) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()", "f(k=1)"),
+        ("f( )", "f( k=1)"),
+        ("f(a)", "f(a, k=1)"),
+        ("f( a )", "f( a, k=1 )"),
+        ("f((a))", "f((a), k=1)"),
+        ("f((a, ) )", "f((a, ), k=1 )"),
+        ("f(a,)", "f(a, k=1)"),
+        ("f(a, b=2)", "f(a, b=2, k=1)"),
+        ("f(*a)", "f(*a, k=1)"),
+        ("f(**o)", "f(**o, k=1)"),
+        ("f(é)\n", "f(é, k=1)\n"),
+        ("f(\n    a,\n    b\n)\n", "f(\n    a,\n    b, k=1\n)\n"),
+        ("f(\n    a,\n    b,\n)\n", "f(\n    a,\n    b, k=1\n)\n"),
+        ("f(\n    a,  # one\n    b,  # two\n)\n", "f(\n    a,  # one\n    b, k=1,  # two\n)\n"),
+        ("f(a # c\n  )\n", "f(a, k=1 # c\n  )\n"),
+        ("f(\n    # nothing\n)\n", "f(\n    # nothing\nk=1)\n"),
+    ],
+)
+def test_add_keyword(before: str, after: str) -> None:
+    assert applied(before, lambda tree: verbs.add_keyword(tree, first_call(tree), "k=1")) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()", "f(acc)"),
+        ("f(a)", "f(acc, a)"),
+        ("f((a), b)", "f(acc, (a), b)"),
+        ("f (a)", "f (acc, a)"),
+        ("(f)(a)", "(f)(acc, a)"),
+        ("f[0](a)", "f[0](acc, a)"),
+        ("f(*a)", "f(acc, *a)"),
+        ("f(**o)", "f(acc, **o)"),
+        ("f(a=1)", "f(acc, a=1)"),
+        ("f(\n    a,\n    b,\n)\n", "f(\n    acc,\n    a,\n    b,\n)\n"),
+        ("f(\r\n    a,\r\n    b)\r\n", "f(\r\n    acc,\r\n    a,\r\n    b)\r\n"),
+        ("f(\n\ta)\n", "f(\n\tacc,\n\ta)\n"),
+        ("f(# c\n  a)\n", "f(acc, # c\n  a)\n"),
+    ],
+)
+def test_add_first_argument(before: str, after: str) -> None:
+    assert applied(before, lambda tree: verbs.add_first_argument(tree, first_call(tree), "acc")) == after
+
+
+@pytest.mark.parametrize("verb", ["keep_receiver", "keep_argument", "add_keyword", "add_first_argument"])
+def test_nothing_is_edited_inside_an_fstring(verb: str) -> None:
+    tree = Tree("f'{x.cuda(a)}'")
+    call = first_call(tree)
+    rest = {"keep_receiver": (), "keep_argument": (call.args[0],)}.get(verb, ("k=1",))
+    with pytest.raises(EditError, match="f-string"):
+        getattr(verbs, verb)(tree, call, *rest)
+    with pytest.raises(EditError, match="f-string"):
+        verbs.replace(tree, call, "x")
+
+
+def test_a_bare_generator_takes_no_second_argument() -> None:
+    tree = Tree("f(z for z in q)")
+    with pytest.raises(EditError, match="generator"):
+        verbs.add_keyword(tree, first_call(tree), "k=1")
+
+
+@pytest.mark.parametrize(
+    ("before", "gone", "after"),
+    [
+        ("a\nb\nc\n", ["b"], "a\nc\n"),
+        ("a\nb", ["b"], "a\n"),
+        ("a", ["a"], "pass"),
+        ("a  # why\nb\n", ["a"], "b\n"),
+        ("a\r\nb\r\nc\r\n", ["b"], "a\r\nc\r\n"),
+        ("a\n\nb\n\nc\n", ["b"], "a\n\nc\n"),
+        ("a\nb\n\nc\n", ["b"], "a\n\nc\n"),
+        ("for i in q:\n    a\n\n    b\n", ["a"], "for i in q:\n    b\n"),
+        ("é = 1\nb\n", ["é"], "b\n"),
+        ("a; b; c\n", ["a"], "b; c\n"),
+        ("a; b; c\n", ["b"], "a; c\n"),
+        ("a; b # c\n", ["b"], "a; pass # c\n"),
+        ("if x: a\nb\n", ["a"], "if x: pass\nb\n"),
+        ("if x: a; b\n", ["a"], "if x: b\n"),
+        ("if x:\n    a; b\n", ["a"], "if x:\n    b\n"),
+        ("if x:\n\ta\n\tb\n", ["a"], "if x:\n\tb\n"),
+        ("if x:\n    a\n    b\n", ["a", "b"], "if x:\n    pass\n"),
+        ("if x:\n    a\nelse:\n    b\n", ["b"], "if x:\n    a\nelse:\n    pass\n"),
+        ("if x:\n    q\nelif y:\n    a\n", ["a"], "if x:\n    q\nelif y:\n    pass\n"),
+        ("try:\n    a\nexcept E:\n    b\n", ["b"], "try:\n    a\nexcept E:\n    pass\n"),
+        ("@d\ndef f():\n    pass\nx\n", ["def f"], "x\n"),
+        ("a = '''\nq\n'''\nb\n", ["a"], "b\n"),
+        ("'''\n''';a\n", ["'''"], "a\n"),
+    ],
+)
+def test_delete_statement(before: str, gone: list[str], after: str) -> None:
+    assert applied(before, lambda tree: [DeleteStatement(statement(tree, g)) for g in gone]) == after
+
+
+def test_a_block_emptied_but_filled_needs_no_pass() -> None:
+    text = "if x:\n    a\n    b\n"
+
+    def make(tree: Tree, line: str) -> list[Edit]:
+        a, b = statement(tree, "a"), statement(tree, "b")
+        return [DeleteStatement(a), DeleteStatement(b), InsertBefore(a, (line,))]
+
+    assert applied(text, lambda tree: make(tree, "n()")) == "if x:\n    n()\n"
+    assert applied(text, lambda tree: make(tree, "# n")) == "if x:\n    # n\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "before", "after"),
+    [
+        ("a\nb\n", "b", "a\nn()\nb\n", "a\nb\nn()\n"),
+        ("a\nb", "b", "a\nn()\nb", "a\nb\nn()"),
+        ("a\r\nb\r\n", "a", "n()\r\na\r\nb\r\n", "a\r\nn()\r\nb\r\n"),
+        ("a\n\n\nb\n", "b", "a\n\n\nn()\nb\n", "a\n\n\nb\nn()\n"),
+        ("a # c\n", "a", "n()\na # c\n", "a # c\nn()\n"),
+        ("é = 1\nb\n", "b", "é = 1\nn()\nb\n", "é = 1\nb\nn()\n"),
+        ("if x:\n\ta\n", "a", "if x:\n\tn()\n\ta\n", "if x:\n\ta\n\tn()\n"),
+        ("a = (1,\n  2)\nb\n", "a", "n()\na = (1,\n  2)\nb\n", "a = (1,\n  2)\nn()\nb\n"),
+        ("a\\\n  + b\n", "a", "n()\na\\\n  + b\n", "a\\\n  + b\nn()\n"),
+        ("@d\ndef f():\n    pass\n", "def f", "n()\n@d\ndef f():\n    pass\n", "@d\ndef f():\n    pass\nn()\n"),
+        ("'''é\n'''\na\n", "a", "'''é\n'''\nn()\na\n", "'''é\n'''\na\nn()\n"),
+        (
+            "class A:\n  def f(self):\n    x\n",
+            "x",
+            "class A:\n  def f(self):\n    n()\n    x\n",
+            "class A:\n  def f(self):\n    x\n    n()\n",
+        ),
+    ],
+)
+def test_insert(text: str, at: str, before: str, after: str) -> None:
+    assert applied(text, lambda tree: InsertBefore(statement(tree, at), ("n()",))) == before
+    assert applied(text, lambda tree: InsertAfter(statement(tree, at), ("n()",))) == after
+
+
+def test_insert_beside_statements_that_share_a_line() -> None:
+    assert applied("a; b\n", lambda tree: InsertBefore(statement(tree, "a"), ("n()",))) == "n()\na; b\n"
+    assert applied("a; b\n", lambda tree: InsertAfter(statement(tree, "b"), ("n()",))) == "a; b\nn()\n"
+
+
+def test_an_empty_line_is_put_in_without_indentation() -> None:
+    text = "if x:\n    a\n"
+    assert applied(text, lambda t: InsertAfter(statement(t, "a"), ("", "n()"))) == "if x:\n    a\n\n    n()\n"
+
+
+def test_what_comes_after_a_statement_comes_before_what_precedes_the_next() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        return [InsertBefore(statement(tree, "b"), ("m()",)), InsertAfter(statement(tree, "a"), ("n()",))]
+
+    assert applied("a\nb\n", make) == "a\nn()\nm()\nb\n"
+
+
+def test_order_decides_at_the_same_place() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        a = statement(tree, "a")
+        return [InsertBefore(a, ("second()",), 2), InsertBefore(a, ("first()",), 1)]
+
+    assert applied("a\n", make) == "first()\nsecond()\na\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "after"),
+    [
+        ("a\nb\nc\n", "a", "b", "with c:\n    a\n    b\nc\n"),
+        ("a\n\nb\n", "a", "b", "with c:\n    a\n\n    b\n"),
+        ("a\r\n\r\nb\r\n", "a", "b", "with c:\r\n    a\r\n\r\n    b\r\n"),
+        ("a", "a", "a", "with c:\n    a"),
+        ("a; b\n", "a", "b", "with c:\n    a; b\n"),
+        ("if x:\n  a\n", "a", "a", "if x:\n  with c:\n    a\n"),
+        ("if x:\n\ta\n\tb\n", "a", "b", "if x:\n\twith c:\n\t\ta\n\t\tb\n"),
+        ("f(a,\n  b)\n", "f", "f", "with c:\n    f(a,\n      b)\n"),
+        ("# c\na\n# d\nb\n# e\n", "a", "b", "# c\nwith c:\n    a\n    # d\n    b\n# e\n"),
+        ("@d\ndef f():\n    p\n", "def f", "def f", "with c:\n    @d\n    def f():\n        p\n"),
+        (
+            "if x:\n    a\nelif y:\n    b\n",
+            "if x",
+            "if x",
+            "with c:\n    if x:\n        a\n    elif y:\n        b\n",
+        ),
+    ],
+)
+def test_indent(text: str, first: str, last: str, after: str) -> None:
+    def make(tree: Tree) -> Edit:
+        return Indent(statement(tree, first), statement(tree, last), "with c:")
+
+    assert applied(text, make) == after
+
+
+@pytest.mark.parametrize("text", ["x = '''\nq'''\n", "f'''\n{x}'''\n", 'x = (1, """a\nb""")\n', "x = b'''\n'''\n"])
+def test_a_string_over_several_lines_is_not_indented(text: str) -> None:
+    tree = Tree(text)
+    stmt = tree.module.body[0]
+    with pytest.raises(EditError, match="spans lines"):
+        apply(tree, [Indent(stmt, stmt, "with c:")])
+
+
+def test_indent_and_what_happens_inside_it() -> None:
+    text = "if x:\n    a\n    b\nc\n"
+
+    def both(tree: Tree) -> tuple[ast.stmt, ast.stmt, Indent]:
+        a, b = statement(tree, "a"), statement(tree, "b")
+        return a, b, Indent(a, b, "with q:")
+
+    def deleted(tree: Tree) -> list[Edit]:
+        a, _, indent = both(tree)
+        return [DeleteStatement(a), indent]
+
+    def around(tree: Tree) -> list[Edit]:
+        a, b, indent = both(tree)
+        return [indent, InsertBefore(a, ("n()",)), InsertAfter(b, ("m()",))]
+
+    def replaced(tree: Tree) -> list[Edit]:
+        a, _, indent = both(tree)
+        return [indent, verbs.replace(tree, a, "d")]
+
+    assert applied(text, deleted) == "if x:\n    with q:\n        b\nc\n"
+    assert applied(text, around) == "if x:\n    n()\n    with q:\n        a\n        b\n    m()\nc\n"
+    assert applied(text, replaced) == "if x:\n    with q:\n        d\n        b\nc\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "make"),
+    [
+        ("if x: a\n", lambda t: InsertBefore(statement(t, "a"), ("n()",))),
+        ("if x:\n    a\nelif y:\n    b\n", lambda t: InsertBefore(statement(t, "elif"), ("n()",))),
+        ("if x:\n    a\nelif y:\n    b\n", lambda t: Indent(statement(t, "elif"), statement(t, "elif"), "with c:")),
+        ("a; b\n", lambda t: Indent(statement(t, "a"), statement(t, "a"), "with c:")),
+        ("a; b\n", lambda t: Indent(statement(t, "b"), statement(t, "b"), "with c:")),
+    ],
+)  # fmt: skip
+def test_a_statement_without_a_line_of_its_own(text: str, make: Callable[[Tree], Edit]) -> None:
+    tree = Tree(text)
+    with pytest.raises(EditError, match="more than one statement"):
+        apply(tree, [make(tree)])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [Replace(0, 3, "x"), Replace(2, 4, "y")],
+        [Replace(0, 3, "x"), Replace(0, 3, "y")],
+        [Replace(0, 7, "x"), Replace(2, 3, "y")],
+        [Replace(0, 3, "x"), Replace(2, 2, "y")],
+    ],
+)
+def test_edits_of_the_same_bytes_collide(made: list[Edit]) -> None:
+    for edits in (made, made[::-1]):
+        with pytest.raises(EditError, match="two edits meet in line 1"):
+            apply(Tree("f(a, b)\n"), edits)
+
+
+def test_a_statement_is_not_deleted_and_rewritten() -> None:
+    tree = Tree("a\nb\n")
+    a = statement(tree, "a")
+    with pytest.raises(EditError, match="two edits meet"):
+        apply(tree, [DeleteStatement(a), verbs.replace(tree, a, "c")])
+
+
+def test_neighbours_and_repetitions_do_not_collide() -> None:
+    tree = Tree("f(a, b)\n")
+    assert apply(tree, [Replace(2, 3, "x"), Replace(2, 3, "x")]) == b"f(x, b)\n"
+    assert apply(tree, [Replace(1, 2, "["), Replace(0, 1, "g"), Replace(6, 7, "]")]) == b"g[a, b]\n"
+    assert apply(tree, [verbs.insert(tree, 2, "y, ", 1), verbs.insert(tree, 2, "x, ", 0)]) == b"f(x, y, a, b)\n"
+
+
+def test_a_todo_stands_above_the_statement() -> None:
+    mark = "# TODO(accelify ACC999): look"
+    for text, after in [
+        ("if x:\n    f(\n        é)\n", f"if x:\n    {mark}\n    f(\n        é)\n"),
+        ("if x: f()\n", f"{mark}\nif x: f()\n"),
+        ("if x:\n    a\nelif f():\n    b\n", f"{mark}\nif x:\n    a\nelif f():\n    b\n"),
+    ]:
+        assert applied(text, lambda tree: verbs.todo(tree, first_call(tree), "ACC999", "look")) == after
+
+
+def test_a_todo_behind_a_semicolon_has_no_line() -> None:
+    tree = Tree("a; f()\n")
+    with pytest.raises(EditError, match="no line of its own"):
+        verbs.todo(tree, first_call(tree), "ACC999", "look")
+
+
+WORDS = st.text(st.sampled_from("abc é中\t"), max_size=4)
+LINES = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=8)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(lines=LINES, newline=st.sampled_from(["\n", "\r\n", "\r"]), final=st.booleans(), chosen=st.sets(st.integers(0, 7)))
+def test_bytes_outside_of_edits_are_the_same(
+    lines: list[tuple[str, str]], newline: str, final: bool, chosen: set[int]
+) -> None:
+    """Every chosen line's call loses its name; all other bytes, comments and line ends stay where they are."""
+    text = newline.join(f"f{n}('{a}')  # {b}" for n, (a, b) in enumerate(lines)) + (newline if final else "")
+    tree = Tree(text)
+    calls = [c for c in tree.nodes(ast.Call) if int(c.func.id[1:]) in chosen]
+    result = apply(tree, [verbs.replace(tree, c.func, "é") for c in calls]).decode("utf-8")
+    wanted = re.sub(r"f(\d)\('", lambda m: "é('" if int(m[1]) in chosen else m[0], text)
+    assert result == wanted
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(lines=LINES, newline=st.sampled_from(["\n", "\r\n"]), final=st.booleans(), chosen=st.sets(st.integers(0, 7)))
+def test_deleted_lines_take_nothing_else_with_them(
+    lines: list[tuple[str, str]], newline: str, final: bool, chosen: set[int]
+) -> None:
+    rows = [f"f{n}('{a}')  # {b}" for n, (a, b) in enumerate(lines)]
+    kept = [row for n, row in enumerate(rows) if n not in chosen]
+    tree = Tree(newline.join(rows) + (newline if final else ""))
+    result = apply(tree, [DeleteStatement(s) for n, s in enumerate(tree.module.body) if n in chosen])
+    if kept:
+        assert result.decode("utf-8").splitlines() == kept
+    else:
+        # The last one leaves a `pass` (with the comment that stood behind it).
+        assert result.decode("utf-8").strip().startswith("pass")

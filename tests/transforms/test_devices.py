@@ -1,0 +1,105 @@
+"""Device choices, moves and selections."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, check_transformed, codes, convert
+
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+CHOSEN = "accelerator = Accelerator()\ndevice = accelerator.device"
+SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "x = x.double()\ny = y.to(torch.int64)",
+        "x = x.to(dtype=torch.float64)",
+        "noise = torch.randn(x.size(0), 4, device=device)",
+        "noise = torch.randn(x.size(0), 4).to(device)",
+        "noise = x.new_zeros(3)",
+        "a = x.cpu().numpy()",
+        "where = x.device",
+    ],
+)
+def test_what_is_right_already_stays(snippet: str) -> None:
+    check_noop("batch", snippet, "ACC104", "ACC113", setup=DEVICE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        DEVICE,
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "device = 'cuda:0'",
+        "device = torch.device('cuda', 0)",
+        "if torch.cuda.is_available():\n    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')",
+    ],
+)
+def test_choices(snippet: str) -> None:
+    check_transformed("setup", snippet, CHOSEN)
+
+
+def test_the_cpu_stays_the_cpu() -> None:
+    after = "accelerator = Accelerator(cpu=True)\ndevice = accelerator.device"
+    check_transformed("setup", "device = torch.device('cpu')", after)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "x, y = x.to(device), y.to(device)",
+        "x = x.cuda()\ny = y.cuda()",
+        "x = x.to(device, non_blocking=True)",
+        "x = x.cuda(non_blocking=True)  # é",
+        "if torch.cuda.is_available():\n    x, y = x.cuda(), y.cuda()",
+    ],
+)
+def test_moves_of_batches_go(snippet: str) -> None:
+    check_transformed("batch", snippet, "", setup=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = x.view(-1, 4).to(device)", "x = x.view(-1, 4)"),
+        ("noise = torch.randn(3).cuda()", "noise = torch.randn(3).to(accelerator.device)"),
+        ("noise = (x + 1).cuda()", "noise = (x + 1).to(accelerator.device)"),
+        ("noise = torch.randn(3, device='cuda')", "noise = torch.randn(3, device=accelerator.device)"),
+        ("é = torch.ones(2).cuda(0); n = 'ü'", "é = torch.ones(2).to(accelerator.device); n = 'ü'"),
+    ],
+)
+def test_moves_that_leave_something(before: str, after: str) -> None:
+    check_transformed("batch", before, after, setup=DEVICE)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "model = nn.Linear(4, 2).to(device)",
+        "model = nn.Linear(4, 2)\nmodel.cuda()",
+        "model = nn.Linear(4, 2)\nmodel = model.cuda()",
+        "model = nn.Linear(4, 2)\nmodel.to(device)",
+        "model = nn.Linear(4, 2)\nif torch.cuda.is_available():\n    model = model.cuda()",
+    ],
+)
+def test_models_are_placed_by_prepare(model: str) -> None:
+    check_transformed("build", f"{model}\n{SGD}", f"model = nn.Linear(4, 2)\n{SGD}", setup=DEVICE)
+
+
+def test_a_criterion_is_moved_still() -> None:
+    check_transformed(
+        "ready",
+        "criterion = nn.CrossEntropyLoss().cuda()",
+        "criterion = nn.CrossEntropyLoss().to(accelerator.device)",
+        setup=DEVICE,
+        loss="loss = criterion(model(x), y)",
+    )
+
+
+def test_selections() -> None:
+    check_transformed("setup", f"{DEVICE}\ntorch.cuda.set_device(1)", CHOSEN)
+    conversion = convert(setup=f"os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{DEVICE}")
+    assert "os.environ['CUDA_VISIBLE_DEVICES'] = '1'" in conversion.new_text
+    assert "ACC113" in codes(conversion)

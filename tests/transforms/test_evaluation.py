@@ -1,0 +1,77 @@
+"""Evaluation loops."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, check_transformed
+
+GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
+
+
+def test_a_loop_that_only_looks_stays() -> None:
+    check_noop("epoch", "for a, b in test_loader:\n    shape = a.shape\n    break", "ACC301", "ACC303")
+
+
+def test_no_loop_over_a_loader() -> None:
+    check_noop("epoch", "for k in range(3):\n    n = k + 1", "ACC301", "ACC303")
+
+
+def test_a_carried_state_keeps_the_data_whole() -> None:
+    snippet = "state = 0\nfor a, b in test_loader:\n    state = model(a) + state\nn = state.mean()"
+    conversion = check_transformed("epoch", snippet, snippet)
+    assert "ACC303" in {f.code for f in conversion.remaining}
+    assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
+
+
+@pytest.mark.parametrize("loader", ["loader", "test_loader"])
+def test_output_and_target_are_gathered(loader: str) -> None:
+    check_transformed(
+        "epoch",
+        f"""
+        hits = 0
+        with torch.no_grad():
+            for a, b in {loader}:
+                output = model(a)
+                hits += (output.argmax(1) == b).sum().item()
+        """,
+        f"""
+        hits = 0
+        with torch.no_grad():
+            for a, b in {loader}:
+                output = model(a)
+                {GATHER}
+                hits += (output.argmax(1) == b).sum().item()
+        """,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["", ", reduction='sum'"])
+def test_a_forward_inside_of_the_loss(reduction: str) -> None:
+    check_transformed(
+        "epoch",
+        f"""
+        total = 0
+        for a, b in test_loader:
+            total += F.cross_entropy(model(a), b{reduction}).item()
+        """,
+        f"""
+        total = 0
+        for a, b in test_loader:
+            output, b = accelerator.gather_for_metrics((model(a), b))
+            total += F.cross_entropy(output, b{reduction}).item()
+        """,
+    )
+
+
+def test_collected_outputs() -> None:
+    check_transformed(
+        "epoch",
+        "outputs = []\nfor a, b in test_loader:\n    outputs.append(model(a))\nn = torch.cat(outputs)",
+        """
+        outputs = []
+        for a, b in test_loader:
+            outputs.append(accelerator.gather_for_metrics(model(a)))
+        n = torch.cat(outputs)
+        """,
+    )

@@ -1,0 +1,84 @@
+"""Saves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, check_transformed
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    ["saver.save(optimizer.state_dict(), 'm.pt')", "path = 'torch.save'", "save = torch.save"],
+)
+def test_what_does_not_save_stays(snippet: str) -> None:
+    check_noop("end", snippet, "ACC206", setup="saver = object()")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model.state_dict(), 'm.pt'", "accelerator.unwrap_model(model).state_dict(), 'm.pt'"),
+        ("model, 'm.pt'", "accelerator.unwrap_model(model), 'm.pt'"),
+        ("obj=model, f='m.pt'", "obj=accelerator.unwrap_model(model), f='m.pt'"),
+        ("torch.zeros(3), 'é.pt'", "torch.zeros(3), 'é.pt'"),
+        (
+            "{'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, 'm.pt'",
+            "{'model': accelerator.unwrap_model(model).state_dict(), 'optimizer': optimizer.state_dict()}, 'm.pt'",
+        ),
+        (
+            "{\n    'model': model.state_dict(),  # é\n}, 'm.pt'",
+            "{\n    'model': accelerator.unwrap_model(model).state_dict(),  # é\n}, 'm.pt'",
+        ),
+    ],
+)
+def test_saves(before: str, after: str) -> None:
+    check_transformed(
+        "end", f"torch.save({before})", f"accelerator.wait_for_everyone()\naccelerator.save({after})"
+    )
+
+
+def test_two_saves_wait_once() -> None:
+    check_transformed(
+        "epoch",
+        """
+        if epoch % 2 == 0:
+            torch.save(model.state_dict(), 'm.pt')
+            torch.save(optimizer.state_dict(), 'o.pt')
+        """,
+        """
+        if epoch % 2 == 0:
+            accelerator.wait_for_everyone()
+            accelerator.save(accelerator.unwrap_model(model).state_dict(), 'm.pt')
+            accelerator.save(optimizer.state_dict(), 'o.pt')
+        """,
+    )
+
+
+def test_no_waiting_where_not_every_process_may_come() -> None:
+    check_transformed(
+        "update",
+        "optimizer.step()\nif loss.item() < 0.1:\n    torch.save(model.state_dict(), 'm.pt')",
+        """
+        optimizer.step()
+        if loss.item() < 0.1:
+            accelerator.save(accelerator.unwrap_model(model).state_dict(), 'm.pt')
+        """,
+    )
+
+
+def test_an_open_file_is_written_by_the_main_process() -> None:
+    check_transformed(
+        "end",
+        "with open('m.pt', 'wb') as f:\n    torch.save(model.state_dict(), f)",
+        """
+        if accelerator.is_main_process:
+            with open('m.pt', 'wb') as f:
+                torch.save(accelerator.unwrap_model(model).state_dict(), f)
+        """,
+    )
+
+
+def test_a_function_that_calls_itself() -> None:
+    snippet = "def store(n):\n    torch.save(n, f'{n}.pt')\n    if n:\n        store(n - 1)"
+    check_transformed("ready", snippet, snippet.replace("torch.save", "accelerator.save"), end="store(2)")

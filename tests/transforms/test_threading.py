@@ -1,0 +1,74 @@
+"""The accelerator parameter of functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop
+
+SCRIPT = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+
+
+def show(text):
+    {show}(text)
+
+
+def train({first}model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        {backward}
+        optimizer.step()
+
+
+def main():
+    {made}model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=8)
+    {prepare}for epoch in range(3):
+        {call}
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("train(model, loader, optimizer)", "train(accelerator, model, loader, optimizer)"),
+        ("train(loader=loader, model=model, optimizer=optimizer)",
+         "train(accelerator, loader=loader, model=model, optimizer=optimizer)"),
+        ("train(*(model, loader, optimizer)[:0], model, loader, optimizer)", None),
+        ("train(\n            model,\n            loader, optimizer)",
+         "train(\n            accelerator,\n            model,\n            loader, optimizer)"),
+    ],
+)  # fmt: skip
+def test_function_and_calls(call: str, after: str | None) -> None:
+    before = SCRIPT.format(
+        show="str", first="", backward="F.cross_entropy(model(x), y).backward()", made="", prepare="", call=call
+    )
+    text = convert_source(Source.from_text(before, PATH)).new_text
+    if after is None:
+        assert "def train(model, loader, optimizer)" in text
+        assert call in text
+        return
+    assert "def train(accelerator, model, loader, optimizer):" in text
+    assert after in text
+    assert "def main():\n    accelerator = Accelerator(" in text
+    assert "def show(text)" in text, "a function that does not need it gets no parameter"
+
+
+def test_functions_that_see_the_global_take_no_parameter() -> None:
+    train = (
+        "def train(model, loader):\n    for x, y in loader:\n        optimizer.zero_grad()\n"
+        "        {}\n        optimizer.step()\n"
+    )
+    setup = train.format("F.cross_entropy(model(x), y).backward()")
+    check_noop("epoch", "train(model, loader)", "ACC105", setup=setup)

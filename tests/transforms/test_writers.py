@@ -1,0 +1,55 @@
+"""Experiment writers."""
+
+from __future__ import annotations
+
+from tests.transforms.support import check_noop, check_transformed
+
+BOARD = "from torch.utils.tensorboard import SummaryWriter\nimport csv, sys\nimport wandb"
+DEVICE = "device = torch.device('cuda')"
+MADE = f"{DEVICE}\nwriter = SummaryWriter('runs')"
+
+
+def test_other_writers_stay() -> None:
+    check_noop(
+        "end", "writer = csv.writer(sys.stdout)\nwriter.writerow([1])", "ACC204", imports=BOARD, setup=DEVICE
+    )
+
+
+def test_the_main_process_has_the_writer() -> None:
+    check_transformed(
+        "setup",
+        MADE,
+        """
+        accelerator = Accelerator()
+        device = accelerator.device
+        writer = SummaryWriter('runs') if accelerator.is_main_process else None
+        """,
+        imports=BOARD,
+    )
+
+
+def test_its_uses_are_guarded_together() -> None:
+    check_transformed(
+        "epoch",
+        "writer.add_scalar('loss', loss.item(), epoch)\nwriter.add_scalar('n', i)\nn = 1\nwriter.flush()",
+        """
+        if accelerator.is_main_process:
+            writer.add_scalar('loss', loss.item(), epoch)
+            writer.add_scalar('n', i)
+        n = 1
+        if accelerator.is_main_process:
+            writer.flush()
+        """,
+        imports=BOARD,
+        setup=MADE,
+    )
+
+
+def test_weights_and_biases() -> None:
+    check_transformed(
+        "epoch",
+        "wandb.log({'loss': loss.item()})",
+        "if accelerator.is_main_process:\n    wandb.log({'loss': loss.item()})",
+        imports=BOARD,
+        setup=f"{DEVICE}\nwandb.init(project='p')",
+    )
