@@ -218,7 +218,12 @@ def test_a_block_emptied_but_filled_needs_no_pass() -> None:
         ("if x:\n\ta\n", "a", "if x:\n\tn()\n\ta\n", "if x:\n\ta\n\tn()\n"),
         ("a = (1,\n  2)\nb\n", "a", "n()\na = (1,\n  2)\nb\n", "a = (1,\n  2)\nn()\nb\n"),
         ("a\\\n  + b\n", "a", "n()\na\\\n  + b\n", "a\\\n  + b\nn()\n"),
-        ("@d\ndef f():\n    pass\n", "def f", "n()\n@d\ndef f():\n    pass\n", "@d\ndef f():\n    pass\nn()\n"),
+        (
+            "@d\ndef f():\n    pass\n",
+            "def f",
+            "n()\n@d\ndef f():\n    pass\n",
+            "@d\ndef f():\n    pass\nn()\n",
+        ),
         ("'''é\n'''\na\n", "a", "'''é\n'''\nn()\na\n", "'''é\n'''\na\nn()\n"),
         (
             "class A:\n  def f(self):\n    x\n",
@@ -286,7 +291,9 @@ def test_indent(text: str, first: str, last: str, after: str) -> None:
     assert applied(text, make) == after
 
 
-@pytest.mark.parametrize("text", ["x = '''\nq'''\n", "f'''\n{x}'''\n", 'x = (1, """a\nb""")\n', "x = b'''\n'''\n"])
+@pytest.mark.parametrize(
+    "text", ["x = '''\nq'''\n", "f'''\n{x}'''\n", 'x = (1, """a\nb""")\n', "x = b'''\n'''\n"]
+)
 def test_a_string_over_several_lines_is_not_indented(text: str) -> None:
     tree = Tree(text)
     stmt = tree.module.body[0]
@@ -360,7 +367,9 @@ def test_neighbours_and_repetitions_do_not_collide() -> None:
     tree = Tree("f(a, b)\n")
     assert apply(tree, [Replace(2, 3, "x"), Replace(2, 3, "x")]) == b"f(x, b)\n"
     assert apply(tree, [Replace(1, 2, "["), Replace(0, 1, "g"), Replace(6, 7, "]")]) == b"g[a, b]\n"
-    assert apply(tree, [verbs.insert(tree, 2, "y, ", 1), verbs.insert(tree, 2, "x, ", 0)]) == b"f(x, y, a, b)\n"
+    assert (
+        apply(tree, [verbs.insert(tree, 2, "y, ", 1), verbs.insert(tree, 2, "x, ", 0)]) == b"f(x, y, a, b)\n"
+    )
 
 
 def test_a_todo_stands_above_the_statement() -> None:
@@ -384,7 +393,12 @@ LINES = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=8)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(lines=LINES, newline=st.sampled_from(["\n", "\r\n", "\r"]), final=st.booleans(), chosen=st.sets(st.integers(0, 7)))
+@given(
+    lines=LINES,
+    newline=st.sampled_from(["\n", "\r\n", "\r"]),
+    final=st.booleans(),
+    chosen=st.sets(st.integers(0, 7)),
+)
 def test_bytes_outside_of_edits_are_the_same(
     lines: list[tuple[str, str]], newline: str, final: bool, chosen: set[int]
 ) -> None:
@@ -398,7 +412,12 @@ def test_bytes_outside_of_edits_are_the_same(
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(lines=LINES, newline=st.sampled_from(["\n", "\r\n"]), final=st.booleans(), chosen=st.sets(st.integers(0, 7)))
+@given(
+    lines=LINES,
+    newline=st.sampled_from(["\n", "\r\n"]),
+    final=st.booleans(),
+    chosen=st.sets(st.integers(0, 7)),
+)
 def test_deleted_lines_take_nothing_else_with_them(
     lines: list[tuple[str, str]], newline: str, final: bool, chosen: set[int]
 ) -> None:

@@ -52,8 +52,6 @@ def test_one_assignment(body: str, cpu: str | None) -> None:
         ("if args.cpu:\n    device = 'cpu'\nelse:\n    device = 'cuda'", "args.cpu"),
         ("if args.gpu >= 0:\n    device = torch.device('cuda', args.gpu)\nelse:\n    device = torch.device('cpu')",
          "args.gpu < 0"),
-        ("if args.mps:\n    device = 'mps'\nelif args.cuda:\n    device = 'cuda'\nelse:\n    device = 'cpu'",
-         "not args.mps and not args.cuda"),
     ],
 )  # fmt: skip
 def test_a_choice_in_branches(body: str, cpu: str) -> None:
@@ -62,7 +60,9 @@ def test_a_choice_in_branches(body: str, cpu: str) -> None:
     assert len({a.whole for a in found} - {None}) == 1
 
 
-@pytest.mark.parametrize(("test", "cpu"), [("args.cuda", "not args.cuda"), ("torch.cuda.is_available()", None)])
+@pytest.mark.parametrize(
+    ("test", "cpu"), [("args.cuda", "not args.cuda"), ("torch.cuda.is_available()", None)]
+)
 def test_a_default_and_an_override(test: str, cpu: str | None) -> None:
     found = Devices(model_of(f"device = 'cpu'\nif {test}:\n    device = 'cuda'")).assignments
     assert [a.cpu for a in found] == [cpu, cpu]

@@ -16,7 +16,10 @@ LINEAR, SGD = "nn.Linear(2, 2)", "torch.optim.SGD(model.parameters(), lr=0.1)"
         "def make():\n    return nn.Linear(2, 2)\nmodel = make()\n" + OPTIMIZER + LOADER + LOOP,
         "def make():\n    model = nn.Linear(2, 2)\n    return model, torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "model, optimizer = make()\n" + LOADER + LOOP,
-        MODEL + OPTIMIZER + "loaders = {'train': DataLoader(data), 'val': 3}\nloader = loaders['train']\n" + LOOP,
+        MODEL
+        + OPTIMIZER
+        + "loaders = {'train': DataLoader(data), 'val': 3}\nloader = loaders['train']\n"
+        + LOOP,
         MODEL + OPTIMIZER + "loaders = {k: DataLoader(data) for k in 'ab'}\nloader = loaders['a']\n" + LOOP,
         MODEL + "model = nn.DataParallel(model)\n" + OPTIMIZER + LOADER + LOOP,
         MODEL + OPTIMIZER + LOADER + "teacher = copy.deepcopy(model)\n" + LOOP,
@@ -24,13 +27,19 @@ LINEAR, SGD = "nn.Linear(2, 2)", "torch.optim.SGD(model.parameters(), lr=0.1)"
         MODEL + OPTIMIZER + LOADER + "it = iter(loader)\nfor i in range(3):\n    x, y = next(it)\n"
         "    F.mse_loss(model(x), y).backward()\n    optimizer.step()\n",
         MODEL + OPTIMIZER + LOADER + LOOP.replace("in loader", "in zip(loader, loader)"),
-        MODEL + OPTIMIZER + LOADER + LOOP.replace("for x, y in loader", "for i, (x, y) in enumerate(loader, 1)"),
+        MODEL
+        + OPTIMIZER
+        + LOADER
+        + LOOP.replace("for x, y in loader", "for i, (x, y) in enumerate(loader, 1)"),
         "class T:\n    def __init__(self):\n        model = nn.Linear(2, 2)\n        self.model = model\n"
         "        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)\n        self.loader = DataLoader(data)\n"
         "    def fit(self):\n        for x, y in self.loader:\n            F.mse_loss(self.model(x), y).backward()\n"
         "            self.opt.step()\nT().fit()\n",
         "def train(net, batches, opt):\n    for x, y in batches:\n        F.mse_loss(net(x), y).backward()\n"
-        "        opt.step()\n" + MODEL + OPTIMIZER + "train(model, opt=optimizer, batches=DataLoader(data))\n",
+        "        opt.step()\n"
+        + MODEL
+        + OPTIMIZER
+        + "train(model, opt=optimizer, batches=DataLoader(data))\n",
     ],
 )
 def test_one_of_each(body: str) -> None:
@@ -51,13 +60,18 @@ def test_one_of_each(body: str) -> None:
     ],
 )
 def test_parameters_belong_to_their_model(parameters: str) -> None:
-    script = model_of(MODEL + f"params = {parameters}\noptimizer = torch.optim.SGD(params, lr=1)\n" + LOADER + LOOP)
+    script = model_of(
+        MODEL + f"params = {parameters}\noptimizer = torch.optim.SGD(params, lr=1)\n" + LOADER + LOOP
+    )
     assert lines_of(script, script.trained_models) == [LINEAR]
 
 
 @pytest.mark.parametrize(
     "parameters",
-    ["itertools.chain(a.parameters(), model.parameters())", "list(a.parameters()) + list(model.parameters())"],
+    [
+        "itertools.chain(a.parameters(), model.parameters())",
+        "list(a.parameters()) + list(model.parameters())",
+    ],
 )
 def test_parameters_of_two_models(parameters: str) -> None:
     optimizer = f"optimizer = torch.optim.SGD({parameters}, lr=1)\n"
@@ -91,5 +105,7 @@ def test_a_plain_list_is_no_loader() -> None:
 
 
 def test_a_loader_that_only_evaluates_does_not_train() -> None:
-    script = model_of(MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP + "for x in other:\n    model(x)\n")
+    script = model_of(
+        MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP + "for x in other:\n    model(x)\n"
+    )
     assert lines_of(script, script.training_loaders) == ["DataLoader(data)"]

@@ -9,7 +9,9 @@ from tests.transforms.support import check_noop, check_transformed
 CLIP = "from torch.nn.utils import clip_grad_norm_"
 
 
-@pytest.mark.parametrize("snippet", ["backward = loss.backward", "graph = loss.grad_fn", "text = 'loss.backward()'"])
+@pytest.mark.parametrize(
+    "snippet", ["backward = loss.backward", "graph = loss.grad_fn", "text = 'loss.backward()'"]
+)
 def test_what_is_no_backward_stays(snippet: str) -> None:
     check_noop("batch", f"loss = x.sum()\n{snippet}", "ACC108")
 

@@ -29,7 +29,5 @@ def test_the_length_that_a_schedule_is_made_with_is_right() -> None:
 
 
 def test_before_prepare() -> None:
-    (finding,) = [
-        f for f in convert(build=BUILD.format(value="len(loader)")).remaining if f.code == "ACC401"
-    ]
+    (finding,) = [f for f in convert(build=BUILD.format(value="len(loader)")).remaining if f.code == "ACC401"]
     assert "len(loader)" in finding.message

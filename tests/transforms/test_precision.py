@@ -25,7 +25,9 @@ def test_a_dtype_from_a_variable_stays_the_scripts_own() -> None:
     )
 
 
-@pytest.mark.parametrize("head", ["autocast()", "torch.autocast('cuda', dtype=torch.bfloat16)", "torch.autocast('cuda')"])
+@pytest.mark.parametrize(
+    "head", ["autocast()", "torch.autocast('cuda', dtype=torch.bfloat16)", "torch.autocast('cuda')"]
+)
 def test_autocast(head: str) -> None:
     check_transformed(
         "loss", f"with {head}:\n    {LOSS}", f"with accelerator.autocast():\n    {LOSS}", imports=AMP

@@ -19,9 +19,7 @@ TQDM = "from tqdm import tqdm, trange"
     ],
 )
 def test_others_stay(head: str) -> None:
-    check_noop(
-        "epoch", f"{head}\n    pass", "ACC202", imports=TQDM, setup="options = {}\ntqdm_like = list"
-    )
+    check_noop("epoch", f"{head}\n    pass", "ACC202", imports=TQDM, setup="options = {}\ntqdm_like = list")
 
 
 def test_a_function_of_that_name_stays() -> None:

@@ -68,4 +68,6 @@ def test_a_plateau_on_a_gathered_metric_stays() -> None:
 def test_one_of_the_programs_own() -> None:
     conversion = convert(ready=OWN, update=BATCH)
     assert "ACC407" in {f.code for f in conversion.remaining}
-    assert "ACC407" not in codes(convert("total", ready=OWN, update=BATCH)), "split batches are as many as before"
+    assert "ACC407" not in codes(convert("total", ready=OWN, update=BATCH)), (
+        "split batches are as many as before"
+    )

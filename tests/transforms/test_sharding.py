@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from tests.transforms.support import check_noop, check_transformed, convert
 
 SIZE = {"setup": "batch_size = 8"}
 CODES = ("ACC402", "ACC404", "ACC405", "ACC408")
@@ -53,7 +53,9 @@ def test_an_exit_on_a_local_number_is_left_to_a_person() -> None:
     assert "ACC405" in {f.code for f in conversion.remaining}
 
 
-@pytest.mark.parametrize("term", ["torch.matmul(output, output.t())", "torch.cdist(output, output)", "output @ output.T"])
+@pytest.mark.parametrize(
+    "term", ["torch.matmul(output, output.t())", "torch.cdist(output, output)", "output @ output.T"]
+)
 def test_losses_over_the_whole_batch(term: str) -> None:
     loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
     assert "ACC408" in {f.code for f in convert(loss=loss).remaining}

@@ -52,7 +52,12 @@ if __name__ == "__main__":
 )  # fmt: skip
 def test_function_and_calls(call: str, after: str | None) -> None:
     before = SCRIPT.format(
-        show="str", first="", backward="F.cross_entropy(model(x), y).backward()", made="", prepare="", call=call
+        show="str",
+        first="",
+        backward="F.cross_entropy(model(x), y).backward()",
+        made="",
+        prepare="",
+        call=call,
     )
     text = convert_source(Source.from_text(before, PATH)).new_text
     if after is None:

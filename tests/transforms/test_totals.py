@@ -23,13 +23,12 @@ def train_epoch():
 def script(body: str, result: str, reduction: str = "") -> tuple[str, str]:
     reduce = f'    total = accelerator.reduce(total, reduction="{reduction}")\n' if reduction else ""
     before = LOOP.format(backward="loss.backward()", body=body, reduce="", result=result)
-    return before, LOOP.format(
-        backward="accelerator.backward(loss)", body=body, reduce=reduce, result=result
-    )
+    return before, LOOP.format(backward="accelerator.backward(loss)", body=body, reduce=reduce, result=result)
 
 
 @pytest.mark.parametrize(
-    ("body", "result"), [("total += 1", "total"), ("total += loss.item()", "None"), ("total = loss.item()", "1")]
+    ("body", "result"),
+    [("total += 1", "total"), ("total += loss.item()", "None"), ("total = loss.item()", "1")],
 )
 def test_counters_and_totals_nobody_reads_stay(body: str, result: str) -> None:
     before, after = script(body, result)

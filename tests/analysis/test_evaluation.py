@@ -1,0 +1,44 @@
+"""Which evaluation loops can be shared out, and what is gathered for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
+from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
+
+TRAIN = MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP
+
+
+def loops(body: str) -> list[EvaluationLoop]:
+    return evaluation_loops(model_of(TRAIN + body))
+
+
+def test_a_training_loop_is_none() -> None:
+    assert loops("") == []
+
+
+def test_outputs_and_targets() -> None:
+    (found,) = loops(
+        "hits = 0\nfor x, y in other:\n    out = model(x)\n    hits += (out == y).sum().item()\n"
+    )
+    assert found.problem is None
+    assert found.gathered == ["out", "y"]
+
+
+@pytest.mark.parametrize("call", ["F.mse_loss(model(x), y)", "F.mse_loss(model(x), y, reduction='sum')"])
+def test_a_forward_inside(call: str) -> None:
+    (found,) = loops(f"total = 0\nfor x, y in other:\n    total += {call}.item()\n")
+    assert found.problem is None
+    assert len(found.inline) == 1
+    assert found.gathered == ["y"]
+
+
+def test_a_look_at_the_data() -> None:
+    (found,) = loops("for x, y in other:\n    print(x.shape)\n    break\n")
+    assert found.only_looks
+
+
+def test_a_carried_state() -> None:
+    (found,) = loops("h = 0\nfor x, y in other:\n    h = model(x) + h\nprint(h)\n")
+    assert found.problem is not None

@@ -1,0 +1,33 @@
+"""Several modules as one tree."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify import edits as verbs
+from accelify.analysis.joined import JoinedTree
+from accelify.analysis.syntax import Tree
+
+ONE, TWO = "é = f(1)", "# two\n\ng(2)\n"
+
+
+def test_places_and_edits() -> None:
+    joined = JoinedTree([Tree(ONE, "one.py"), Tree(TWO, "two.py")])
+    calls = list(joined.nodes(ast.Call))
+    assert [joined.locate(joined.start(c)) for c in calls] == [("one.py", 1, 5), ("two.py", 3, 1)]
+    assert [joined.segment(c) for c in calls] == ["f(1)", "g(2)"]
+    data = verbs.apply(joined, [verbs.replace(joined, c.func, "ü") for c in calls])
+    assert [part.decode() for part in joined.cut(data)] == ["é = ü(1)", "# two\n\nü(2)\n"]
+
+
+def test_untouched_modules_are_the_same() -> None:
+    for texts in ((ONE, TWO), (TWO, ONE, TWO), ("", TWO)):
+        joined = JoinedTree([Tree(t) for t in texts])
+        assert [p.decode() for p in joined.cut(joined.data)] == list(texts)
+
+
+def test_line_ends_have_to_agree() -> None:
+    with pytest.raises(ValueError, match="line ends"):
+        JoinedTree([Tree("a\nb\n"), Tree("a\r\nb\r\n")])

@@ -1,0 +1,53 @@
+"""Which definition a name refers to."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.scopes import Scopes
+from accelify.analysis.syntax import Tree
+
+TEXT = """\
+import a.b as c, d.e
+total = 0
+
+class K:
+    kind = 1
+
+    def method(this, x, *rest, key=1, **more):
+        global total
+        total = kind
+        return [y for y in x]
+
+    @staticmethod
+    def free(w):
+        def inner():
+            nonlocal w
+            print(w)
+"""
+
+
+def test_scopes() -> None:
+    scopes = Scopes(Tree(TEXT))
+    by_name = {s.name: s for s in scopes.all()}
+    method, free, inner = by_name["K.method"], by_name["K.free"], by_name["K.free.inner"]
+    assert scopes.module.locals == {"c", "d", "total", "K"}
+    assert method.locals == {"this", "x", "rest", "key", "more", "y"}
+    assert method.resolve("total") is scopes.module
+    assert method.resolve("kind") is None, "a class body's names are not seen by its methods"
+    assert by_name["K"].resolve("kind") is by_name["K"]
+    assert inner.resolve("w") is free
+    assert method.resolve("len") is None
+    assert (method.self_name(), free.self_name(), inner.is_method) == ("this", None, False)
+    assert method.positional() == ["this", "x"]
+    assert [a.arg for a in method.parameters()] == ["this", "x", "rest", "key", "more"]
+    assert inner.owner_class is by_name["K"].node
+    assert {s.kind for s in scopes.functions()} == {"function"}
+
+
+def test_the_scope_of_a_node() -> None:
+    tree = Tree("x = 1\ndef f():\n    y = 2\n")
+    scopes = Scopes(tree)
+    (function,) = tree.nodes(ast.FunctionDef)
+    assert scopes.of(function) is scopes.module
+    assert scopes.of(function.body[0]) is scopes.for_definition(function)

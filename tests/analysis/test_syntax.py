@@ -1,0 +1,59 @@
+"""Exact places in a script."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.analysis.syntax import Tree, call_argument, dotted, target_names
+
+TEXT = "é = 'ü'; f(ß,\n  b)\nif é:\n\tg(1)  # c\nelif b:\n\t@d\n\tdef h(): pass\n"
+
+
+def test_segments_are_what_stands_there() -> None:
+    tree = Tree(TEXT)
+    assert [tree.segment(c) for c in tree.nodes(ast.Call)] == ["f(ß,\n  b)", "g(1)"]
+    (function,) = tree.nodes(ast.FunctionDef)
+    assert tree.segment(function) == "@d\n\tdef h(): pass"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_positions_count_characters(newline: str) -> None:
+    tree = Tree(TEXT.replace("\n", newline))
+    call = next(tree.nodes(ast.Call))
+    assert tree.position(tree.start(call)) == (1, 10)
+    assert tree.position(tree.end(call)) == (2, 5)
+    assert tree.newline == newline
+    assert tree.locate(tree.start(call)) == ("<stdin>", 1, 10)
+
+
+def test_lines_and_blocks() -> None:
+    tree = Tree(TEXT)
+    first, second, branch = tree.module.body
+    assert tree.own_line(first)
+    assert not tree.own_line(second)
+    assert not tree.ends_line(first)
+    assert tree.ends_line(second)
+    assert isinstance(branch, ast.If)
+    assert tree.ends_line(branch.body[0]), "a comment may follow"
+    assert tree.is_elif(branch.orelse[0])
+    assert not tree.is_elif(branch)
+    assert tree.indent(branch.body[0]) == tree.indent_unit() == "\t"
+    assert tree.block_of(branch.body[0])[1] == "body"
+    assert tree.statement(next(tree.nodes(ast.Constant))) is first
+
+
+def test_calls() -> None:
+    tree = Tree("f(a, *b, c, k=1)")
+    (call,) = tree.nodes(ast.Call)
+    assert dotted(call_argument(call, 0, "x")) == "a"
+    assert call_argument(call, 2, "x") is None, "hidden behind the star"
+    assert call_argument(call, 9, "k") is call.keywords[0].value
+
+
+def test_names() -> None:
+    assign = ast.parse("(a, [b, *c]), d.e = x").body[0]
+    assert isinstance(assign, ast.Assign)
+    assert target_names(assign.targets[0]) == ["a", "b", "c"]
+    assert dotted(ast.parse("a.b().c", mode="eval").body) is None
