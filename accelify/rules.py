@@ -83,6 +83,13 @@ LEFT_ALONE = (
         + "Named by its path a script is converted together with the files that hold its loop; from standard "
         "input, or where those files cannot be edited as a group, it stands alone and stays as it is.",
     ),
+    _left_alone(
+        "ACC010",
+        "Something is made only behind the place for prepare.",
+        _AS_A_WHOLE
+        + "A model, optimizer or loader that is trained with has to exist where prepare stands; this one is made "
+        "later, so that no single place is right.",
+    ),
 )
 
 LAUNCHER = RuleEntry(

@@ -130,6 +130,13 @@ class Plan:
             if model.kind == v.MODEL:
                 self.prepared |= model.link("parts")
         self.sites = self.placement.sites(list(items.values()))
+        for site in self.sites:
+            for item in site.items:
+                if item.holder.cls is None and all(
+                    self.tree.start(c) > self.tree.end(site.after) for c in item.creations
+                ):
+                    message = f"`{item.holder.name}` is made only behind the place for prepare"
+                    self.blockers.append(Blocker("ACC010", message, site.after))
 
     def _no_model(self) -> Blocker:
         first = self.script.backwards[0].call
@@ -350,7 +357,8 @@ class Plan:
                 continue
             for ancestor in self.tree.ancestors(call):
                 test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
-                if test is not None and self.script.is_a(test, v.FLAG):
+                named = isinstance(test, ast.Name) and bool(k.FLAG_NAME.search(test.id))
+                if test is not None and (named or self.script.is_a(test, v.FLAG)):
                     wish = self.devices.wish(test)
                     if wish is not None:
                         return wish
