@@ -53,7 +53,7 @@ def reduction(loss: str, batch_size: str = "per-process") -> str:
         (FUNCTION.format("((a - b) ** 2).sum()") + "loss = crit(output, y)", "sum"),
         (FUNCTION.format("(a - b).mean(), (a - b).sum()") + "loss, other = crit(output, y)", "mean"),
         (FUNCTION.format("(a - b).mean(), (a - b).sum()") + "other, loss = crit(output, y)", "sum"),
-        ("class C(nn.Module):\n    def forward(self, a, b):\n        return (a - b).sum()\nloss = C()(output, y)", "sum"),
+        ("class C(nn.Module):\n    def forward(self, a):\n        return a.sum()\nloss = C()(output)", "sum"),
         ("loss = mystery(output)", "unclear"),
     ],
 )  # fmt: skip
