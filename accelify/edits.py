@@ -95,10 +95,13 @@ def keep_argument(tree: Tree, call: ast.Call, argument: ast.expr) -> list[Replac
     # Parentheses around an argument that spans lines are what lets it span them; a tuple or generator needs its own.
     parent = tree.parent(call)
     loose = isinstance(argument, (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Lambda, ast.Compare, ast.UnaryOp))
-    if (
-        loose
-        and isinstance(parent, (ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Call, ast.Subscript, ast.Compare))
-    ) or (argument.end_lineno != argument.lineno or argument.lineno != call.lineno):
+    inside = (
+        ast.Attribute, ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Call, ast.Subscript, ast.Compare, ast.IfExp,
+        ast.Starred, ast.Await,
+    )  # fmt: skip
+    if (loose and isinstance(parent, inside)) or (
+        argument.end_lineno != argument.lineno or argument.lineno != call.lineno
+    ):
         edits[0] = Replace(edits[0].start, edits[0].end, "(")
         edits[1] = Replace(edits[1].start, edits[1].end, ")")
     return edits

@@ -307,6 +307,8 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     earliest = 0
     constrained = False
     for index, stmt in enumerate(block):
+        if script.trains(stmt) and not isinstance(stmt, _DEFINITIONS):
+            break
         if _is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):

@@ -184,6 +184,8 @@ class _Analysis:
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
         if any("loss" in n.lower() for n in names):
             return "a loss of the local batch is used after the last call of the model"
+        if not self.script.tree.ends_line(self.statements[last]):
+            return "the metric stands on the line of the model's call"
         left = self._left_local(last, set(names) | set(outputs), later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"

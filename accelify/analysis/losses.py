@@ -20,6 +20,8 @@ from accelify.analysis.syntax import dotted, walk_scope
 from accelify.analysis.values import Function, Imported, Thing
 
 MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"
+# A term over the weights alone: it is the same on every process, whatever the batch.
+PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 _DEEPEST = 12
 
@@ -65,7 +67,7 @@ class LossReductions:
         if isinstance(node, ast.BinOp):
             return self._operation(node, place, depth)
         if isinstance(node, ast.Call):
-            return self._call(node, place, depth)
+            return PENALTY if self._is_penalty(node, place) else self._call(node, place, depth)
         if isinstance(node, ast.NamedExpr):
             return self._of(node.value, place, depth)
         return UNCLEAR
@@ -78,7 +80,9 @@ class LossReductions:
         for stmt in walk_scope(owner.node.body):
             if isinstance(stmt, ast.Assign):
                 for target in stmt.targets:
-                    if isinstance(target, ast.Name) and target.id == name:
+                    if isinstance(target, ast.Name) and target.id == name and _divides(stmt.value, name):
+                        found.append("divided")
+                    elif isinstance(target, ast.Name) and target.id == name:
                         found.append(self._of(stmt.value, _Place(place.module, owner), depth))
                     elif isinstance(target, (ast.Tuple, ast.List)):
                         for index, element in enumerate(target.elts):
@@ -142,6 +146,34 @@ class LossReductions:
             if left in (NEUTRAL, UNCLEAR)
             else _either(left, right)
         )
+
+    def _is_penalty(self, node: ast.Call, place: _Place) -> bool:
+        """Whether a call works on weights and nothing else (`model.weight.pow(2).sum()`)."""
+        called = {
+            id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)
+        }
+        made = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        names = [
+            n
+            for n in ast.walk(node)
+            if isinstance(n, ast.Name)
+            and id(n) not in called
+            and n.id not in made
+            and isinstance(n.ctx, ast.Load)
+        ]
+        evaluate = self.script.interpreter.evaluate
+        held = [evaluate(place.module, place.scope, n) for n in names]
+        weights = [
+            h for h in held if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in h)
+        ]
+        libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
+        runs = any(
+            isinstance(w, Thing) and w.kind == v.MODEL
+            for c in ast.walk(node)
+            if isinstance(c, ast.Call)
+            for w in evaluate(place.module, place.scope, c.func)
+        )
+        return bool(weights) and len(weights) + len(libraries) == len(held) and not runs
 
     def _reciprocal(self, node: ast.expr) -> ast.expr:
         """What a name was assigned, when that was once `1 / n`."""
@@ -278,11 +310,21 @@ def _first_dimension(call: ast.Call) -> bool:
     return len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == 0
 
 
+def _divides(value: ast.expr, name: str) -> bool:
+    """`loss = loss / n` for an n that is no literal."""
+    return (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Div)
+        and dotted(value.left) == name
+        and not isinstance(value.right, ast.Constant)
+    )
+
+
 def _either(a: str, b: str) -> str:
     """What is known when it can be one or the other."""
-    if a == b or b == NEUTRAL:
+    if a == b or b in (NEUTRAL, PENALTY):
         return a
-    if a == NEUTRAL:
+    if a in (NEUTRAL, PENALTY):
         return b
     if UNCLEAR in (a, b):
         return b if a == UNCLEAR else a
@@ -290,11 +332,8 @@ def _either(a: str, b: str) -> str:
 
 
 def _together(a: str, b: str) -> str:
-    """What a sum of two losses is. A term with no batch in it (a penalty) fits an averaged loss only."""
-    if a == b or b == NEUTRAL:
-        return a
-    if a == NEUTRAL:
-        return b
-    if UNCLEAR in (a, b):
-        return b if a == UNCLEAR else a
-    return MIXED
+    """What a sum of two losses is. A term over the weights fits an averaged loss only."""
+    if PENALTY in (a, b):
+        other = b if a == PENALTY else a
+        return MIXED if other == SUM else other
+    return _either(a, b)

@@ -196,7 +196,7 @@ class Tree:
                     continue
                 if node.end_lineno is not None and node.end_lineno > node.lineno:
                     segment = self.segment(node)
-                    if '"""' in segment or "'''" in segment:
+                    if '"""' in segment or "'''" in segment or "\\\n" in segment or "\\\r" in segment:
                         return True
         return False
 

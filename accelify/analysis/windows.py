@@ -89,6 +89,13 @@ def find_window(script: ScriptModel) -> Window | None:
         return None
     if isinstance(backward_statement, (ast.If, ast.For)):
         return None
+    if any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "zero_grad"
+        for stmt in loop.body
+        if stmt is not steps_statement
+        for n in ast.walk(stmt)
+    ):
+        return None  # the gradients of each batch are thrown away: nothing is accumulated
     parsed = _test(steps_statement.test, counter.id, start)
     if parsed is None:
         return None

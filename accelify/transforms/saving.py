@@ -29,6 +29,9 @@ def transform(context: Context) -> Iterator[Change]:
     for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
             continue
+        target = call_argument(call, 1, "f")
+        if target is not None and any(t.qualname == "io.BytesIO" for t in script.things(target)):
+            continue  # kept in memory, where every process may want it
         accelerator = context.accelerator(call)
         if accelerator is None:
             yield context.todo(SAVE, call, "every process would write this file", "let one process save this")
