@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.library import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
+from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
     Function,

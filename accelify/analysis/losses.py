@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.library import reduction_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk_scope
+from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
 MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"

@@ -16,7 +16,7 @@ from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.uniform import UniformValues
-from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Class, Imported, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -491,16 +491,6 @@ class ScriptModel(UniformValues):
         """Whether the loops around a node train."""
         return any(self.trains(loop) for loop in self.enclosing_loops(node))
 
-    def mapping_or_sequence_values(self, held: Values) -> Values:
-        """Values kept one level down in dictionaries and lists."""
-        found: Values = set()
-        for value in held:
-            if isinstance(value, Mapping):
-                found |= value.get(object())
-            elif isinstance(value, Sequence):
-                found |= value.any()
-        return found
-
     def reads(self, name: str, scope: Scope) -> list[ast.Name]:
         """Every read of a variable of a scope, from that scope and the ones inside it."""
         return [
@@ -508,13 +498,6 @@ class ScriptModel(UniformValues):
             for n in self.tree.nodes(ast.Name)
             if n.id == name and isinstance(n.ctx, ast.Load) and self.scope_of(n).resolve(name) is scope
         ]
-
-    def in_main_guard(self, node: Node) -> ast.If | None:
-        """The `if __name__ == "__main__":` around a node."""
-        for ancestor in self.tree.ancestors(node):
-            if isinstance(ancestor, ast.If) and _is_main_test(ancestor.test):
-                return ancestor
-        return None
 
     @cached_property
     def main_guard(self) -> ast.If | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The kinds a Thing can be of. "unknown" turns into another one by the way it is used.
 MODEL, OPTIMIZER, SCHEDULER, LOADER = "model", "optimizer", "scheduler", "loader"
 CRITERION, DEVICE, FLAG, SCALER, AUTOCAST = "criterion", "device", "flag", "scaler", "autocast"
-WRITER, DATASET, SAMPLER, PARAMETERS = "writer", "dataset", "sampler", "parameters"
+WRITER, DATASET, PARAMETERS = "writer", "dataset", "parameters"
 BATCH, OUTPUT, TENSOR, ITERATOR, INSTANCE, UNKNOWN = (
     "batch",
     "output",
