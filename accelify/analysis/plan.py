@@ -164,8 +164,9 @@ class Plan:
     # -- loaders and schedulers
 
     def _loaders(self) -> set[Thing]:
-        if self.batch_size == "total" and self.script.fixed_batch_size is not None:
-            return set()  # a batch of any other size does not fit the model
+        if self.script.fixed_batch_size is not None:
+            # A batch of any other size does not fit the model, and the last batches of an epoch are shared out.
+            return set()
         chosen = {t for t in self.script.training_loaders if is_shardable(t)}
         for evaluation in self.evaluations:
             if evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):

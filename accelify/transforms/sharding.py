@@ -60,8 +60,8 @@ def _fixed_batch_size(context: Context) -> Iterator[Change]:
     yield context.change(
         BATCH_SHAPE,
         call if context.tree.parent(call) is not None else backward,
-        "the model's own shapes hold the configured batch size: each process has to take whole batches of that "
-        "size, so they cannot be split",
+        "the model's own shapes hold the configured batch size, so that no process can take a part of a batch: "
+        "every process works on all of the data",
     )
 
 
