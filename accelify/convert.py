@@ -5,21 +5,25 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify import edits as verbs
 from accelify.analysis.joined import JoinedTree
-from accelify.analysis.plan import Plan
+from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, dotted
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
+from accelify.lowering import Plain, lower
 from accelify.notebook import finished
-from accelify.source import Source
+from accelify.project import Imports
+from accelify.source import Source, python_files
 from accelify.transforms import TRANSFORMS
 from accelify.transforms.base import Change, Context
 
+# The code of the finding about scripts that call what was converted without them.
+OTHER_CALLERS = "ACC409"
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 
 
@@ -28,10 +32,13 @@ class ConvertOptions:
     """What the user chose.
 
     `batch_size`: `per-process` (each process takes the script's batch size) or `total` (the script's batch is split
-    over the processes).
+    over the processes). `runtime`: what the converted script imports, `accelify` or `accelerate` (Hugging Face's).
+    `replace_ddp`: also convert scripts that distribute themselves by torch's DistributedDataParallel.
     """
 
     batch_size: str = "per-process"
+    runtime: str = "accelify"
+    replace_ddp: bool = False
 
 
 @dataclass
@@ -61,24 +68,75 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
     Raises:
         SourceError: when one of them cannot be read.
     """
-    found: dict[Path | None, Conversion] = {}
+    gathered, imports = GatheredConversions(), Imports()
     for path in paths:
-        for conversion in convert_project(Source.read(path), options):
-            known = found.get(conversion.source.path)
+        if not gathered.has(path):
+            gathered.add(convert_project(Source.read(path), options, imports))
+    return gathered.conversions
+
+
+class GatheredConversions:
+    """The conversions of several scripts, each file once. Entry scripts are added before the modules they import."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path | None, Conversion] = {}
+        self._entry: dict[Path | None, Path | None] = {}
+
+    @property
+    def conversions(self) -> list[Conversion]:
+        """One for each file, in the order in which they came."""
+        return list(self._found.values())
+
+    def has(self, path: Path) -> bool:
+        """Whether a file was converted already, as a part of the group of an entry script."""
+        return path.resolve() in self._entry
+
+    def add(self, group: list[Conversion]) -> None:
+        """Take in what `convert_project` gave; a group that needs other edits in a shared file is left alone."""
+        group = self._without_conflict(group)
+        for conversion in group:
+            place = _place(conversion)
+            known = self._found.get(place)
             if known is None or (conversion.changed and not known.changed):
-                found[conversion.source.path] = conversion
-    return list(found.values())
+                self._found[place] = conversion
+            if len(group) > 1:
+                self._entry.setdefault(place, group[0].source.path)
+
+    def _without_conflict(self, group: list[Conversion]) -> list[Conversion]:
+        for conversion in group[1:]:
+            known = self._found.get(_place(conversion))
+            if known is not None and known.changed and known.new_text != conversion.new_text:
+                first = self._entry.get(_place(conversion))
+                reason = (
+                    f"{conversion.source.path} is converted for {first} already and needs other edits for this "
+                    "script: convert this one by hand, after the model of that one"
+                )
+                return [_left_alone(group[0].source, REFUSED, reason)]
+        return group
 
 
-def convert_source(source: Source, options: ConvertOptions | None = None) -> Conversion:
+def _place(conversion: Conversion) -> Path | None:
+    return conversion.source.path.resolve() if conversion.source.path is not None else None
+
+
+def convert_source(
+    source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
+) -> Conversion:
     """Convert one script; writes nothing.
+
+    Args:
+        source: the script.
+        options: what the user chose.
+        imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
 
     Raises:
         SourceError: when it is not Python.
     """
     options = options or ConvertOptions()
     name = str(source.path) if source.path else "<stdin>"
-    if not _may_train(source.text):
+    if not _may_train(source.text) and not (
+        imports is not None and source.path is not None and imports.leads_to_training(Path(source.path))
+    ):
         _ = source.tree  # what is not Python is said even where nothing trains
         return _left_alone(source, UNCHANGED, "it has no training loop (no call of backward)")
     try:
@@ -101,21 +159,71 @@ def convert_source(source: Source, options: ConvertOptions | None = None) -> Con
 
 
 def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> Conversion:
-    if _imports_accelify(tree):
-        return _left_alone(source, UNCHANGED, "it is converted already (it imports accelify)")
+    for runtime in ("accelify", options.runtime):
+        if _imports(tree, runtime):
+            return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
+    if _is_handed_an_accelerator(tree):
+        return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     script = ScriptModel(tree, Path(source.path) if source.path else None)
-    plan = Plan(script, options.batch_size)
+    plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
+    if plain is not None:
+        return _convert_plain(source, script, plain, name, options)
+    plan = Plan(script, options.batch_size, options.runtime)
     if plan.blockers:
-        return _blocked(source, script.tree, name, plan)
-    return finished(_apply([source], script.tree, *_changes(script, plan, name))[0])
+        return _blocked(source, script.tree, name, plan.blockers)
+    return finished(_apply([source], script.tree, *_changes(script, plan, name))[0], options.runtime)
 
 
-def _imports_accelify(tree: Tree) -> bool:
+def _may_be_lowered(text: str, options: ConvertOptions) -> bool:
+    return "apex" in text or (options.replace_ddp and "distributed" in text)
+
+
+def _convert_plain(
+    source: Source, script: ScriptModel, plain: Plain, name: str, options: ConvertOptions
+) -> Conversion:
+    """Convert the plain form of a script that distributed or scaled by hand; places are those of the script itself."""
+    if not plain.problems and plain.known.distributed and options.batch_size == "total":
+        whole = script.tree.module.body[0]
+        reason = "its batch sizes are those of one process, and --batch-size total would change them"
+        plain.problems.append((whole, reason))
+    if plain.problems:
+        blockers = [Blocker("ACC011", text, node) for node, text in plain.problems]
+        return _blocked(source, script.tree, name, blockers)
+    try:
+        tree = Tree(plain.text, name)
+    except SyntaxError:
+        whole = script.tree.module.body[0]
+        return _blocked(source, script.tree, name, [Blocker("ACC011", "its plain form is not Python", whole)])
+    plan = Plan(ScriptModel(tree, script.path), options.batch_size, options.runtime, plain.known)
+    if plan.blockers:
+        found = _blocked(source, tree, name, plan.blockers)
+    else:
+        changes = _changes(plan.script, plan, name)
+        found = _apply([Source.from_text(plain.text, source.path)], tree, *changes)[0]
+        found = replace(found, source=source)
+    if found.status == CONVERTED:
+        applied = [plain.original(f) for f in found.applied]
+        found.applied = sorted({*applied, *plain.findings})
+    else:
+        found.new_text = source.text
+    found.remaining = sorted({plain.original(f) for f in found.remaining})
+    return finished(found, options.runtime)
+
+
+def _imports(tree: Tree, package: str) -> bool:
     return any(
-        (name or "").split(".")[0] == "accelify"
+        (name or "").split(".")[0] == package
         for node in tree.nodes(ast.Import, ast.ImportFrom)
         for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
     )
+
+
+def _is_handed_an_accelerator(tree: Tree) -> bool:
+    """Whether a module's training loop works with an Accelerator that another module makes."""
+    calls = [call for call in tree.nodes(ast.Call) if isinstance(call.func, (ast.Name, ast.Attribute))]
+    if any((dotted(call.func) or "").rsplit(".", 1)[-1] == "Accelerator" for call in calls):
+        return False
+    return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
 
 
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
@@ -126,17 +234,25 @@ def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[
     return context, changes
 
 
-def convert_project(source: Source, options: ConvertOptions | None = None) -> list[Conversion]:
+def convert_project(
+    source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
+) -> list[Conversion]:
     """Convert a script and, where its training loop stands in other modules of its project, those with it.
 
     The files are one group: all of them are converted or none. The script's own conversion comes first; writes
     nothing.
 
+    Args:
+        source: the script.
+        options: what the user chose.
+        imports: shared by several scripts of one project, so that its files are searched once.
+
     Raises:
         SourceError: when the script is not Python.
     """
     options = options or ConvertOptions()
-    alone = convert_source(source, options)
+    imports = imports or Imports()
+    alone = convert_source(source, options, imports)
     if source.path is None or not any(f.code == "ACC009" for f in alone.remaining):
         return [alone]
     name = str(source.path)
@@ -152,10 +268,19 @@ def convert_project(source: Source, options: ConvertOptions | None = None) -> li
         assert isinstance(script.tree, JoinedTree)
         for part, one in zip(script.tree.trees, sources, strict=True):
             part.path = str(one.path)
-        plan = Plan(script, options.batch_size)
+        for part, one in zip(script.tree.trees[1:], sources[1:], strict=True):
+            if _is_handed_an_accelerator(part) or any(
+                _imports(part, r) for r in ("accelify", options.runtime)
+            ):
+                reason = (
+                    f"its module {one.path} is converted already: hand it the Accelerator as that script does"
+                )
+                return [_left_alone(source, REFUSED, reason)]
+        plan = Plan(script, options.batch_size, options.runtime)
         if plan.blockers:
-            return [_blocked(source, script.tree, name, plan)]
+            return [_blocked(source, script.tree, name, plan.blockers)]
         found = _apply(sources, script.tree, *_changes(script, plan, name))
+        found[0].remaining += _other_callers(script, plan, sources, imports)
     except ValueError as error:
         return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
     except Exception as error:
@@ -165,21 +290,58 @@ def convert_project(source: Source, options: ConvertOptions | None = None) -> li
     return [c for c in found if c is found[0] or c.changed]
 
 
+def _other_callers(script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports) -> list[Finding]:
+    """Functions that take the Accelerator now, where scripts outside of the group call them without."""
+    if plan.reach is None or len(sources) < 2:
+        return []
+    folder = Path(sources[0].path or ".").parent
+    together = {Path(source.path).resolve() for source in sources if source.path is not None}
+    others = [path for path in python_files(folder) if path.resolve() not in together]
+    found = []
+    for scope in plan.reach.threaded:
+        module = script.module_of(scope.node).path
+        if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
+            continue
+        callers = [str(path) for path in imports.mentioning(scope.node.name, module, others)]
+        if callers:
+            path, line, column = script.tree.locate(script.tree.start(scope.node))
+            message = (
+                f"`{scope.node.name}` takes the Accelerator now; not converted with it: {', '.join(callers)}"
+            )
+            found.append(
+                Finding(
+                    path,
+                    line,
+                    column,
+                    OTHER_CALLERS,
+                    "other-callers",
+                    message,
+                    safety=Safety.MANUAL,
+                    effort=10,
+                    fixable=False,
+                )
+            )
+    return found
+
+
 def _may_train(text: str) -> bool:
     """The prefilter: a script with neither a backward nor an optimizer has nothing to convert."""
-    return "torch" in text and ("backward" in text or "optim" in text)
+    if "torch" in text:
+        return "backward" in text or "optim" in text
+    # torch can come through a project's own `from helpers import *`.
+    return "import *" in text and ".backward(" in text
 
 
 def _left_alone(source: Source, status: str, reason: str) -> Conversion:
     return Conversion(source, status, reason, new_text=source.text)
 
 
-def _blocked(source: Source, tree: Tree, name: str, plan: Plan) -> Conversion:
-    blocker = plan.blockers[0]
+def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> Conversion:
+    blocker = blockers[0]
     status = UNCHANGED if blocker.code in ("ACC000", "ACC002") else REFUSED
     found = _left_alone(source, status, blocker.message)
     if status == REFUSED:
-        for one in plan.blockers:
+        for one in blockers:
             path, line, column = (
                 tree.locate(tree.start(one.node))
                 if one.node is not None and hasattr(one.node, "lineno")

@@ -121,6 +121,11 @@ def add_keyword(tree: Tree, call: ast.Call, text: str) -> Replace:
         return Replace(last, last, f", {text}")
     if b"," in tail:
         place = last + tail.rindex(b",") + 1
+        first = min(map(tree.start, arguments))
+        lead = tree.data[tree.line_start(first) : first]
+        if b"\n" in tail[tail.rindex(b",") :] and not lead.strip():
+            # Each argument has a line of its own.
+            return Replace(place, place, f"{tree.newline}{lead.decode()}{text},")
         return Replace(place, place, f" {text}")
     if isinstance(arguments[0], ast.GeneratorExp) and len(arguments) == 1:
         # The generator's parentheses are the call's own: give it its own before a second argument may follow.
@@ -165,6 +170,15 @@ def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
     Raises:
         EditError: when two edits want the same bytes, or one cannot be made at its place.
     """
+    return put_together(tree, ranges(tree, edits))
+
+
+def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
+    """All edits as the byte ranges that they replace, in order.
+
+    Raises:
+        EditError: when two edits want the same bytes, or one cannot be made at its place.
+    """
     plan = _Plan()
     seen: set[Edit] = set()
     for edit in edits:
@@ -180,13 +194,23 @@ def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
         e for e in replaces
         if not (e.start == e.end and e.order == _INDENTATION and any(start <= e.start < end for start, end in gone))
     ]  # fmt: skip
-    out: list[bytes] = []
+    kept: list[Replace] = []
     cursor = 0
     for edit in replaces:
         if edit.start < cursor:
             if edit.start == edit.end and edit.text.isspace():
                 continue  # the indentation of a line that another edit took away
             raise EditError(f"two edits meet in line {tree.position(edit.start)[0]}")
+        kept.append(edit)
+        cursor = edit.end
+    return kept
+
+
+def put_together(tree: Tree, replaces: Iterable[Replace]) -> bytes:
+    """The script with some ranges, in order, replaced."""
+    out: list[bytes] = []
+    cursor = 0
+    for edit in replaces:
         out.append(tree.data[cursor : edit.start])
         out.append(edit.text.encode("utf-8"))
         cursor = edit.end
@@ -273,6 +297,7 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         and any(not line.startswith("#") for line in e.lines if line)
     }
     followed = {id(e.statement) for e in edits if isinstance(e, InsertAfter)}
+    _take_empty_ifs(tree, deleted, [e for e in edits if not isinstance(e, DeleteStatement)])
     blocks: dict[int, list[ast.stmt]] = {}
     for stmt in deleted:
         block = tree.block_of(stmt)[2]
@@ -288,6 +313,43 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
                 plan.replaces.append(_lines_of(tree, stmt, id(stmt) not in followed, leads))
             else:
                 plan.replaces.append(_among_others(tree, stmt))
+
+
+def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
+    """An `if use_cuda:` whose whole body goes is taken out with it."""
+    for stmt in list(deleted):
+        parent, _, block = tree.block_of(stmt)
+        while (
+            isinstance(parent, ast.If)
+            and block is parent.body
+            and not parent.orelse
+            and all(s in deleted for s in block)
+            and not tree.is_elif(parent)
+            and not any(_touches(tree, edit, parent) for edit in others)
+            and _only_reads(parent.test)
+        ):
+            deleted.difference_update(block)
+            deleted.add(parent)
+            parent, _, block = tree.block_of(parent)
+
+
+def _touches(tree: Tree, edit: Edit, stmt: ast.stmt) -> bool:
+    start, end = tree.start(stmt), tree.end(stmt)
+    if isinstance(edit, Replace):
+        return start <= edit.start < end
+    if isinstance(edit, Indent):
+        return start <= tree.start(edit.first) < end
+    return start < tree.start(edit.statement) < end
+
+
+def _only_reads(test: ast.expr) -> bool:
+    """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
+    return all(
+        isinstance(n.func, (ast.Name, ast.Attribute))
+        and ast.unparse(n.func).endswith(("is_available", "device_count", "len", "isinstance", "hasattr"))
+        for n in ast.walk(test)
+        if isinstance(n, ast.Call)
+    )
 
 
 def _lines_of(tree: Tree, stmt: ast.stmt, close_up: bool, leads: bool) -> Replace:

@@ -200,7 +200,7 @@ def is_notebook(data: bytes, path: Path | None) -> bool:
     return head.startswith(b"{") and b'"nbformat"' in data and (b'"cells"' in data or b'"worksheets"' in data)
 
 
-def finished(conversion: Conversion) -> Conversion:
+def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
     """A conversion of a notebook with the hint how to start it on several processes.
 
     Where the edits cannot be put back into the cells, the notebook is left as it was.
@@ -219,9 +219,10 @@ def finished(conversion: Conversion) -> Conversion:
         ]  # fmt: skip
         return conversion
     first = min((finding.line for finding in conversion.applied if finding.code == "ACC102"), default=2)
+    package = "accelify.runtime" if runtime == "accelify" else runtime
     message = (
         "the notebook runs on one process as it stands; for several put the cells from here on into a function, "
-        "say `train()`, and call `notebook_launcher(train)` (from accelify.runtime import notebook_launcher)"
+        f"say `train()`, and call `notebook_launcher(train)` (from {package} import notebook_launcher)"
     )
     hint = Finding(source._name, first, 1, CODE, NAME, message, severity=Severity.INFO, safety=Safety.MANUAL,
                    effort=5, fixable=False)  # fmt: skip

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import groupby
 
 import accelify.transforms
+from accelify.convert import OTHER_CALLERS
 from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
@@ -92,6 +93,14 @@ LEFT_ALONE = (
     ),
 )
 
+_BY_HAND = _left_alone(
+    "ACC011",
+    "What the script does by hand is not understood.",
+    _AS_A_WHOLE
+    + "It distributes itself (`--replace-ddp`) or uses apex's amp, and a line of it, which the message names, has no "
+    "counterpart that is known to give the same numbers. Change that line, or take it out.",
+)
+
 LAUNCHER = RuleEntry(
     Rule(
         NOTEBOOK_LAUNCHER,
@@ -115,6 +124,24 @@ be made inside of it, and start that function:
     notebook_launcher(train, num_processes=2)
 
 No cell before that one may use a GPU: processes that are forked afterwards could not.""",
+)
+
+CALLERS = RuleEntry(
+    Rule(
+        OTHER_CALLERS,
+        "other-callers",
+        "A function is called by a script that was not converted with it.",
+        Severity.WARNING,
+        Safety.MANUAL,
+        10,
+    ),
+    """A function of a project takes the Accelerator now, and a script that stays as it was calls it without.
+
+A project's files are converted together with the script that was named. Another script that calls the same function
+has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
+
+    accelerator = Accelerator()
+    evaluate(accelerator, model, loader)""",
 )
 
 UNREAD = RuleEntry(
@@ -172,13 +199,68 @@ compare fewer of them than the original did. Where that matters, gather the feat
 the gradient of one's own part:
 
     features = torch.cat(torch.distributed.nn.all_gather(features))""",
+    "ACC601": """\
+Accelerate gives every process a full last batch, with samples from the beginning of the epoch where there are too few.
+Their gradients count twice. accelify's runtime cuts the last batch evenly and weighs each share by its samples. To be
+exact under Accelerate, leave the last batch out where the original may do without it:
+
+    loader = DataLoader(dataset, batch_size=64, shuffle=True, drop_last=True)""",
+    "ACC602": """\
+On one process the order is the original's. On several, Accelerate draws a seed when the loader is prepared and
+shuffles with a generator of its own, so that the samples come in another order: as good, but no loss can be compared
+with one of the original. A generator that the script hands to its loader is kept, and with it the order:
+
+    loader = DataLoader(dataset, batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(0))""",
+    "ACC603": """\
+The gradients of N processes are averaged. For a loss that is summed over the batch the average is N times too small,
+so it is multiplied:
+
+    loss.backward()    ->  accelerator.backward(loss * accelerator.num_processes)
+
+This is exact as long as the last batch is not filled up (ACC601). Printed losses stay those of one process.""",
+    "ACC604": """\
+Accelerate steps a prepared scheduler once for every process at each call. After an epoch of B batches on N processes it
+has made N * ceil(B / N) steps, where the original made B. A cosine or one-cycle schedule then ends that much earlier.
+accelify's runtime counts the batches. Under Accelerate, drop the last batches, or make the schedule as long as that.
+
+Schedulers that step once an epoch are not prepared, so that they step once whatever the number of processes.""",
+    "ACC605": """\
+A window that is carried into the next epoch while the count starts over, or a scheduler that steps at every
+micro-batch beside it, has no counterpart in Accelerate's `accumulate`. The script keeps counting by hand: its numbers
+stay, and gradients are reduced at every micro-batch instead of once a window, which costs time only.""",
+    "ACC608": """\
+Accelerate's wrapper on several processes is torch's DistributedDataParallel. It raises where a parameter gets no
+gradient in a backward, and where a forward changes buffers (batch norm) between another forward and its backward.
+Where that happens, say so when the Accelerator is made:
+
+    ddp = DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
+    accelerator = Accelerator(kwargs_handlers=[ddp])""",
+    "ACC609": """\
+With `--batch-size total` Accelerate cuts every batch into equal parts, and raises at `prepare` where the number of
+processes does not divide the batch size. accelify's runtime cuts as evenly as it goes.""",
+    "ACC610": """\
+`prepare` of Accelerate builds a new DataLoader from the parts of the script's. Methods of a class of one's own are not
+among them, a batch sampler has to tell its batch size, and an iterable dataset is read by the main process for all.""",
+    "ACC611": """\
+Accelerate gathers tensors of equal shapes. Batches that are padded to their own longest sample differ between
+processes: pad to the longest of all first:
+
+    output = accelerator.pad_across_processes(output, dim=1)""",
+    "ACC612": """\
+A model prepared by Accelerate turns its outputs into float32, in a region of the script's own as well. What is computed
+from them in that region is cast again where autocast casts; a comparison of dtypes can find another one.""",
+    "ACC613": """\
+Started by torchrun on a machine without GPUs, `Accelerator()` of Accelerate makes every process believe to be
+alone: all train on everything and write the same files. Say that the CPU is meant:
+
+    Accelerator(cpu=True)    # or ACCELERATE_USE_CPU=true in the environment, or accelerate launch --cpu""",
 }
 
 
 @cache
 def all_rules() -> dict[str, RuleEntry]:
     """The rules by code, in the order of their codes."""
-    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, LAUNCHER, UNREAD)}
+    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, CALLERS, _BY_HAND, LAUNCHER, UNREAD)}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():

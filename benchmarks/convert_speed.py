@@ -1,14 +1,12 @@
-"""How fast the command line starts, converts and grows with the script.
+"""How fast the command line starts and converts. How it grows is measured by convert_growth.py.
 
-    python benchmarks/convert_speed.py [--repeats 15] [--longest 20000] [--plot growth.png] [--fail]
+    python benchmarks/convert_speed.py [--repeats 15] [--fail]
 
-Prints three things, each from whole processes run in turns, in CPU time (what else the machine does is left out):
+Prints two things, each from whole processes run in turns, in CPU time (what else the machine does is left out):
 - `accelify --help` against a bare typer application (at most 1.5 times),
 - `accelify convert` of a script of 150 lines against a Python that imports libcst and parses the same file (at most
-  2 times),
-- time and memory of a conversion against the script's length, 150 to 20,000 lines (linear: time per line no more
-  than doubles).
-With --fail it exits 1 where one of the limits does not hold. Needs libcst (extra `test`); --plot needs matplotlib.
+  2 times).
+With --fail it exits 1 where one of the limits does not hold. Needs libcst (extra `test`).
 """
 
 from __future__ import annotations
@@ -19,12 +17,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import tracemalloc
 from pathlib import Path
 
-HELP_LIMIT, CONVERT_LIMIT, GROWTH_LIMIT = 1.5, 2.0, 2.0
-LENGTHS = (150, 500, 1000, 2000, 5000, 10_000, 20_000)
+HELP_LIMIT, CONVERT_LIMIT = 1.5, 2.0
 
 BARE_TYPER = """
 import typer
@@ -188,72 +183,17 @@ def convert_ratio(folder: Path, repeats: int) -> float:
     return ratio
 
 
-def growth(repeats: int, longest: int) -> tuple[list[int], list[float], list[float]]:
-    """Lengths, seconds of CPU and peak MiB of a conversion in this process."""
-    from accelify.cli.inputs import garbage_kept
-    from accelify.convert import ConvertOptions, convert_source
-    from accelify.source import Source
-
-    lengths, seconds, memory = [], [], []
-    print("\n  lines   CPU s     us/line   peak MiB")
-    for wanted in (length for length in LENGTHS if length <= longest):
-        text = script(wanted)
-        best = float("inf")
-        for _ in range(max(1, min(repeats, 20_000 // wanted))):
-            # Of this process alone, so that what else the machine does is left out.
-            started = time.process_time()
-            with garbage_kept():
-                conversion = convert_source(Source.from_text(text, "train.py"), ConvertOptions())
-            best = min(best, time.process_time() - started)
-        if not conversion.changed:
-            raise SystemExit(f"the script of {wanted} lines was not converted: {conversion.reason}")
-        tracemalloc.start()
-        convert_source(Source.from_text(text, "train.py"), ConvertOptions())
-        peak = tracemalloc.get_traced_memory()[1] / 2**20
-        tracemalloc.stop()
-        lines = text.count("\n")
-        print(f"{lines:7d}  {best:8.3f}  {best / lines * 1e6:8.1f}  {peak:9.1f}")
-        lengths.append(lines)
-        seconds.append(best)
-        memory.append(peak)
-    return lengths, seconds, memory
-
-
-def plot(path: Path, lengths: list[int], seconds: list[float], memory: list[float]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    for axes, values, label in ((left, seconds, "seconds of CPU"), (right, memory, "peak memory, MiB")):
-        axes.plot(lengths, values, marker="o")
-        axes.set(xlabel="lines of the script", ylabel=label, xlim=(0, None), ylim=(0, None))
-        axes.grid(alpha=0.3)
-    figure.suptitle("Conversion of one script")
-    figure.savefig(path, dpi=120)
-    print(f"\nplot: {path}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=15, help="runs of each command")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="lines of the longest script")
-    parser.add_argument("--plot", type=Path, help="draw time and memory against length into this file")
     parser.add_argument("--fail", action="store_true", help="exit 1 where a limit does not hold")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         helps = help_ratio(Path(folder), args.repeats)
         converts = convert_ratio(Path(folder), args.repeats)
-    lengths, seconds, memory = growth(args.repeats, args.longest)
-    per_line = [second / length for second, length in zip(seconds, lengths, strict=True)]
-    steepness = per_line[-1] / per_line[0]
-    print(f"\ntime per line, longest against shortest: {steepness:.2f} (at most {GROWTH_LIMIT})")
-    if args.plot is not None:
-        plot(args.plot, lengths, seconds, memory)
-    if args.fail and (helps > HELP_LIMIT or converts > CONVERT_LIMIT or steepness > GROWTH_LIMIT):
+    if args.fail and (helps > HELP_LIMIT or converts > CONVERT_LIMIT):
         sys.exit(1)
 
 

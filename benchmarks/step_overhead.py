@@ -1,17 +1,24 @@
 """What a training step costs over torch's own: plain PyTorch (DDP on several processes), accelify, Hugging Face
 Accelerate and Lightning Fabric, alternating in one run.
 
-    python benchmarks/step_overhead.py [--processes 1 2] [--rounds 15] [--json FILE]
+    python benchmarks/step_overhead.py [--processes 1 2] [--starts 3] [--rounds 40] [--json FILE]
 
-Prints for each library its fastest round by plain torch's fastest round (other work on the machine only ever adds
-time), and the median over rounds of its processor time by plain torch's in the same round; then what importing adds
-to `import torch`, and peak memory. Peers that are not installed are left out.
+Every subject runs in processes of its own, all alive at once, of which one subject's work at a time. A round is a few
+steps of each subject in an order drawn anew, short enough that what else the machine does meets all of them alike;
+what is compared is a subject's time with plain torch's in the same round. Plain torch takes part twice: the ratio of
+the two, which should be 1, is what the machine's noise makes of no difference. All processes are started anew
+several times, because where a process's memory lies moves its times.
+
+Printed are the ratios of time and of processor time (of all ranks; other work on the machine moves it less): the
+median over all rounds, and the interval in which it lies with 95% probability as far as rounds are independent; and
+that of the fastest rounds. Then what importing adds to `import torch`, and peak memory. Peers that are not installed
+are left out.
 """
 
 import argparse
-import gc
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -20,8 +27,10 @@ import time
 import warnings
 from pathlib import Path
 
-# The samples of an epoch in batches of one process: epochs long enough that starting one does not count.
+# Steps of an epoch, and of a round.
 SMALL_STEPS, REAL_STEPS = 400, 16
+SMALL_ROUND, REAL_ROUND = 100, 4
+MARK = "RESULT "
 
 
 def small():
@@ -45,138 +54,205 @@ def real():
     )
 
 
-def make(factory):
+MODELS = {"small": (small, SMALL_ROUND), "real": (real, REAL_ROUND)}
+
+
+def ranks_here():
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def make(factory, share=True):
+    """Model, optimizer and loader of a plain script; with `share`, its batches are those of all ranks together."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
     torch.manual_seed(0)
     model, data, batch = factory()
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    loader = DataLoader(TensorDataset(data), batch_size=batch * ranks, shuffle=True, drop_last=True)
+    data = data.repeat(ranks_here(), *[1] * (data.ndim - 1))
+    size = batch * ranks_here() if share else batch
+    loader = DataLoader(TensorDataset(data), batch_size=size, shuffle=True, drop_last=True)
     return model, torch.optim.SGD(model.parameters(), lr=1e-3), loader
 
 
-def torch_setup(factory):
+def torch_setup():
     import torch
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, DistributedSampler
 
-    model, optimizer, loader = make(factory)
-    if torch.distributed.is_initialized():
-        model = DistributedDataParallel(model)
-        ranks = torch.distributed.get_world_size()
-        sampler = DistributedSampler(loader.dataset)
-        loader = DataLoader(loader.dataset, loader.batch_size // ranks, sampler=sampler, drop_last=True)
-    return model, optimizer, loader, lambda loss: loss.backward()
+    if ranks_here() > 1:
+        torch.distributed.init_process_group("gloo")
+
+    def prepare(factory):
+        model, optimizer, loader = make(factory, share=False)
+        if ranks_here() > 1:
+            model = DistributedDataParallel(model)
+            sampler = DistributedSampler(loader.dataset)
+            loader = DataLoader(loader.dataset, loader.batch_size, sampler=sampler, drop_last=True)
+        return model, optimizer, loader, lambda loss: loss.backward()
+
+    return prepare
 
 
-def accelify_setup(factory):
+def accelify_setup():
     from accelify.runtime import Accelerator
 
     accelerator = Accelerator(cpu=True, split_batches=True)
-    return *accelerator.prepare(*make(factory)), accelerator.backward
+    return lambda factory: (*accelerator.prepare(*make(factory)), accelerator.backward)
 
 
-def accelerate_setup(factory):
+def accelerate_setup():
     from accelerate import Accelerator, DataLoaderConfiguration
 
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
-    if accelerator.num_processes != int(os.environ.get("WORLD_SIZE", "1")):
+    if accelerator.num_processes != ranks_here():
         raise ImportError("accelerate did not form the group")
-    return *accelerator.prepare(*make(factory)), accelerator.backward
+    return lambda factory: (*accelerator.prepare(*make(factory)), accelerator.backward)
 
 
-def fabric_setup(factory):
-    import torch
+def fabric_setup():
     from lightning_fabric import Fabric
-    from torch.utils.data import DataLoader
 
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    ranks = ranks_here()
     fabric = Fabric(accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto")
     if ranks > 1:
         fabric.launch()
-    model, optimizer, loader = make(factory)
-    loader = DataLoader(loader.dataset, loader.batch_size // ranks, shuffle=True, drop_last=True)
-    model, optimizer = fabric.setup(model, optimizer)
-    loader = fabric.setup_dataloaders(loader)
-    assert not ranks > 1 or torch.distributed.get_world_size() == ranks
-    return model, optimizer, loader, fabric.backward
+    assert fabric.world_size == ranks
+
+    def prepare(factory):
+        model, optimizer, loader = make(factory, share=False)
+        return *fabric.setup(model, optimizer), fabric.setup_dataloaders(loader), fabric.backward
+
+    return prepare
 
 
 SETUPS = {
     "torch": torch_setup,
+    "torch again": torch_setup,
     "accelify": accelify_setup,
     "accelerate": accelerate_setup,
     "fabric": fabric_setup,
 }
 
 
-def epoch(model, optimizer, loader, backward):
-    """Seconds and processor seconds for one pass of the loader."""
-    begun, busy = time.perf_counter(), time.process_time()
-    for (x,) in loader:
-        optimizer.zero_grad()
-        loss = (model(x) - x).square().mean()
-        backward(loss)
-        optimizer.step()
-    return time.perf_counter() - begun, time.process_time() - busy
+def train(model, optimizer, loader, backward):
+    """Epoch after epoch, a step for every `next`."""
+    while True:
+        for (x,) in loader:
+            optimizer.zero_grad()
+            loss = (model(x) - x).square().mean()
+            backward(loss)
+            optimizer.step()
+            yield
 
 
-def worker(rounds):
-    """Times of every library for both models; on the main process they are printed as JSON."""
+def worker(name):
+    """One rank of one subject: runs some steps of the model that a line on standard input names, and tells seconds
+    and processor seconds a step and peak memory in MB so far."""
     import torch
 
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        torch.distributed.init_process_group("gloo")
-    found = {}
-    for factory, steps in ((small, SMALL_STEPS), (real, REAL_STEPS)):
-        ready = {}
-        for name, setup in SETUPS.items():
-            try:
-                ready[name] = setup(factory)
-            except ImportError as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
-        times = {name: [] for name in ready}
-        names = list(ready)
-        for number in range(-2, rounds):
-            gc.collect()
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                spent = epoch(*ready[name])
-                if number >= 0:
-                    times[name].append([seconds / steps for seconds in spent])
-        found[factory.__name__] = times
-    if int(os.environ.get("RANK", "0")) == 0:
-        print("RESULT" + json.dumps(found))
+    try:
+        prepare = SETUPS[name]()
+    except ImportError as error:
+        print(f"{name} is left out: {error}", file=sys.stderr)
+        return
+    ready = {}
+    for line in sys.stdin:
+        key = line.strip()
+        factory, steps = MODELS[key]
+        if key not in ready:
+            ready[key] = train(*prepare(factory))
+        if ranks_here() > 1:
+            torch.distributed.barrier()
+        begun, busy = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            next(ready[key])
+        spent = (time.perf_counter() - begun) / steps, (time.process_time() - busy) / steps
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(MARK + json.dumps([*spent, peak]), flush=True)
 
 
-def peak_memory(name):
-    """Peak memory in MB of a process that trains the real model with one library."""
-    import torch
+class Group:
+    """A subject's processes, and the store at which they meet."""
 
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(1)
-    model, optimizer, loader, backward = SETUPS[name](real)
-    epoch(model, optimizer, loader, backward)
-    epoch(model, optimizer, loader, backward)
-    print(f"RESULT{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}")
+    def __init__(self, name, ranks):
+        from torch.distributed import TCPStore
+
+        self.name = name
+        self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        command = [sys.executable, str(Path(__file__).resolve()), "--worker", name]
+        self.ranks = []
+        for rank in range(ranks):
+            env = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+            if ranks > 1:
+                env |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+                env |= {"GROUP_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.store.port}
+                env |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "none"}
+                env |= {"TORCHELASTIC_RESTART_COUNT": "0"}
+            env = os.environ | {key: str(value) for key, value in env.items()}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self.ranks.append(subprocess.Popen(command, env=env, **pipes))
+
+    def run(self, model):
+        """Seconds and processor seconds of all ranks a step, and the largest peak memory; None where the library is
+        not here."""
+        try:
+            for process in self.ranks:
+                process.stdin.write(model + "\n")
+                process.stdin.flush()
+            answers = [self._answer(process) for process in self.ranks]
+        except (BrokenPipeError, EOFError):
+            codes = [process.wait() for process in self.ranks]
+            if any(codes):
+                raise SystemExit(f"{self.name} failed") from None
+            return None
+        seconds, busy, peaks = zip(*answers, strict=True)
+        return max(seconds), sum(busy), max(peaks)
+
+    @staticmethod
+    def _answer(process):
+        for line in process.stdout:
+            if line.startswith(MARK):
+                return json.loads(line.removeprefix(MARK))
+        raise EOFError
+
+    def end(self):
+        for process in self.ranks:
+            process.stdin.close()
+        for process in self.ranks:
+            process.stdout.close()
+            process.wait()
 
 
-def run(command, env=None):
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
-    for line in done.stdout.splitlines():
-        if "RESULT" in line:
-            return json.loads(line.split("RESULT", 1)[1])
-    raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+def measure(ranks, starts, rounds):
+    """By model and subject, for every start and round the seconds and processor seconds a step."""
+    found = {model: {} for model in MODELS}
+    draw = random.Random(0)
+    for _ in range(starts):
+        groups = {name: Group(name, ranks) for name in SETUPS}
+        for model, times in found.items():
+            for name, group in list(groups.items()):
+                if any(group.run(model) is None for _ in range(8)):
+                    del groups[name]
+            for _ in range(rounds):
+                for name in draw.sample(list(groups), len(groups)):
+                    times.setdefault(name, []).append(groups[name].run(model)[:2])
+        for group in groups.values():
+            group.end()
+    return found
 
 
-def measure(ranks, rounds):
-    here = [str(Path(__file__).resolve()), "--worker", "--rounds", str(rounds)]
-    if ranks == 1:
-        return run([sys.executable, *here])
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return run([*start, *here], {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"})
+def peak_memory(ranks, tries=5):
+    """Medians over fresh processes of the peak memory in MB of training the real model, of the rank that needs most:
+    with accelify, and with plain torch."""
+    peaks = {"accelify": [], "torch": []}
+    for _ in range(tries):
+        for name, found in peaks.items():
+            group = Group(name, ranks)
+            found.append([group.run("real") for _ in range(8)][-1][2])
+            group.end()
+    return statistics.median(peaks["accelify"]), statistics.median(peaks["torch"])
 
 
 def import_ratio(module, tries=5):
@@ -184,9 +260,45 @@ def import_ratio(module, tries=5):
     code = (
         "import time; a = time.perf_counter(); import torch; b = time.perf_counter()\n"
         f"from {module} import {'Fabric' if 'fabric' in module else 'Accelerator'}\n"
-        "print('RESULT', (time.perf_counter() - a) / (b - a))"
+        "print((time.perf_counter() - a) / (b - a))"
     )
-    return statistics.median(run([sys.executable, "-W", "ignore", "-c", code]) for _ in range(tries))
+    ratios = []
+    for _ in range(tries):
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+        if done.returncode:
+            return None
+        ratios.append(float(done.stdout.split()[-1]))
+    return statistics.median(ratios)
+
+
+def interval(own, plain):
+    """Median of the ratios, and its 95% interval by order statistics."""
+    ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
+    middle, away = (len(ratios) - 1) / 2, 0.98 * len(ratios) ** 0.5
+    low, high = max(0, round(middle - away)), min(len(ratios) - 1, round(middle + away))
+    return statistics.median(ratios), ratios[low], ratios[high]
+
+
+def report(model, ranks, times):
+    """Print and return the ratios of every subject to plain torch: to the mean of its two times in a round."""
+    first, second = times.pop("torch"), times["torch again"]
+    means = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(first, second, strict=True)]
+    milliseconds = 1e3 * statistics.median(wall for wall, _ in means)
+    print(f"\n{model} model, {ranks} process(es); plain torch: {milliseconds:.3f} ms a step")
+    found = {}
+    for name, own in times.items():
+        plain = first if name == "torch again" else means
+        told = []
+        for i, kind in enumerate(("time", "processor")):
+            ratio, low, high = interval([x[i] for x in own], [x[i] for x in plain])
+            found[f"{model} {ranks} {name} {kind}"] = {"ratio": ratio, "low": low, "high": high}
+            told.append(f"{kind} {ratio:6.3f} [{low:.3f}, {high:.3f}]")
+        # Other work only ever adds time: on a busy machine the fastest rounds tell most.
+        fastest = min(x[0] for x in own) / min(x[0] for x in (first if plain is first else first + second))
+        found[f"{model} {ranks} {name} fastest"] = fastest
+        told.append(f"fastest {fastest:6.3f}")
+        print(f"  {name:12} {'   '.join(told)}", flush=True)
+    return found
 
 
 def main():
@@ -194,38 +306,26 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--starts", type=int, default=3, help="how often all processes are started anew")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds in every start")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--memory", choices=list(SETUPS), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=list(SETUPS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return worker(options.rounds)
-    if options.memory:
-        return peak_memory(options.memory)
+        return worker(options.worker)
     results = {}
     for ranks in options.processes:
-        for model, times in measure(ranks, options.rounds).items():
-            plain = times["torch"]
-            fastest = min(wall for wall, _ in plain)
-            print(f"\n{model} model, {ranks} process(es); plain torch: {fastest * 1e3:.3f} ms a step")
-            for name, own in times.items():
-                wall = min(a for a, _ in own) / fastest
-                busy = statistics.median(a / b for (_, a), (_, b) in zip(own, plain, strict=True))
-                print(f"  {name:12} time {wall:6.3f}   processor time {busy:6.3f}")
-                results[f"{model} {ranks} {name}"] = {"time": wall, "processor": busy}
+        for model, times in measure(ranks, options.starts, options.rounds).items():
+            results |= report(model, ranks, times)
     print("\nimport, by import torch")
     for module in ("accelify.runtime", "accelerate", "lightning_fabric"):
-        try:
-            results[f"import {module}"] = ratio = import_ratio(module)
-            print(f"  {module:16} {ratio:6.3f}")
-        except SystemExit:
-            print(f"  {module:16} is not installed")
+        results[f"import {module}"] = ratio = import_ratio(module)
+        print(f"  {module:16} {'is not installed' if ratio is None else f'{ratio:6.3f}'}")
     print("\npeak memory, by plain torch")
-    base = run([sys.executable, __file__, "--memory", "torch"])
-    own = run([sys.executable, __file__, "--memory", "accelify"])
-    results["memory accelify"] = own / base
-    print(f"  accelify         {own / base:6.3f}")
+    for ranks in options.processes:
+        own, base = peak_memory(ranks)
+        results[f"memory {ranks} accelify"] = own / base
+        print(f"  accelify, {ranks} process(es) {own / base:6.3f}   ({own:.1f} MB and {base:.1f} MB)")
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1))
     return None

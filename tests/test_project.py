@@ -69,6 +69,124 @@ def test_files_without_a_final_newline_keep_it_so(project: Path) -> None:
     assert not engine.read_text().endswith("\n")
 
 
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(3, 1).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(TensorDataset(torch.randn(20, 3), torch.randn(20, 1)), batch_size=4)
+
+    def fit(self):
+        for x, y in self.loader:
+            loss = (self.model(x.cuda()) - y.cuda()).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+ENGINE = """\
+def train(model, optimizer, loader):
+    for x, y in loader:
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from engine import train
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(20, 3), torch.randn(20, 1)), batch_size=4)
+train(model, optimizer, loader)
+"""
+
+
+def lay_out(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_bytes(text.encode())
+    return folder
+
+
+def changed(paths: list[Path]) -> dict[str, str]:
+    return {c.source.path.name: c.new_text for c in convert_paths(paths) if c.changed and c.source.path}
+
+
+def test_an_entry_without_a_word_of_training_leads_to_its_modules(tmp_path: Path) -> None:
+    lay_out(tmp_path, trainer=TRAINER, main="from trainer import Trainer\n\nTrainer().fit()\n")
+    found = changed([tmp_path / "main.py"])
+    assert set(found) == {"trainer.py"}
+    assert "self.accelerator.backward(loss)" in found["trainer.py"]
+
+
+def test_a_script_that_starts_no_training_is_unchanged(tmp_path: Path) -> None:
+    lay_out(tmp_path, trainer=TRAINER, main="import trainer\n\nprint(trainer.__doc__)\n")
+    (conversion,) = convert_paths([tmp_path / "main.py"])
+    assert conversion.status == "unchanged"
+
+
+def test_a_converted_module_is_not_converted_again(tmp_path: Path) -> None:
+    lay_out(tmp_path, engine=ENGINE, main=MAIN)
+    for name, text in changed([tmp_path / "main.py"]).items():
+        (tmp_path / name).write_text(text)
+    assert "accelify" not in (tmp_path / "engine.py").read_text()
+    (conversion,) = convert_paths([tmp_path / "engine.py"])
+    assert (conversion.status, conversion.changed) == ("unchanged", False)
+
+
+def test_a_module_named_together_with_its_entry_is_converted_once(tmp_path: Path) -> None:
+    lay_out(tmp_path, engine=ENGINE, main=MAIN)
+    both = convert_paths([tmp_path / "main.py", tmp_path / "engine.py"])
+    assert [c.source.path.name for c in both if c.source.path] == ["main.py", "engine.py"]
+    assert "accelerator.backward(loss)" in both[1].new_text
+
+
+def test_every_file_keeps_its_line_ends(tmp_path: Path) -> None:
+    lay_out(tmp_path, engine=ENGINE.replace("\n", "\r\n"), main=MAIN)
+    found = changed([tmp_path / "main.py"])
+    assert found["engine.py"].count("\r\n") == found["engine.py"].count("\n") > 0
+    assert "\r" not in found["main.py"]
+
+
+def test_roles_in_keyword_arguments(tmp_path: Path) -> None:
+    kept = "class Fit:\n    def __init__(self, **kwargs):\n"
+    kept += "        self.net, self.opt = kwargs['net'], kwargs['opt']\n\n    def run(self, loader):\n"
+    loop = ENGINE.split("\n", 1)[1].replace("model(", "self.net(").replace("optimizer", "self.opt")
+    engine = kept + loop.replace("    ", "        ", 1).replace("\n    ", "\n        ")
+    main = MAIN.replace("import train", "import Fit").replace(
+        "train(model, optimizer, loader)", "Fit(net=model, opt=optimizer).run(loader)"
+    )
+    lay_out(tmp_path, engine=engine, main=main)
+    assert (
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"
+        in changed([tmp_path / "main.py"])["main.py"]
+    )
+
+
+def test_who_else_calls_a_converted_function_is_said(tmp_path: Path) -> None:
+    lay_out(tmp_path, engine=ENGINE, main=MAIN, other="from engine import train\n\ntrain(None, None, [])\n")
+    conversion = convert_project(Source.read(tmp_path / "main.py"))[0]
+    (finding,) = [f for f in conversion.remaining if f.code == "ACC409"]
+    assert "other.py" in finding.message
+    assert Path(finding.path).name == "engine.py"
+
+
+def test_two_entries_that_need_other_edits_of_one_module(tmp_path: Path) -> None:
+    summed = MAIN.replace("import train", "import train").replace("nn.Linear(3, 1)", "nn.Linear(3, 1).cuda()")
+    lay_out(tmp_path, engine=ENGINE, main=MAIN, other=summed)
+    conversions = convert_paths([tmp_path / "main.py", tmp_path / "other.py"])
+    texts = {c.source.path.name: c for c in conversions if c.source.path}
+    assert texts["engine.py"].changed
+    assert all(c.changed or c.status == "refused" for c in conversions)
+
+
 @pytest.mark.distributed
 def test_the_converted_project_has_the_same_losses(project: Path) -> None:
     from accelify.verify.session import verify

@@ -286,7 +286,7 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
     ]
     wanted = (v.MODEL, v.OPTIMIZER, v.LOADER)
     for stmt in outside:
-        if script.trains(stmt):
+        if script.trains(stmt) or _asks_rank(script, stmt):
             return body
         if isinstance(stmt, ast.Assign):
             if any(script.is_a(stmt.value, kind) for kind in wanted) or _chooses_device(script, stmt):
@@ -307,7 +307,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     earliest = 0
     constrained = False
     for index, stmt in enumerate(block):
-        if script.trains(stmt) and not isinstance(stmt, _DEFINITIONS):
+        if (script.trains(stmt) or _asks_rank(script, stmt)) and not isinstance(stmt, _DEFINITIONS):
             break
         if _is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
@@ -322,6 +322,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             _parses_arguments(script, stmt)
             or (needed and _defines(stmt) & needed and not script.trains(stmt))
             or _extends_arguments(stmt, needed)
+            or _hides_devices(stmt)
         ):
             earliest = max(earliest, index + 1)
             constrained = True
@@ -363,8 +364,11 @@ def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
         return False
     func = dotted(stmt.value.func) or ""
-    if script.is_a(stmt.value, v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR):
+    roles = (v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR, v.PARAMETERS)
+    if script.is_a(stmt.value, *roles):
         return False  # `opt = SGD(...)` is no namespace of options
+    if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in ast.walk(stmt.value)):
+        return False
     if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
         return True
     if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (
@@ -377,6 +381,17 @@ def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     return (
         any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
         and "parser" not in func.lower()
+    )
+
+
+def _hides_devices(stmt: ast.stmt) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...`: what is written before the first use of a device."""
+    return isinstance(stmt, ast.Assign) and any(
+        isinstance(t, ast.Subscript)
+        and (dotted(t.value) or "").endswith("environ")
+        and isinstance(t.slice, ast.Constant)
+        and "VISIBLE_DEVICES" in str(t.slice.value)
+        for t in stmt.targets
     )
 
 
@@ -401,7 +416,14 @@ def k_flag_names(name: str) -> set[str]:
 def _defines(stmt: ast.stmt) -> set[str]:
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While)):
         return set()
-    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    attributes = {
+        dotted(n) or ""
+        for n in ast.walk(stmt)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+    return attributes | {
+        n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
@@ -411,6 +433,8 @@ def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
         return True
     if _first_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
         return False
+    if _asks_rank(script, stmt):
+        return False
     for node in ast.walk(stmt):
         if isinstance(node, ast.Call):
             name = script.qualname(node.func)
@@ -419,6 +443,12 @@ def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
             ):
                 return False
     return True
+
+
+def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement asks the Accelerator for something that its plain form cannot say."""
+    start, end = script.tree.start(stmt), script.tree.end(stmt)
+    return any(start <= script.tree.start(n) < end for n in script.placeholders)
 
 
 def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:

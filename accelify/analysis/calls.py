@@ -11,6 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import dotted, walk_scope
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
@@ -44,6 +45,7 @@ class CallEvaluator(LibraryCalls):
     changed: bool
     settled: bool
     _memo: dict[ast.Call, Values]
+    _hands_back: dict[Scope, str | None]
 
     if TYPE_CHECKING:
 
@@ -161,7 +163,8 @@ class CallEvaluator(LibraryCalls):
                     continue
                 else:
                     found |= {self.derived(module, node, {base})}
-            elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr == "module":
+            elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
+                # `model.forward(x)` runs the model as `model(x)` does.
                 found.add(base)
             else:
                 found |= self.attribute(base, node.attr, module)
@@ -216,8 +219,10 @@ class CallEvaluator(LibraryCalls):
             found |= self.element_values(module, iterated, value)
         return found
 
-    def element_values(self, module: Module, site: ast.AST, value: Value) -> Values:
-        """What iterating a value gives."""
+    def element_values(
+        self, module: Module, site: ast.AST, value: Value, seen: frozenset[Value] = frozenset()
+    ) -> Values:
+        """What iterating a value gives. `seen` are iterators on the way: one can be made of itself."""
         if isinstance(value, Sequence):
             return value.any()
         if isinstance(value, Thing):
@@ -225,8 +230,8 @@ class CallEvaluator(LibraryCalls):
                 return {self.batch(value)}
             if value.kind == v.ITERATOR:
                 found: Values = set()
-                for inner in value.links.get("iterated", set()):
-                    found |= self.element_values(module, site, inner)
+                for inner in value.links.get("iterated", set()) - seen:
+                    found |= self.element_values(module, site, inner, seen | {value})
                 return found
             if value.kind == v.UNKNOWN:
                 value.uses.add("[]for")
@@ -293,7 +298,9 @@ class CallEvaluator(LibraryCalls):
                 for value in arguments[0]:
                     if isinstance(value, Sequence):
                         self.add(base.rest, value.any())
-            return base.any() if name == "pop" else set()
+            if name in ("__iter__", "copy"):
+                return {base}
+            return base.any() if name in ("pop", "next", "__next__") else set()
         if name == "values":
             made = self._container(node, Sequence)
             self.add(made.rest, base.get(object()))
@@ -399,6 +406,12 @@ class CallEvaluator(LibraryCalls):
             if index < len(names):
                 self.bind(target, names[index], values)
         every = {a.arg for a in parameters}
+        signature = getattr(target.node, "args", None)
+        rest = None
+        if isinstance(signature, ast.arguments):
+            # `*args` and `**kwargs` are not what a keyword of that name means.
+            every -= {a.arg for a in (signature.vararg, signature.kwarg) if a is not None}
+            rest = signature.kwarg.arg if signature.kwarg is not None else None
         for name, values in keywords.items():
             if name is None:
                 for value in values:
@@ -406,9 +419,34 @@ class CallEvaluator(LibraryCalls):
                         for key, entry in value.entries.items():
                             if key in every:
                                 self.bind(target, str(key), entry)
+                            elif rest is not None:
+                                self._keyword(target, rest, key, entry)
             elif name in every:
                 self.bind(target, name, values)
+            elif rest is not None:
+                self._keyword(target, rest, name, values)
+        own = self._handed_back(target)
+        if own is not None and own in names:
+            # What comes out is what went in here, not what other calls put in.
+            index = names.index(own)
+            if index < len(arguments) and not any(isinstance(a, ast.Starred) for a in node.args):
+                return set(arguments[index])
+            if own in keywords:
+                return set(keywords[own])
         return set(self.returns.get(target, ()))
+
+    def _handed_back(self, target: Scope) -> str | None:
+        """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+        if target not in self._hands_back:
+            self._hands_back[target] = handed_back(target)
+        return self._hands_back[target]
+
+    def _keyword(self, target: Scope, rest: str, name: object, values: Values) -> None:
+        """Put an argument into a function's `**kwargs`."""
+        mapping = self.things.setdefault((target.node, "keywords"), Mapping())
+        assert isinstance(mapping, Mapping)
+        self.add(mapping.entries.setdefault(name, set()), values)
+        self.bind(target, rest, {mapping})
 
     def kind_of_class(self, cls: Class) -> str:
         """The kind of the instances of a class of the program."""
@@ -457,6 +495,48 @@ class CallEvaluator(LibraryCalls):
         elif kind == v.SCHEDULER:
             self.link(made, "optimizer", of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
         return {made}
+
+
+def handed_back(function: Scope) -> str | None:
+    """The one parameter that every `return` of a function gives back, through moves and `Variable` at most."""
+    if not isinstance(function.node, ast.FunctionDef):
+        return None
+    found: set[str | None] = set()
+    for node in walk_scope(function.node.body):
+        if isinstance(node, ast.Return):
+            found.add(_moved(node.value))
+        elif isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return None
+    name = found.pop() if len(found) == 1 else None
+    if name is None or all(a.arg != name for a in function.parameters()):
+        return None
+    for node in walk_scope(function.node.body):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
+            stored = {
+                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value) == name):
+                return None
+    return name
+
+
+def _moved(node: ast.expr | None) -> str | None:
+    """The name in `x.cuda()`, `Variable(x)`, `x.to(device) if flag else x`."""
+    if isinstance(node, ast.IfExp):
+        one = _moved(node.body)
+        return one if one == _moved(node.orelse) else None
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in k.SELF_RETURNING | {
+            "cuda",
+            "to",
+            "cpu",
+        }:
+            node = node.func.value
+        elif (dotted(node.func) or "").rsplit(".", 1)[-1] == "Variable" and node.args:
+            node = node.args[0]
+        else:
+            return None
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _grow(sequence: Sequence) -> Values:

@@ -123,7 +123,8 @@ class Devices:
         if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
-            return self._chain(value)
+            named = self._named_device(value)
+            return named if named is not None else self._chain(value)
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
             return self._if_chain(whole or parent)
@@ -131,6 +132,19 @@ class Devices:
             return ast.Constant(True)
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _named_device(self, choice: ast.IfExp) -> ast.expr | None:
+        """`torch.device("cuda") if args.device is None else torch.device(args.device)`: the CPU, if that is named."""
+        for branch in (choice.body, choice.orelse):
+            if (
+                isinstance(branch, ast.Call)
+                and self.script.qualname(branch.func) == "torch.device"
+                and branch.args
+            ):
+                given = branch.args[0]
+                if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
+                    return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
         return None
 
     def _chain(self, node: ast.IfExp) -> list[ast.expr]:
@@ -163,7 +177,7 @@ class Devices:
             return None, frozenset()
         if isinstance(test, ast.Compare):
             text = f'str({self.tree.segment(test.left)}) == "cpu"'
-            return text, frozenset(names_in(test.left))
+            return text, self._read_by(test.left)
         if isinstance(test, ast.Constant):
             return "True", frozenset()
         assert isinstance(test, list)
@@ -207,7 +221,16 @@ class Devices:
             return None if test.value is True else ("False", frozenset()) if test.value is False else None
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
             return None
-        return self.tree.segment(test), frozenset(names_in(test))
+        return self.tree.segment(test), self._read_by(test)
+
+    def _read_by(self, test: ast.expr) -> frozenset[str]:
+        """Names an expression reads; attributes of `self` as `self.name`, which have to be assigned before it."""
+        names = set(names_in(test))
+        own = self.script.scope_of(test).self_name()
+        for node in ast.walk(test):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
+                names.add(f"{own}.{node.attr}")
+        return frozenset(names)
 
     def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
         """What a flag was assigned, when it was assigned once, from an expression over flags."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import names_in, target_names
+from accelify.analysis.syntax import dotted, names_in, target_names
 from accelify.analysis.values import Thing
 
+_NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -28,6 +30,8 @@ class EvaluationLoop:
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
+    # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
+    sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
     problem: str | None = None
     # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
     only_looks: bool = False
@@ -39,6 +43,8 @@ def evaluation_loops(script: ScriptModel) -> list[EvaluationLoop]:
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in ast.walk(s)):
+            continue  # it hands the batches on
         found.append(_Analysis(script, loop, loaders).result)
     return found
 
@@ -155,14 +161,48 @@ class _Analysis:
         held = self.script.interpreter.variables
         kept = []
         for name in seen:
+            if self._size_of_batch(name, until) is not None:
+                continue
             owner = scope.resolve(name) or scope
             values = held.get((owner, name), set())
             if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
                 kept.append(name)
         return kept
 
+    def _size_of_batch(self, name: str, until: int) -> ast.expr | None:
+        """The expression, where a name is nothing but the batch's size: `n = x.size(0)`, `len(x)`, `x.shape[0]`."""
+        found: list[ast.expr] = []
+        for stmt in self.statements[: until + 1]:
+            if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
+                found.append(stmt.value)
+        return found[0] if len(found) == 1 and size_of(found[0]) is not None else None
+
+    def _take_sizes_again(self, last: int, later: set[str]) -> None:
+        """Sizes that the metric uses have to be those of the gathered tensors."""
+        for stmt in self.statements[: last + 1]:
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
+                for name in target_names(stmt.targets[0]):
+                    size = self._size_of_batch(name, last)
+                    if name in later and size is not None:
+                        self.result.sizes.append((name, size))
+
+    def _not_an_average(self) -> str | None:
+        """A metric per batch whose value for several batches together is not the average of theirs (PSNR, IoU)."""
+        for call in (c for stmt in self.statements for c in ast.walk(stmt) if isinstance(c, ast.Call)):
+            name = dotted(call.func) or ""
+            last = name.rsplit(".", 1)[-1]
+            if isinstance(call.func, ast.Attribute) and self.script.qualname(call.func) is None:
+                continue
+            own = self.script.callees(call)
+            if _NO_AVERAGE.search(last) and (own or self.script.qualname(call.func)):
+                return last
+        return None
+
     def _gather_after(self, forward: list[int]) -> str | None:
         last = forward[-1]
+        metric = self._not_an_average()
+        if metric is not None:
+            return f"`{metric}` of several batches at once is not the average of theirs"
         outputs: list[str] = []
         for index in forward:
             stmt = self.statements[index]
@@ -182,11 +222,13 @@ class _Analysis:
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        self._take_sizes_again(last, later)
+        sizes = {name for name, _ in self.result.sizes}
         if any("loss" in n.lower() for n in names):
             return "a loss of the local batch is used after the last call of the model"
         if not self.script.tree.ends_line(self.statements[last]):
             return "the metric stands on the line of the model's call"
-        left = self._left_local(last, set(names) | set(outputs), later)
+        left = self._left_local(last, set(names) | set(outputs) | sizes, later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
         self.result.after = self.statements[last]
@@ -227,10 +269,31 @@ class _Analysis:
         needed = [n for n in self._batch_names(last - 1) if n in outside | later]
         if set(needed) & inside:
             return "the batch is used both by the model and by the metric in one statement"
+        if any(self._size_of_batch(n, last - 1) is not None for n in outside | later):
+            return "the size of the local batch is used with what would be gathered"
         self.result.inline = [call]
         self.result.before = stmt
         self.result.gathered = needed
         return None
+
+
+def size_of(value: ast.expr) -> str | None:
+    """The tensor's name, where an expression is the size of its first dimension."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant) and value.slice.value == 0:
+        inner = value.value
+        if isinstance(inner, ast.Call) and not inner.args:
+            inner = inner.func
+        if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape"):
+            return inner.value.id if isinstance(inner.value, ast.Name) else None
+    if isinstance(value, ast.Call) and len(value.args) == 1:
+        first = value.args[0]
+        if isinstance(value.func, ast.Name) and value.func.id == "len":
+            return first.id if isinstance(first, ast.Name) else None
+        if isinstance(value.func, ast.Attribute) and value.func.attr == "size":
+            owner = value.func.value
+            if isinstance(first, ast.Constant) and first.value == 0 and isinstance(owner, ast.Name):
+                return owner.id
+    return None
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -48,6 +48,7 @@ class Interpreter(CallEvaluator):
         self.changed = False
         self.settled = False
         self._resolving: set[str] = set()
+        self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._star_imports: dict[Module, list[Module]] = {}
@@ -142,16 +143,29 @@ class Interpreter(CallEvaluator):
         """What a name holds as seen from a scope."""
         owner = scope.resolve(name)
         if owner is None:
-            for other in self._star_imports.get(module, ()):
-                found = self.variables.get((other.scopes.module, name))
-                if found:
-                    return found
-            return set()
+            return self._from_stars(module, name, {module})
         held = self.variables.get((owner, name))
         if held:
             return held
+        if owner is module.scopes.module and module in self._star_imports:
+            held = self._from_stars(module, name, {module})
+            if held:
+                return held
         if self.settled and owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
             return {self._parameter(module, owner, name)}
+        return set()
+
+    def _from_stars(self, module: Module, name: str, seen: set[Module]) -> Values:
+        """What a name holds that comes through `from other import *`, which hands on what came to it in that way."""
+        for other in self._star_imports.get(module, ()):
+            if other in seen:
+                continue
+            found = self.variables.get((other.scopes.module, name))
+            if found:
+                return found
+            found = self._from_stars(other, name, seen | {other})
+            if found:
+                return found
         return set()
 
     def _parameter(self, module: Module, scope: Scope, name: str) -> Thing:

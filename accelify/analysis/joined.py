@@ -21,20 +21,24 @@ _BOUNDARY = b"# ==== accelify module boundary 5b1d ====\n"
 class JoinedTree(Tree):
     """Trees of several modules, the entry script's first.
 
+    Modules whose line ends differ are laid out with those of Unix and get their own back when they are cut.
+
     Raises:
-        ValueError: when the modules' line ends differ, so that no line could be written for all of them.
+        ValueError: when line ends differ within a module too, so that they could not be put back.
     """
 
     def __init__(self, trees: Sequence[Tree]) -> None:
-        if len({tree.newline for tree in trees}) > 1:
-            raise ValueError("the modules' line ends differ")
         self.trees = list(trees)
         self.starts: list[int] = []
+        self._differ = len({tree.newline for tree in trees}) > 1
         self._complete = [not tree.data or tree.data.endswith((b"\n", b"\r")) for tree in trees]
         data = b""
         for tree, complete in zip(trees, self._complete, strict=True):
             self.starts.append(len(data))
-            data += tree.data + (b"" if complete else tree.newline.encode()) + _BOUNDARY
+            own, newline = tree.data, tree.newline.encode()
+            if self._differ:
+                own, newline = _unix_ends(own, newline), b"\n"
+            data += own + (b"" if complete else newline) + _BOUNDARY
         self._lay_out(trees[0].path, data)
         for tree, start in zip(trees, self.starts, strict=True):
             shift = bisect.bisect_right(self.line_starts, start) - 1
@@ -58,7 +62,16 @@ class JoinedTree(Tree):
         """The edited modules, one by one, as they were given."""
         parts = data.split(_BOUNDARY)[:-1]
         found = []
-        for part, complete in zip(parts, self._complete, strict=True):
+        for part, tree, complete in zip(parts, self.trees, self._complete, strict=True):
             newline = self.newline.encode()
-            found.append(part if complete or not part.endswith(newline) else part[: -len(newline)])
+            own = part if complete or not part.endswith(newline) else part[: -len(newline)]
+            found.append(own.replace(b"\n", tree.newline.encode()) if self._differ else own)
         return found
+
+
+def _unix_ends(data: bytes, newline: bytes) -> bytes:
+    if data.count(b"\r") != data.count(newline) * newline.count(b"\r"):
+        raise ValueError("the line ends of one of them differ from line to line")
+    if newline == b"\r\n" and data.count(b"\n") != data.count(newline):
+        raise ValueError("the line ends of one of them differ from line to line")
+    return data.replace(newline, b"\n")

@@ -76,6 +76,17 @@ def is_progress(qualname: str | None) -> bool:
 
 
 PARALLEL_WRAPPERS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+# torch's and apex's own, which `--replace-ddp` takes out.
+DDP_WRAPPERS = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+        "apex.parallel.DistributedDataParallel",
+    }
+)
+DISTRIBUTED_SAMPLERS = frozenset(
+    {"torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler"}
+)
 CLIPPING = {
     "torch.nn.utils.clip_grad_norm_": "clip_grad_norm_",
     "torch.nn.utils.clip_grad_norm": "clip_grad_norm_",
@@ -124,6 +135,27 @@ DISTRIBUTED_NAMES = {
     "torch.utils.data.DistributedSampler": "DistributedSampler",
 }
 
+# What `--replace-ddp` may take out, among these names.
+REPLACEABLE = frozenset(
+    {
+        *DDP_WRAPPERS,
+        *DISTRIBUTED_SAMPLERS,
+        "torch.distributed.init_process_group",
+        "torch.multiprocessing.spawn",
+    }
+)
+# The process group's own functions, which work as they stand in the group that the Accelerator makes.
+PLAIN_DISTRIBUTED = tuple(
+    f"torch.distributed.{name}"
+    for name in (
+        "is_ all_ reduce gather broadcast barrier get_ init_process destroy_process new_group scatter send recv "
+        "ReduceOp group monitored_barrier default_pg"
+    ).split()
+)
+SYNC_BATCH_NORM = frozenset(
+    {"torch.nn.SyncBatchNorm.convert_sync_batchnorm", "apex.parallel.convert_syncbn_model"}
+)
+
 # Methods of a module that return the module itself.
 SELF_RETURNING = frozenset(
     "to cuda cpu half float double bfloat16 train eval apply requires_grad_ share_memory xpu type "
@@ -131,8 +163,8 @@ SELF_RETURNING = frozenset(
 )
 # Attributes of nn.Module itself: they mean the same on a wrapped model.
 MODULE_API = frozenset(
-    "to cuda cpu half float double bfloat16 train eval apply requires_grad_ share_memory parameters named_parameters "
-    "zero_grad training modules named_modules children named_children buffers named_buffers forward __class__ "
+    "to cuda cpu half float double bfloat16 train eval requires_grad_ share_memory parameters named_parameters "
+    "zero_grad training buffers named_buffers forward "
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
     "__call__ type xpu".split()
 )
@@ -154,6 +186,9 @@ FLAG_NAME = re.compile(
     r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available)?$|^(is|has|with)_?(cuda|gpu)$", re.I
 )
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
+OPTIONS_NAME = re.compile(
+    r"^(args?|opts?|config|configs|cfg|conf|hparams|hps|flags|options|params|settings|configuration)$", re.I
+)
 BATCH_SIZE_NAME = re.compile(r"batch_?size$|^bsz?$", re.I)
 DEVICE_TEXT = re.compile(r"^(cuda|gpu|cpu|mps|xpu)(:\d+)?$")
 

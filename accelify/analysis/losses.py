@@ -234,6 +234,11 @@ class LossReductions:
         if isinstance(node.func, ast.Attribute):
             name = node.func.attr
             whole = not node.args and not any(kw.arg in ("dim", "axis") for kw in node.keywords)
+            if whole and name in ("mean", "sum"):
+                # Of a loss that is one number already they change nothing.
+                inner = self._of(node.func.value, place, depth)
+                if inner in (MEAN, SUM):
+                    return inner
             if name == "mean":
                 return MEAN
             if name == "sum" and (whole or _first_dimension(node)):

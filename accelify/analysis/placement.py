@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.syntax import dotted, walk_scope
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Class, Thing
 
 _ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 # Methods that give a module its final shape: prepare has to come after them.
@@ -20,6 +20,10 @@ _SHAPING = frozenset(
     "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
     "initialize reset_parameters weight_init _initialize_weights add_module freeze unfreeze copy_".split()
 )
+
+
+# Functions that look at a loader and keep nothing of it.
+_LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
 
 @dataclass(eq=False)
@@ -52,14 +56,20 @@ class PrepareSite:
 class Placement:
     """Finds home and place of everything that is to be prepared."""
 
-    def __init__(self, script: ScriptModel) -> None:
+    def __init__(self, script: ScriptModel, wrapped: frozenset[str] = frozenset()) -> None:
         self.script = script
+        # Names under which a model was wrapped by hand: of several names of one model, those that train.
+        self.wrapped = wrapped
         self.tree = script.tree
 
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
         for holder in self.script.holders_of(thing):
+            if kind == v.LOADER and all(self._shows_progress(s) for s, _ in holder.assignments):
+                continue  # a bar around a loader is no loader: the one inside is prepared
+            if holder.cls is not None and _is_exception(holder.cls):
+                continue  # it keeps what it tells of, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
                 if holder.scope is not None and _is_module_class(self.script, holder.scope):
@@ -69,11 +79,14 @@ class Placement:
             scopes = {scope for _, scope in holder.assignments}
             for scope in scopes:
                 depth = self.script.depth(scope)
-                every = [s for s, where in holder.assignments if where is scope]
+                every = [s for s, where in holder.assignments if where is scope and not _is_none(s)]
+                if not every:
+                    continue
                 # `model = model.train()` makes nothing new.
                 creations = [s for s in every if not _gives_back(s, holder.name)] or every
                 item = Item(holder, kind, scope, creations, {thing})
-                rank = (depth, -self._used(holder, scope), creations[0].lineno)
+                used = self._used(holder, scope) + (holder.name in self.wrapped)
+                rank = (depth, -used, creations[0].lineno)
                 if best is None or rank < best[:3]:
                     best = (*rank, item)
         return best[3] if best else None
@@ -90,10 +103,15 @@ class Placement:
             if holder is best.holder or (holder.cls is None) != (best.holder.cls is None):
                 continue
             creations = [s for s, scope in holder.assignments if scope is best.scope and not _is_alias(s)]
-            creations = [s for s in creations if not _gives_back(s, holder.name)]
+            creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
+            creations = [s for s in creations if kind != v.LOADER or not self._shows_progress(s)]
             if creations:
                 found.append(Item(holder, kind, best.scope, creations, {thing}))
         return found
+
+    def _shows_progress(self, stmt: ast.stmt) -> bool:
+        value = getattr(stmt, "value", None)
+        return isinstance(value, ast.Call) and k.is_progress(self.script.qualname(value.func) or "")
 
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
@@ -104,8 +122,9 @@ class Placement:
             return 1
         for read in self.script.reads(holder.name, holder.scope):
             parent = self.tree.parent(read)
-            if isinstance(parent, ast.Call) and any(
-                self.script.trains(loop) for loop in self.script.enclosing_loops(read)
+            if isinstance(parent, ast.Call) and (
+                any(self.script.trains(loop) for loop in self.script.enclosing_loops(read))
+                or self.script.trains(parent)
             ):
                 return 1
         return 0
@@ -116,7 +135,10 @@ class Placement:
         for item in items:
             for part, block, use in self._parts(item):
                 groups.setdefault((id(item.scope), id(block), id(use)), []).append((part, block, use))
-        found = []
+        found: list[PrepareSite] = []
+        # Sites of one block in the order in which their names are first needed: the earliest takes along what is
+        # made by then.
+        limits: list[tuple[PrepareSite, list[Any], int]] = []
         for members in groups.values():
             block = members[0][1]
             uses = [block.index(use) for _, _, use in members if use is not None]
@@ -135,7 +157,19 @@ class Placement:
                 after = block[last]
             site = PrepareSite(members[0][0].scope, after)
             site.items = [item for item, _, _ in members]
-            found.append(site)
+            if last < 0:
+                found.append(site)
+            else:
+                limits.append((site, block, limit))
+        for site, block, _ in sorted(limits, key=lambda entry: entry[2]):
+            for other, known, needed in limits:
+                if other in found and known is block and other.scope is site.scope:
+                    if block.index(site.after) < needed:
+                        other.items += site.items
+                        other.after = max(other.after, site.after, key=block.index)
+                        break
+            else:
+                found.append(site)
         return sorted(found, key=lambda s: self.tree.start(s.after))
 
     def _parts(self, item: Item) -> list[tuple[Item, list[Any], ast.stmt | None]]:
@@ -203,7 +237,8 @@ class Placement:
         for stmt in block:
             if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
-            if not (self.script.trains(stmt) or self._hands_over(stmt, item)):
+            needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt, item)
+            if not needed and not self._hands_on(stmt, item):
                 continue
             inside = [c for c in item.creations if _inside(c, stmt)]
             earlier = block[: block.index(stmt)]
@@ -227,6 +262,45 @@ class Placement:
         if all(any(c is s for s in owner_block) for c in item.creations):
             return owner_block, None
         return block, None
+
+    def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
+
+        What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
+        """
+        if item.kind != v.LOADER or stmt in item.creations:
+            return False
+        for node in ast.walk(stmt):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+                continue
+            parent = self.tree.parent(node)
+            if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
+                continue
+            if (
+                isinstance(parent, ast.Call)
+                and isinstance(parent.func, ast.Name)
+                and parent.func.id in _LOOKS
+            ):
+                continue
+            return True
+        return False
+
+    def _evaluates(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
+        return any(
+            isinstance(node, ast.Call) and bool(self.script.callees(node) & self._evaluating_scopes)
+            for node in ast.walk(stmt)
+        )
+
+    @cached_property
+    def _evaluating_scopes(self) -> set[Scope]:
+        """Functions with a loop over a loader in which a model of an outer scope, or a parameter, is called."""
+        found = {
+            self.script.scope_of(loop)
+            for loop, _ in self.script.loader_loops
+            if any(isinstance(c, ast.Call) and self.script.models_of(c.func) for c in ast.walk(loop))
+        }
+        return {scope for scope in found if scope.kind == "function" and not scope.is_method}
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
@@ -309,6 +383,15 @@ class Placement:
         return found - self.script.training_scopes
 
 
+def _is_exception(cls: Class) -> bool:
+    return any(
+        (dotted(base) or "").endswith(("Error", "Exception"))
+        for one in cls.ancestry()
+        if isinstance(one.scope.node, ast.ClassDef)
+        for base in one.scope.node.bases
+    )
+
+
 def _assigned_to_requires_grad(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Name) and node.func.id in (
         "set_parameter_requires_grad",
@@ -323,11 +406,20 @@ def _blocks(stmt: ast.stmt) -> list[list[Any]]:
     return found
 
 
+def _is_none(stmt: ast.stmt) -> bool:
+    value = getattr(stmt, "value", None)
+    return isinstance(value, ast.Constant) and value.value is None
+
+
 def _is_alias(stmt: ast.stmt) -> bool:
     """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
     value = getattr(stmt, "value", None)
     if isinstance(value, ast.Call) and value.args and (dotted(value.func) or "").endswith("DataParallel"):
         value = value.args[0]
+    if isinstance(value, ast.IfExp):
+        return isinstance(value.body, (ast.Name, ast.Attribute)) and isinstance(
+            value.orelse, (ast.Name, ast.Attribute)
+        )
     return isinstance(value, (ast.Name, ast.Attribute)) or (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)

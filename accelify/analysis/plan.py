@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
+from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.devices import Devices
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.hand_cut import find_hand_cut
 from accelify.analysis.losses import LossReductions
+from accelify.analysis.lowered import Lowered
+from accelify.analysis.named_devices import NamedDevice
 from accelify.analysis.placement import Item, Placement, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, Tree, dotted
 from accelify.analysis.values import Imported, Thing
-from accelify.analysis.windows import Window, find_window, mixed_precision
+from accelify.analysis.windows import Window
 
 
 @dataclass(frozen=True)
@@ -29,30 +33,49 @@ class Blocker:
     node: ast.AST | None = None
 
 
-class Plan:
+class Plan(ConstructorArguments):
     """Decides, for one script, everything the rules have to agree on.
 
     Args:
         script: its model.
         batch_size: what the script's batch size means afterwards, `per-process` or `total`.
+        runtime: what the script imports afterwards, `accelify` or `accelerate`.
+        known: what its plain form no longer says, where it was brought back to one.
     """
 
-    def __init__(self, script: ScriptModel, batch_size: str = "per-process") -> None:
+    def __init__(
+        self,
+        script: ScriptModel,
+        batch_size: str = "per-process",
+        runtime: str = "accelify",
+        known: Lowered | None = None,
+    ) -> None:
         self.script = script
+        self.known = known or Lowered()
+        self.main_only = self.known.main_only(script.tree)
         self.tree = script.tree
         self.batch_size = batch_size
-        self.placement = Placement(script)
+        self.for_accelerate = runtime == "accelerate"
+        self.placement = Placement(script, self.known.wrapped)
         self.devices = Devices(script)
-        self.reductions = LossReductions(script, batch_size)
+        # Who distributes by hand shares out what he cuts by hand too.
+        self.hand_cut = None if self.known.distributed else find_hand_cut(script)
+        # Batches made by hand are always shared out, whatever the batch size of loaders means.
+        self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script)
         self.prepared: set[Thing] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
         self.arguments: dict[str, str] = {}
-        self.argument_names: frozenset[str] = frozenset()
+        # The names that each argument of the Accelerator reads.
+        self.argument_reads: dict[str, frozenset[str]] = {}
         self.accumulation: Window | None = None
+        # One that Accelerate would count otherwise, and that therefore stays as it is written.
+        self.kept_window: Window | None = None
         self.dropped: dict[str, str] = {}
+        # Options that name a device, and get the Accelerator's as soon as there is one.
+        self.named_devices: list[NamedDevice] = []
         self.reach: Reach | None = None
         self.anchor: Anchor | None = None
         self._find_blockers()
@@ -61,10 +84,15 @@ class Plan:
         if not self.blockers:
             self._anchor()
 
+    @property
+    def argument_names(self) -> frozenset[str]:
+        """Everything that the Accelerator's arguments read."""
+        return frozenset().union(*self.argument_reads.values())
+
     # -- what stands in the way
 
     def _find_blockers(self) -> None:
-        taken = already_distributed(self.script)
+        taken = already_distributed(self.script, self.known.distributed)
         if taken is not None:
             self.blockers.append(taken)
         elif not self.script.backwards:
@@ -129,6 +157,10 @@ class Plan:
             # Parts of a model that is prepared as a whole are prepared with it.
             if model.kind == v.MODEL:
                 self.prepared |= model.link("parts")
+        left = self._left_unprepared()
+        if left is not None:
+            self.blockers.append(self._homeless(left, v.MODEL))
+            return
         self.sites = self.placement.sites(list(items.values()))
         for site in self.sites:
             for item in site.items:
@@ -137,6 +169,18 @@ class Plan:
                 ):
                     message = f"`{item.holder.name}` is made only behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
+
+    def _left_unprepared(self) -> Thing | None:
+        """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
+        for optimizer in self.prepared:
+            if optimizer.kind != v.OPTIMIZER:
+                continue
+            for model in optimizer.link("models"):
+                if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
+                    continue
+                if not self.script.owners_of(model) & self.prepared:
+                    return model
+        return None
 
     def _no_model(self) -> Blocker:
         first = self.script.backwards[0].call
@@ -175,14 +219,47 @@ class Plan:
             # One loop that needs the whole data on every process keeps its loaders whole for all of them.
             if evaluation.problem is not None:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
+        if self.known.distributed:
+            chosen = self._as_distributed(chosen)
         return chosen
+
+    def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
+        """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
+        shared = {
+            t
+            for t in self.script.interpreter.things.values()
+            if isinstance(t, Thing)
+            and t.kind == v.LOADER
+            and isinstance(t.site, ast.Call)
+            and self.tree.parent(t.site) is not None
+            and self.tree.start(t.site) in self.known.sharded
+        }
+        alone = {t for e in self.evaluations if self.on_main_only(e.loop) for t in e.loaders}
+        if self.known.reduces:
+            chosen = chosen & {*shared, *self.script.training_loaders}
+        return ({*chosen, *shared}) - (alone - self.script.training_loaders)
+
+    def on_main_only(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether only the main process of a script that was distributed by hand comes to a node."""
+        if any(n in self.main_only for n in (node, *self.tree.ancestors(node))):
+            return True
+        scope = self.script.scope_of(node)
+        calls = self.script.callers(scope) if scope.kind == "function" else []
+        return bool(calls) and scope not in seen and all(self.on_main_only(c, seen | {scope}) for c in calls)
 
     def is_sharded(self, loaders: set[Thing]) -> bool:
         """Whether all of some loaders give each process its own part of the data."""
         return bool(loaders) and loaders <= self.prepared
 
+    @property
+    def shares_training_data(self) -> bool:
+        """Whether each process trains on its own part of the data."""
+        return self.hand_cut is not None or self.is_sharded(self.script.training_loaders)
+
     def _batch_schedulers(self) -> set[Thing]:
         found: set[Thing] = set()
+        if self.known.distributed:
+            return found  # its schedule counts the steps of one process already
         for call in self.script.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
                 for thing in self.script.things(call.func.value, v.SCHEDULER):
@@ -223,6 +300,7 @@ class Plan:
         core: set[Scope] = {b.scope for b in script.backwards}
         core |= {site.scope for site in self.sites}
         core |= {script.scope_of(call) for call in self.inline}
+        core |= {script.scope_of(n) for n in script.placeholders}
         for assignment in self.devices.assignments:
             scope = script.scope_of(assignment.statement)
             foreign = scope.kind == "module" and scope is not script.scopes.module
@@ -231,19 +309,23 @@ class Plan:
         self._constructor_arguments()
         self._precision_and_accumulation()
         found = find_anchor(script, core, self.argument_names)
-        if not self._names_known(found):
-            # The flags are parsed where the Accelerator cannot wait for them; it then takes what the machine has.
-            self.dropped = {
-                name: value for name, value in self.arguments.items() if name in ("cpu", "mixed_precision")
-            }
-            self.arguments = {
-                name: value for name, value in self.arguments.items() if name not in self.dropped
-            }
-            self.argument_names = frozenset()
-            if "mixed_precision" in self.dropped:
-                self.script.keep_precision()
-            found = find_anchor(script, core, self.argument_names)
+        # Flags that are parsed where the Accelerator cannot wait for them: it then takes what the machine has.
+        for name in ("mixed_precision", "cpu"):
+            if name in self.known.arguments:
+                continue
+            if name in self.arguments and not self._names_known(found):
+                self.dropped[name] = self.arguments.pop(name)
+                self.argument_reads.pop(name, None)
+                if name == "mixed_precision":
+                    self.script.keep_precision()
+                found = find_anchor(script, core, self.argument_names)
+        if self.known.names and not self._names_known(found):
+            names = ", ".join(f"`{n}`" for n in sorted(self.known.names))
+            reason = f"{names} must be known before the Accelerator is made, and is known only later"
+            self.blockers.append(Blocker("ACC011", reason, script.backwards[0].call))
+            return
         self.anchor = found
+        self.named_devices = [] if "cpu" in self.dropped else self._bound_before(found)
         self.reach = Reach(script, found, core)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
@@ -263,6 +345,22 @@ class Plan:
                 )
                 return
 
+    def _bound_before(self, anchor: Anchor) -> list[NamedDevice]:
+        """The options naming a device that can be assigned where the Accelerator is made, each once."""
+        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        found: dict[str, NamedDevice] = {}
+        for told in self.named_devices:
+            here = told.owner is scope or (told.owner is not None and told.owner.kind == "module")
+            stores = [
+                n
+                for n in self.tree.nodes(ast.Name)
+                if n.id == told.name and isinstance(n.ctx, ast.Store) and self.script.scope_of(n) is scope
+            ]
+            late = bool(stores) and min(self.tree.start(n) for n in stores) > anchor.offset
+            if here and not late and (scope.resolve(told.name.split(".")[0]) is not None):
+                found.setdefault(told.text, told)
+        return list(found.values())
+
     def _names_known(self, anchor: Anchor) -> bool:
         """Whether everything the Accelerator's arguments read is assigned before it is made."""
         root = (
@@ -271,6 +369,8 @@ class Plan:
             else self.script.scope_of(anchor.before or anchor.block[0])
         )
         for name in self.argument_names:
+            if "." in name:
+                continue
             owner = root.resolve(name)
             if owner is None:
                 if not hasattr(builtins, name):
@@ -320,96 +420,6 @@ class Plan:
         instance = self.script.interpreter.things.get((owner, "instance"))
         return isinstance(instance, Thing) and instance.kind in (v.MODEL, v.DATASET, v.CRITERION)
 
-    def _constructor_arguments(self) -> None:
-        if self.batch_size == "total":
-            self.arguments["split_batches"] = "True"
-        wishes = [a for a in self.devices.assignments if a.cpu is not None]
-        if wishes:
-            self.arguments["cpu"] = wishes[0].cpu or "True"
-            self.argument_names |= wishes[0].names
-        elif not self.devices.assignments:
-            guard = self._cuda_guard()
-            if guard is not None:
-                from accelify.analysis.devices import negated
-
-                self.arguments["cpu"] = negated(guard[0])
-                self.argument_names |= guard[1]
-            elif not any(self._moves_to_accelerator(c) for c in self.script.calls()):
-                # A script without any device code runs on the CPU; its tensors are made there.
-                if not self._batches_only_from_loaders() and self._models_are_made_here():
-                    self.arguments["cpu"] = "True"
-
-    def _precision_and_accumulation(self) -> None:
-        precision = mixed_precision(self.script)
-        if precision is not None:
-            self.arguments["mixed_precision"] = precision[0]
-            self.argument_names |= precision[1]
-        window = find_window(self.script)
-        if window is not None and self.is_sharded(self.script.training_loaders):
-            self.accumulation = window
-            name, value = window.argument()
-            self.arguments[name] = value
-            self.argument_names |= window.names
-
-    def _cuda_guard(self) -> tuple[str, frozenset[str]] | None:
-        """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
-        for call in self.script.calls():
-            if not (isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"):
-                continue
-            for ancestor in self.tree.ancestors(call):
-                test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
-                named = isinstance(test, ast.Name) and bool(k.FLAG_NAME.search(test.id))
-                if test is not None and (named or self.script.is_a(test, v.FLAG)):
-                    wish = self.devices.wish(test)
-                    if wish is not None:
-                        return wish
-        return None
-
-    def _moves_to_accelerator(self, call: ast.Call) -> bool:
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
-            return True
-        return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda") for a in call.args)
-
-    def _models_are_made_here(self) -> bool:
-        """Whether this very file makes the models, so that it would have to place them."""
-        made = [m.site for m in self.script.trained_models if m.module in self.script.modules]
-        return len(made) == len(self.script.trained_models) and all(isinstance(s, ast.Call) for s in made)
-
-    def _batches_only_from_loaders(self) -> bool:
-        """Whether every tensor the model sees comes out of a prepared loader, which places it."""
-        if not self.script.training_loaders or not self.script.training_loaders <= self.prepared:
-            return False
-        for call in self.script.calls():
-            name = self.script.qualname(call.func) or ""
-            scope = self.script.scope_of(call)
-            if scope in self.script.training_scopes and name.rpartition(".")[0] == "torch":
-                if name.rsplit(".", 1)[-1] in (
-                    "zeros",
-                    "ones",
-                    "randn",
-                    "rand",
-                    "tensor",
-                    "full",
-                    "arange",
-                    "randint",
-                    "empty",
-                ):
-                    return False
-        return not any(
-            isinstance(w, Thing) and w.kind == v.MODEL
-            for call in self.script.calls()
-            if not self.script.iterated(call)
-            for w in self._called_outside_loops(call)
-        )
-
-    def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
-        models = self.script.models_of(call.func) & self.prepared
-        if not models:
-            return set()
-        loops = self.script.enclosing_loops(call)
-        known = {id(loop) for loop, _ in self.script.loader_loops}
-        return set() if any(id(loop) in known for loop in loops) else models
-
     # -- for rules
 
     def accelerator(self, node: Node) -> str | None:
@@ -455,8 +465,8 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
-def already_distributed(script: ScriptModel) -> Blocker | None:
-    """The library or wrapper by which a script is distributed already."""
+def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
+    """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -474,10 +484,16 @@ def already_distributed(script: ScriptModel) -> Blocker | None:
         if not text.rsplit(".", 1)[-1][:1].isalpha():
             continue
         for value in script.values(node):
-            if isinstance(value, Imported) and value.name in k.DISTRIBUTED_NAMES:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already", node)
-            if isinstance(value, Imported) and value.name.startswith("torch.distributed."):
-                return Blocker("ACC001", "it uses torch.distributed already", node)
+            if not isinstance(value, Imported):
+                continue
+            if taken_out and (value.name in k.REPLACEABLE or value.name.startswith(k.PLAIN_DISTRIBUTED)):
+                continue
+            remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
+            if value.name in k.DISTRIBUTED_NAMES:
+                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already{remedy}", node)
+            if value.name.startswith("torch.distributed."):
+                remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
+                return Blocker("ACC001", f"it uses torch.distributed already{remedy}", node)
     return None
 
 

@@ -13,6 +13,9 @@ from accelify.analysis.syntax import Tree
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
+# How far up a project's root is looked for, and what says that it is found.
+_MOST_ROOTS = 4
+_TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 # Libraries are known by name; their own source says nothing about a script's roles.
 _NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
@@ -38,9 +41,26 @@ def _read(path: Path) -> str | None:
     try:
         if path.stat().st_size > _LARGEST_MODULE:
             return None
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def roots_of(path: Path) -> list[Path]:
+    """The folders under which a script's imports from its own project lie: its own first."""
+    folder = path.resolve().parent
+    top = folder
+    while (top / "__init__.py").exists() and top.parent != top:
+        top = top.parent
+    if top != folder:
+        return [folder, top]
+    # A script in `tools/` or `examples/vision/` imports from the project's root.
+    roots = [folder]
+    while len(roots) < _MOST_ROOTS and roots[-1].parent != roots[-1]:
+        if any((roots[-1] / name).exists() for name in _TOP_OF_PROJECT):
+            break
+        roots.append(roots[-1].parent)
+    return roots
 
 
 class Program:
@@ -60,17 +80,10 @@ class Program:
         self.modules["__main__"] = self.entry
         self.roots: list[Path] = []
         if path is not None:
-            folder = path.resolve().parent
-            self.roots = [folder]
-            top = folder
-            while (top / "__init__.py").exists() and top.parent != top:
-                top = top.parent
-            if top != folder:
-                self.roots.append(top)
-                self.entry.package = ".".join(folder.relative_to(top).parts)
-            elif top.parent != top and not folder.joinpath("setup.py").exists():
-                # A script in `tools/` or `scripts/` imports from the project's root.
-                self.roots.append(top.parent)
+            self.roots = roots_of(path)
+            top = self.roots[-1]
+            if (self.roots[0] / "__init__.py").exists():
+                self.entry.package = ".".join(self.roots[0].relative_to(top).parts)
             self._follow()
 
     def _follow(self) -> None:

@@ -12,11 +12,12 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
+from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.uniform import UniformValues
-from accelify.analysis.values import Class, Imported, Thing, Value, Values
+from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -251,6 +252,11 @@ class ScriptModel(UniformValues):
         self.__dict__.pop("backwards", None)
 
     @cached_property
+    def placeholders(self) -> list[ast.Name]:
+        """Where the Accelerator is already asked, in a script that was brought back to its plain form."""
+        return [n for n in self.tree.nodes(ast.Name) if n.id == PLACEHOLDER]
+
+    @cached_property
     def training_scopes(self) -> set[Scope]:
         """Every scope from which a backward is reached, directly, through calls or through a function inside."""
         reached = {b.scope for b in self.backwards}
@@ -316,12 +322,27 @@ class ScriptModel(UniformValues):
 
     def _loaders_in(self, held: Values) -> set[Thing]:
         found: set[Thing] = set()
-        for value in held:
-            if isinstance(value, Thing):
-                if value.kind == v.LOADER:
-                    found.add(value)
-                elif value.kind == v.ITERATOR or (value.kind == v.UNKNOWN and "[]for" in value.uses):
-                    found |= self._loaders_in(value.links.get("iterated", set()))
+        queue, seen = list(held), set(held)
+        while queue:
+            value = queue.pop()
+            inner: Values = set()
+            if isinstance(value, Sequence) and not isinstance(value, Mapping):
+                # A generator, an enumerate or a zip that hands on the batches of loaders.
+                handed = set(value.rest)
+                for pair in value.rest:
+                    if isinstance(pair, Sequence):
+                        handed |= pair.any()
+                for batch in handed:
+                    if isinstance(batch, Thing) and batch.kind == v.BATCH:
+                        inner |= batch.links.get("loader", set())
+            elif isinstance(value, Thing) and value.kind == v.LOADER:
+                found.add(value)
+            elif isinstance(value, Thing) and (
+                value.kind == v.ITERATOR or (value.kind == v.UNKNOWN and "[]for" in value.uses)
+            ):
+                inner = value.links.get("iterated", set())
+            queue += inner - seen
+            seen |= inner
         return found
 
     @cached_property
@@ -366,7 +387,7 @@ class ScriptModel(UniformValues):
         found: set[Thing] = set()
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
-        found = {owner for m in found if m.kind == v.MODEL for owner in self._owners(m)}
+        found = {owner for m in found if m.kind == v.MODEL for owner in self.owners_of(m)}
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
         if not found:
@@ -386,7 +407,7 @@ class ScriptModel(UniformValues):
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
         return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
 
-    def _owners(self, model: Thing) -> set[Thing]:
+    def owners_of(self, model: Thing) -> set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
@@ -407,7 +428,21 @@ class ScriptModel(UniformValues):
                 outer.add(thing)
         if outer and not self.holders_outside_modules(model):
             return outer
+        if outer & self._called_in_training and model not in self._called_in_training:
+            return outer & self._called_in_training
         return {model}
+
+    @cached_property
+    def _called_in_training(self) -> set[Thing]:
+        """The models that are called where a backward stands, or in a loop around one, by the script itself."""
+        scopes = {b.scope for b in self.backwards}
+        return {
+            model
+            for call in self.calls()
+            if (self.scope_of(call) in scopes or self.trains_around(call))
+            and not is_in_model(self, self.scope_of(call))
+            for model in self.models_of(call.func)
+        }
 
     def holders_outside_modules(self, model: Thing) -> list[Holder]:
         """Where a model is kept other than as an attribute of another model."""
@@ -417,7 +452,7 @@ class ScriptModel(UniformValues):
             for h in self.holders_of(model)
             if (h.cls is None or kind_of(h.cls) != v.MODEL)
             and not (
-                h.scope is not None and h.scope.is_method and h.cls is None and _in_module(self, h.scope)
+                h.scope is not None and h.scope.is_method and h.cls is None and is_in_model(self, h.scope)
             )
         ]
 
@@ -527,7 +562,8 @@ def _is_main_test(test: ast.expr) -> bool:
     )
 
 
-def _in_module(script: ScriptModel, scope: Scope) -> bool:
+def is_in_model(script: ScriptModel, scope: Scope) -> bool:
+    """Whether a scope is a method of a model's class."""
     owner = scope.owner_class
     cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
     return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
@@ -538,4 +574,4 @@ def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:
     return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
 
 
-__all__ = ["Backward", "Holder", "Loop", "ScriptModel", "Value", "target_names"]
+__all__ = ["Backward", "Holder", "Loop", "ScriptModel", "Value", "is_in_model", "target_names"]

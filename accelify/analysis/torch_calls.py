@@ -20,6 +20,7 @@ class LibraryCalls:
     """The part of the interpreter that knows the library."""
 
     changed: bool
+    things: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
 
@@ -76,8 +77,10 @@ class LibraryCalls:
             return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
         if name in k.WRITER_CLASSES:
             return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
-        if name in k.PARALLEL_WRAPPERS:
-            return first
+        if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
+            return first or (keywords.get("module") or set())
+        if name == "apex.amp.initialize":
+            return self._initialized(node, arguments, keywords)
         if k.is_progress(name):
             return first or (keywords.get("iterable") or set())
         if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
@@ -88,7 +91,10 @@ class LibraryCalls:
                     copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
                     copied.cls = model.cls
                     copies.add(copied)
-                return copies
+                # What is not known to be a model yet may turn out to be one, and its copy then is another.
+                return {
+                    self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
+                }
             return first
         if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
             if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
@@ -172,8 +178,12 @@ class LibraryCalls:
         if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
             return set()
         if receiver.kind in (v.LOADER, v.ITERATOR):
-            if name in ("next", "__next__", "__iter__"):
+            if name in ("next", "__next__"):
                 return self.element_values(module, node, receiver)
+            if name == "__iter__":
+                iterator = self.thing(node, "iterator", v.ITERATOR, module)
+                self.link(iterator, "iterated", {receiver})
+                return {iterator}
             return set()
         if receiver.kind == v.UNKNOWN:
             if name in k.SELF_RETURNING:
@@ -233,6 +243,20 @@ class LibraryCalls:
                 self.link_optimizer(module, made, [*arguments, *keywords.values()])
             return {made}
         return set()
+
+    def _initialized(
+        self, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> Values:
+        """`amp.initialize` gives its models and optimizers back."""
+        models = arguments[0] if arguments else keywords.get("models", set())
+        given = arguments[1] if len(arguments) > 1 else keywords.get("optimizers")
+        if given is None:
+            return models
+        both = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+        assert isinstance(both, Sequence)
+        both.elements[0] |= models
+        both.elements[1] |= given
+        return {both}
 
     # -- making things
 

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
+from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Node, Tree, call_argument, dotted, target_names, walk_scope
 from accelify.analysis.values import Thing, Values
@@ -61,6 +62,9 @@ class UniformValues:
 
     def _uniform_name(self, name: ast.Name, scope: Scope, depth: int) -> bool:
         owner = scope.resolve(name.id)
+        if name.id == PLACEHOLDER:
+            parent = self.tree.parent(name)
+            return isinstance(parent, ast.Attribute) and parent.attr == "num_processes"
         if owner is None:
             return True
         if any(isinstance(w, Thing) and w.kind in (v.BATCH, v.OUTPUT, v.TENSOR) for w in self.values(name)):

@@ -35,8 +35,11 @@ class Window:
     reads: list[ast.Name] = field(default_factory=list)
     divisor: str = ""
 
-    def argument(self) -> tuple[str, str]:
+    def argument(self, for_accelerate: bool = False) -> tuple[str, str]:
         """The constructor argument that keeps the numbers of the loop written by hand."""
+        if for_accelerate:
+            # It divides by the whole window, the last one too, as the loop does.
+            return "gradient_accumulation_steps", self.steps
         if self.flushes:
             return (
                 "gradient_accumulation_plugin",

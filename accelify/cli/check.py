@@ -12,6 +12,7 @@ import typer
 from accelify.cli.inputs import STDIN, collect, garbage_kept, read_script
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding
+from accelify.project import Imports
 from accelify.source import SourceError
 
 ALREADY_DISTRIBUTED = "ACC001"
@@ -51,9 +52,10 @@ def check(
     except SourceError as error:
         fail(str(error))
     scripts = [STDIN] if inputs is None else inputs.scripts
+    imports = Imports() if inputs is None else inputs.imports
     for path in track(scripts, len(scripts), "checking"):
         try:
-            findings += _findings(path, select or [], ignore or [])
+            findings += _findings(path, select or [], ignore or [], imports)
         except SourceError as error:
             complain(str(error))
             code = max(code, BAD_INPUT if inputs is None or path in inputs.named else NEEDS_A_PERSON)
@@ -61,14 +63,14 @@ def check(
     raise typer.Exit(max(code, NEEDS_A_PERSON if findings else CONVERTED))
 
 
-def _findings(path: Path, select: list[str], ignore: list[str]) -> list[Finding]:
+def _findings(path: Path, select: list[str], ignore: list[str], imports: Imports) -> list[Finding]:
     from accelify.convert import ConvertOptions, convert_project
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
     with garbage_kept():
         source = read_script(path)
-        conversions = convert_project(source, ConvertOptions())
+        conversions = convert_project(source, ConvertOptions(), imports)
     findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = shown(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from accelify.cli.inputs import STDIN, Inputs, collect, garbage_kept, read_script
+from accelify.cli.inputs import STDIN, Inputs, Runtime, collect, garbage_kept, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
     CONVERTED,
@@ -51,6 +51,13 @@ def convert(
         BatchSize,
         typer.Option(help="Each process takes the script's batch size, or all of them share it."),
     ] = BatchSize.PER_PROCESS,
+    runtime: Annotated[
+        Runtime, typer.Option(help="Write for accelify's own runtime or for Hugging Face Accelerate.")
+    ] = Runtime.ACCELIFY,
+    replace_ddp: Annotated[
+        bool,
+        typer.Option("--replace-ddp", help="Also convert scripts that use DistributedDataParallel by hand."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
@@ -69,7 +76,11 @@ def convert(
     """
     from accelify.convert import ConvertOptions
 
-    options = ConvertOptions(batch_size=batch_size.value)
+    options = ConvertOptions(batch_size=batch_size.value, runtime=runtime.value, replace_ddp=replace_ddp)
+    if replace_ddp and batch_size is BatchSize.TOTAL:
+        fail(
+            "--replace-ddp keeps a script's batch size, which is one process's: leave out --batch-size total."
+        )
     if verified and report is None:
         fail("--verified puts curves on the page of --report: name that page too.")
     if STDIN in paths:
@@ -124,33 +135,29 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     Raises SourceError where a script that the user named cannot be worked on.
     """
-    from accelify.convert import convert_project
+    from accelify.convert import GatheredConversions, convert_project
 
-    found: dict[Path, Conversion] = {}
+    gathered = GatheredConversions()
     passed_over = 0
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
+        if gathered.has(path):
+            continue
         try:
             with garbage_kept():
-                group = convert_project(read_script(path), options)
+                group = convert_project(read_script(path), options, inputs.imports)
         except SourceError as error:
             if path in inputs.named:
                 raise
             complain(str(error))
             passed_over += 1
             continue
+        if path not in inputs.named and group[0].status == "unchanged":
+            # A folder's script that only looked like an entry point.
+            group = [c for c in group if ".backward(" in c.source.text]
         for conversion in group:
-            place = conversion.source.path or path
-            if (
-                conversion.status == "unchanged"
-                and path not in inputs.named
-                and ".backward(" not in conversion.source.text
-            ):
-                continue  # a folder's script that only looked like an entry point
-            known = found.get(place.resolve())
-            if known is None or (conversion.changed and not known.changed):
-                found[place.resolve()] = conversion
-                inputs.roots.setdefault(place, inputs.roots[path])
-    return list(found.values()), passed_over
+            inputs.roots.setdefault(conversion.source.path or path, inputs.roots[path])
+        gathered.add(group)
+    return gathered.conversions, passed_over
 
 
 def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | None) -> dict[Path, Path]:

@@ -7,11 +7,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
-from accelify.source import Source, SourceError, find_scripts
+from accelify.project import Imports
+from accelify.source import Source, SourceError, find_scripts, python_files
 
 STDIN = Path("-")
+
+
+class Runtime(StrEnum):
+    """What a converted script imports."""
+
+    ACCELIFY = "accelify"
+    ACCELERATE = "accelerate"
 
 
 @dataclass
@@ -27,6 +36,7 @@ class Inputs:
     named: set[Path] = field(default_factory=set)
     roots: dict[Path, Path] = field(default_factory=dict)
     searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    imports: Imports = field(default_factory=Imports)
 
     def describe_search(self) -> list[str]:
         """One line for each folder searched: what was looked at and what was found."""
@@ -59,8 +69,8 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                     "name the script to convert.",
                     path,
                 )
+            candidates, root = _entries_first(path, found.scripts, inputs.imports), path
             inputs.searched[path] = (found.looked_at, len(found.scripts))
-            candidates, root = found.scripts, path
         elif path.exists():
             candidates, root = [path], path.parent
             inputs.named.add(path)
@@ -72,6 +82,22 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                 inputs.scripts.append(candidate)
                 inputs.roots[candidate] = root
     return inputs
+
+
+def _entries_first(folder: Path, scripts: Sequence[Path], imports: Imports) -> list[Path]:
+    """The training scripts of a folder and the scripts that start them, those that nothing imports first."""
+    entries = imports.entries(python_files(folder))
+    starters = [
+        path
+        for path in entries
+        if path not in scripts and not _is_no_entry(path) and imports.leads_to_training(path)
+    ]
+    first = [path for path in scripts if path in entries]
+    return [*starters, *first, *(path for path in scripts if path not in first)]
+
+
+def _is_no_entry(path: Path) -> bool:
+    return path.name in ("__init__.py", "conftest.py", "setup.py") or path.name.startswith("test_")
 
 
 def read_script(path: Path) -> Source:

@@ -13,13 +13,17 @@ import typer
 
 import accelify
 
-# Name, and the line of the help page. The module accelify.cli.<name> has a function of that name; it is imported only
-# when the command runs, so that the help page costs what typer costs.
+# Name, and the line of the help page. The module accelify.cli.<name> (with _ for -) has a function of that name; it is
+# imported only when the command runs, so that the help page costs what typer costs.
 COMMANDS = {
     "convert": "Rewrite training scripts so that they run on any number of devices.",
     "check": "Lint training scripts: what keeps them from running on several devices.",
     "verify": "Run a script before and after conversion and compare the losses.",
     "launch": "Run a script on the devices that are there.",
+    "config": "Make, change or show the configuration file of launches.",
+    "test": "Try the configured set-up: does everything work here?",
+    "env": "Print what an issue report needs.",
+    "merge-weights": "Make one safetensors file of a sharded checkpoint.",
     "rule": "Explain a rule.",
 }
 SHORT = (
@@ -44,11 +48,12 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
     asked = next((word for word in argv if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
         if name == asked:
-            module = importlib.import_module(f"accelify.cli.{name}")
+            function = name.replace("-", "_")
+            module = importlib.import_module(f"accelify.cli.{function}")
             if name not in SHORT:
                 gc.enable()
             settings = getattr(module, "CONTEXT_SETTINGS", None)
-            app.command(name, short_help=summary, context_settings=settings)(getattr(module, name))
+            app.command(name, short_help=summary, context_settings=settings)(getattr(module, function))
         else:
             app.command(name, help=summary)(_known_by_name)
     return app

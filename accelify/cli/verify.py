@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from accelify.cli.inputs import Runtime
+
 
 def verify(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The plain script, not converted yet.")],
@@ -29,6 +31,9 @@ def verify(
             "--against", metavar="FILE", help="Compare with this converted script instead of a fresh one."
         ),
     ] = None,
+    runtime: Annotated[
+        Runtime, typer.Option(help="What the copy is written for; see `accelify convert --help`.")
+    ] = Runtime.ACCELIFY,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw the losses into this file.")
     ] = None,
@@ -70,6 +75,7 @@ def verify(
                 script,
                 tuple(arguments or ()),
                 converted=converted,
+                runtime=runtime.value,
                 steps=steps,
                 processes=num_processes,
                 gpu=gpu,

@@ -6,6 +6,7 @@ before it is asked for, so importing this package costs next to nothing on top o
 
 from importlib import import_module
 from importlib.util import find_spec
+from os import environ
 from typing import TYPE_CHECKING, Any
 
 if find_spec("torch") is None:
@@ -15,6 +16,13 @@ if find_spec("torch") is None:
 
 if TYPE_CHECKING:
     from .accelerator import Accelerator as Accelerator
+    from .backends.deepspeed_plugin import DeepSpeedPlugin as DeepSpeedPlugin
+    from .backends.deepspeed_plugin import DummyOptim as DummyOptim
+    from .backends.deepspeed_plugin import DummyScheduler as DummyScheduler
+    from .backends.fsdp_plugin import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
+    from .backends.parallelism import ParallelismConfig as ParallelismConfig
+    from .backends.parallelism import TorchTensorParallelPlugin as TorchTensorParallelPlugin
+    from .backends.xla_plugin import XLAPlugin as XLAPlugin
     from .checkpoint import load_weights as load_weights
     from .collectives import broadcast as broadcast
     from .collectives import broadcast_object_list as broadcast_object_list
@@ -78,6 +86,10 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "accelerator": ("Accelerator",),
+    "backends.fsdp_plugin": ("FullyShardedDataParallelPlugin",),
+    "backends.parallelism": ("ParallelismConfig", "TorchTensorParallelPlugin"),
+    "backends.xla_plugin": ("XLAPlugin",),
+    "backends.deepspeed_plugin": ("DeepSpeedPlugin", "DummyOptim", "DummyScheduler"),
     "checkpoint": ("load_weights",),
     "collectives": (
         "broadcast",
@@ -133,6 +145,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)
+
+
+if "CROSS_SIZE" in environ:
+    # Started by DeepSpeed's launcher, whose argument the script may not know.
+    from .backends.deepspeed_launcher import hide_local_rank
+
+    hide_local_rank()
 
 
 def __getattr__(name: str) -> Any:

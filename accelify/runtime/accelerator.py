@@ -13,8 +13,10 @@ from torch.utils.data import DataLoader
 
 from . import collectives, files, observers
 from .accumulation import enter_step, loss_divisor
-from .arguments import is_scheduler, refuse_engines, refuse_flags, sort_handlers
+from .arguments import engine_options, engine_precision, is_scheduler, refuse_flags, sort_handlers
 from .backends import make_backend
+from .backends.base import Backend
+from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
@@ -52,6 +54,10 @@ class Accelerator(Exchange, Saving, Tracking):
         step_scheduler_with_optimizer: False: prepared schedulers advance once a call, whatever the optimizer does.
         kwargs_handlers: further arguments for torch's classes, such as DistributedDataParallelKwargs.
         dynamo_backend, dynamo_plugin: compile models.
+        fsdp_plugin: a FullyShardedDataParallelPlugin, shards models over the ranks (FSDP2).
+        parallelism_config, torch_tp_plugin: a ParallelismConfig, divides layers between ranks, or makes replicas of a
+            sharded model.
+        xla_plugin: run on XLA devices (TPUs), with these options.
 
     Raises:
         ValueError: for an argument with a value that is not possible, or two that exclude each other.
@@ -80,20 +86,34 @@ class Accelerator(Exchange, Saving, Tracking):
         dynamo_plugin: TorchDynamoPlugin | None = None,
         deepspeed_plugins: Any = None,
         parallelism_config: Any = None,
+        xla_plugin: XLAPlugin | None = None,
         **flags: Any,
     ) -> None:
         refuse_flags(flags)
-        refuse_engines(
-            deepspeed_plugin=deepspeed_plugin or deepspeed_plugins,
-            fsdp_plugin=fsdp_plugin,
-            torch_tp_plugin=torch_tp_plugin,
-            megatron_lm_plugin=megatron_lm_plugin,
-            parallelism_config=parallelism_config,
+        if megatron_lm_plugin is not None:
+            raise ValueError(
+                "Accelerator(megatron_lm_plugin=...): accelify has no Megatron-LM engine; use fsdp_plugin"
+            )
+        if dynamo_plugin is None and dynamo_backend is not None:
+            dynamo_plugin = TorchDynamoPlugin(backend=str(dynamo_backend).lower())
+        options = sort_handlers(kwargs_handlers or []) | engine_options(
+            {
+                "deepspeed": deepspeed_plugin or deepspeed_plugins,
+                "fsdp": fsdp_plugin,
+                "parallelism": parallelism_config or torch_tp_plugin,
+                "xla": xla_plugin,
+                "dynamo": dynamo_plugin,
+            }
         )
-        options = sort_handlers(kwargs_handlers or [])
         group = options.get("process_group", InitProcessGroupKwargs())
+        mixed_precision = mixed_precision or engine_precision(options)
         self.state = AcceleratorState(
-            mixed_precision, cpu, backend=group.backend, init_method=group.init_method, timeout=group.timeout
+            mixed_precision,
+            cpu,
+            backend=group.backend,
+            init_method=group.init_method,
+            timeout=group.timeout,
+            xla=options.get("xla"),
         )
         self.process = PartialState()
         self.device_placement = device_placement
@@ -114,12 +134,13 @@ class Accelerator(Exchange, Saving, Tracking):
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_configuration.project_dir is None:
             self.project_configuration.set_directories(project_dir)
-        self.dynamo = dynamo_plugin or TorchDynamoPlugin(backend=str(dynamo_backend or "no").lower())
+        self.dynamo = options.get("dynamo") or TorchDynamoPlugin()
         self.precision = Precision(
             self.state.mixed_precision, self.process.device, options.get("autocast"), options.get("scaler")
         )
         self.profile_handler = options.get("profile")
         self.backend = make_backend(self.process, self.precision, options)
+        self.state.distributed_type = self.backend.distributed_type
         self._models: list[torch.nn.Module] = []
         self._optimizers: list[AcceleratedOptimizer] = []
         self._schedulers: list[AcceleratedScheduler] = []
@@ -130,7 +151,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self._begin_saving()
         self._begin_tracking(log_with)
         # Nothing but torch's own backward is left to do in this case, on every step.
-        self._plain = self.num_processes == 1 and self.precision.scaler is None and plugin.num_steps == 1
+        self._plain = self.backend.plain and self.precision.scaler is None and plugin.num_steps == 1
         if self.num_processes > 1:
             share_random_state()
 
@@ -171,7 +192,7 @@ class Accelerator(Exchange, Saving, Tracking):
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, value: int) -> None:
         self.gradient_state.plugin.num_steps = value
-        self._plain = self.num_processes == 1 and self.precision.scaler is None and value == 1
+        self._plain = self.backend.plain and self.precision.scaler is None and value == 1
 
     @property
     def sync_gradients(self) -> bool:
@@ -255,8 +276,10 @@ class Accelerator(Exchange, Saving, Tracking):
             self.backend.place(model)
         wrapped = self.backend.wrap(model, evaluation_mode)
         if self.dynamo.backend != "no":
-            wrapped = torch.compile(wrapped, **self.dynamo.compile_arguments())  # type: ignore[assignment]
+            wrapped = self.backend.compile(wrapped, self.dynamo)
         self._models.append(wrapped)
+        for optimizer in self._optimizers:
+            self.backend.adopt(optimizer.optimizer)
         return self._remember(model, wrapped)  # type: ignore[no-any-return]
 
     def prepare_data_loader(
@@ -285,6 +308,11 @@ class Accelerator(Exchange, Saving, Tracking):
             non_blocking=config.non_blocking,
             slice_fn_for_dispatch=slice_fn_for_dispatch,
         )
+        prepared.replay_workers = config.replay_workers
+        if type(self.backend).place_batch is not Backend.place_batch:
+            prepared.layout = self.backend.place_batch
+        self.backend.adopt_loader(prepared)
+        self.backend.note_loader(prepared.total_batch_size)
         self._dataloaders.append(prepared)
         return self._remember(data_loader, prepared)  # type: ignore[no-any-return]
 
@@ -301,6 +329,7 @@ class Accelerator(Exchange, Saving, Tracking):
             return known  # type: ignore[no-any-return]
         if isinstance(optimizer, AcceleratedOptimizer):
             return optimizer
+        self.backend.adopt(optimizer)
         self._check_parameters(optimizer)
         prepared = AcceleratedOptimizer(optimizer, self.precision, self.backend)
         self._optimizers.append(prepared)
@@ -308,7 +337,7 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
         own = {id(p) for m in self._models for p in m.parameters()}
-        held = [p for g in optimizer.param_groups for p in g["params"]]
+        held = self.backend.parameters_of(optimizer)
         loose = [p for p in held if id(p) not in own]
         shapes = {p.shape for m in self._models for p in m.parameters()}
         if own and held and len(loose) == len(held) and (len(held) > 1 or held[0].shape in shapes):
@@ -402,13 +431,13 @@ class Accelerator(Exchange, Saving, Tracking):
     def _share_weight(self, reduction: str) -> float:
         if reduction not in ("mean", "sum"):
             raise ValueError(f'reduction must be "mean" or "sum", not {reduction!r}')
-        ranks = self.num_processes
+        ranks, rank = self.process.data_ranks, self.process.data_rank
         if ranks == 1:
             return 1.0
         shares = self._shares()
         if reduction == "mean":
-            return 1.0 if shares is None else shares.weight(self.process_index)
-        if shares is not None and not shares.sizes[self.process_index]:
+            return 1.0 if shares is None else shares.weight(rank)
+        if shares is not None and not shares.sizes[rank]:
             return 0.0
         return float(ranks)
 
@@ -429,7 +458,7 @@ class Accelerator(Exchange, Saving, Tracking):
     def _weighted_backward(self, loss: torch.Tensor, weight: float, kwargs: dict[str, Any]) -> None:
         """Gradients are summed as weight * gradient over the window, and divided by all weights at its end."""
         shares = self._shares()
-        if shares is not None and not shares.sizes[self.process_index]:
+        if shares is not None and not shares.sizes[self.process.data_rank]:
             weight = 0.0
         self._tokens += weight
         if not self.sync_gradients:
@@ -437,17 +466,16 @@ class Accelerator(Exchange, Saving, Tracking):
             self._scaled_backward(loss * weight, kwargs)
             return
         total, self._tokens = collectives.reduce(self._tokens, "sum"), 0.0
-        factor = self.num_processes / total if total else 0.0
+        factor = self.process.data_ranks / total if total else 0.0
         self._observe(loss, weight * factor)
         self.backend.last_scale = weight * factor
-        earlier = [p.grad for p in self._trained_parameters() if p.grad is not None]
-        if earlier and self.gradient_state.window.step > 1:
-            torch._foreach_mul_(earlier, factor)
+        if self.gradient_state.window.step > 1:
+            self.backend.scale_gradients(self._trained_parameters(), factor)
         scale = weight * factor
         self._scaled_backward(loss if scale == 1.0 else loss * scale, kwargs)
 
     def _trained_parameters(self) -> list[torch.Tensor]:
-        found = {id(p): p for o in self._optimizers for g in o.param_groups for p in g["params"]}
+        found = {id(p): p for o in self._optimizers for p in self.backend.parameters_of(o.optimizer)}
         return list(found.values())
 
     def autocast(
@@ -473,9 +501,7 @@ class Accelerator(Exchange, Saving, Tracking):
         """
         enter_step(self.gradient_state)
         if self.gradient_state.window.correction != 1.0 and not self._tokens:
-            earlier = [p.grad for p in self._trained_parameters() if p.grad is not None]
-            if earlier:
-                torch._foreach_mul_(earlier, self.gradient_state.window.correction)
+            self.backend.scale_gradients(self._trained_parameters(), self.gradient_state.window.correction)
         state = self.gradient_state
         if state.sync_gradients or state.plugin.sync_each_batch:
             yield

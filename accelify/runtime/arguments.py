@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,14 +48,53 @@ def sort_handlers(handlers: Iterable[KwargsHandler]) -> dict[str, Any]:
     return found
 
 
-def refuse_engines(**plugins: Any) -> None:
-    """ValueError for a plugin of an engine that is not here."""
-    for name, plugin in plugins.items():
-        if plugin is not None:
-            raise ValueError(
-                f"Accelerator({name}=...) asks for an engine that this version does not have: it runs on one process "
-                "or with DistributedDataParallel"
-            )
+# Name of an engine's options: the module and class of its plugin. An engine's helper classes may be several.
+_PLUGINS = {
+    "deepspeed": ("backends.deepspeed_plugin", "DeepSpeedPlugin"),
+    "fsdp": ("backends.fsdp_plugin", "FullyShardedDataParallelPlugin"),
+    "parallelism": ("backends.parallelism", "ParallelismConfig"),
+    "xla": ("backends.xla_plugin", "XLAPlugin"),
+    "dynamo": ("plugins", "TorchDynamoPlugin"),
+}
+
+
+def engine_options(given: dict[str, Any], variable: str | None = None) -> dict[str, Any]:
+    """Plugins of engines by the name of their options: from the script, else from the launcher.
+
+    Args:
+        given: by name; None where the script says nothing.
+        variable: JSON of sections of the configuration file by name; default: environment variable ACCELIFY_ENGINE.
+
+    Raises:
+        ValueError: the variable is not what a launcher writes, or a section's value cannot be.
+    """
+    found = {name: plugin for name, plugin in given.items() if plugin is not None}
+    text = os.environ.get("ACCELIFY_ENGINE", "") if variable is None else variable
+    if not text:
+        return found
+    try:
+        sections = dict(json.loads(text))
+    except (ValueError, TypeError):
+        raise ValueError(
+            "the environment variable ACCELIFY_ENGINE is not the JSON that accelify launch writes; unset it"
+        ) from None
+    for name, section in sections.items():
+        if name not in _PLUGINS:
+            raise ValueError(f"ACCELIFY_ENGINE names the engine {name!r}; known are {', '.join(_PLUGINS)}")
+        if name not in found:
+            found[name] = plugin_class(name).from_config(section)
+    return found
+
+
+def engine_precision(options: dict[str, Any]) -> str | None:
+    """The mixed precision that an engine's own configuration asks for, None where none does."""
+    return next((p.mixed_precision for p in options.values() if getattr(p, "mixed_precision", None)), None)
+
+
+def plugin_class(name: str) -> Any:
+    """The plugin class of an engine's options; ValueError where this version has none."""
+    module, kind = _PLUGINS[name]
+    return getattr(importlib.import_module(f".{module}", __package__), kind)
 
 
 def refuse_flags(flags: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from .plugins import ProjectConfiguration
 
 if TYPE_CHECKING:
     from .accelerator import Accelerator
+    from .backends.base import Backend
 
 MARKER = "accelify-checkpoint.json"
 _FORMAT = 1
@@ -65,7 +66,10 @@ def newest(directory: Path) -> Path:
 def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int | str) -> None:
     """Write a checkpoint; see `Accelerator.save_state`."""
     accelerator.precision.finish_update()
-    weights = [accelerator.get_state_dict(m) for m in accelerator._models]
+    engine = accelerator.backend
+    whole = not engine.writes_shards
+    weights = [accelerator.get_state_dict(m) for m in accelerator._models] if whole else []
+    optimizers = [engine.optimizer_state_dict(o.optimizer) for o in accelerator._optimizers] if whole else []
     temporary = target.parent / f".{target.name}.tmp"
     with _together(f"the checkpoint {target} could not be written"):
         if accelerator.is_main_process:
@@ -74,12 +78,15 @@ def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int
             temporary.mkdir(parents=True)
     for hook in accelerator._save_hooks:
         hook(accelerator._models, weights, str(temporary))
+    if not whole:
+        with _together(f"the checkpoint {target} could not be written", temporary):
+            engine.save_shards(temporary, accelerator._models, [o.optimizer for o in accelerator._optimizers])
     # The main process writes alone, so no file system has to be shared between machines.
     ranks = collectives.all_gather_objects(_rank_state(accelerator))
     with _together(f"the checkpoint {target} could not be written", temporary):
         if accelerator.is_main_process:
-            _write_files(accelerator, temporary, weights, ranks, safe, max_shard_size)
-            _complete(temporary, {"processes": accelerator.num_processes})
+            _write_files(accelerator, temporary, weights, optimizers, ranks, safe, max_shard_size)
+            _complete(temporary, {"processes": accelerator.num_processes, "shards": not whole})
             _put_in_place(temporary, target)
             _delete_old(accelerator.project_configuration, target)
 
@@ -120,8 +127,7 @@ def _rank_state(accelerator: Accelerator) -> dict[str, Any]:
         "gradients": None,
     }
     if not window.complete:
-        gradients = [p.grad for p in accelerator._trained_parameters()]
-        state["gradients"] = [None if g is None else g.detach().cpu() for g in gradients]
+        state["gradients"] = accelerator.backend.window_gradients(accelerator._trained_parameters())
     return state
 
 
@@ -133,22 +139,23 @@ def _write_files(
     accelerator: Accelerator,
     directory: Path,
     weights: list[dict[str, Any]],
+    optimizers: list[dict[str, Any]],
     ranks: list[dict[str, Any]],
     safe: bool,
     max_shard_size: int | str,
 ) -> None:
     for i, state in enumerate(weights):
         files.save_weights(state, directory / f"model_{i}" if i else directory, max_shard_size, safe)
-    for i, optimizer in enumerate(accelerator._optimizers):
-        torch.save(optimizer.state_dict(), directory / _name("optimizer", i, "bin"))
+    for i, state in enumerate(optimizers):
+        files.save_pickled(state, directory / _name("optimizer", i, "bin"))
     for i, scheduler in enumerate(accelerator._schedulers):
-        torch.save(scheduler.state_dict(), directory / _name("scheduler", i, "bin"))
+        files.save_pickled(scheduler.state_dict(), directory / _name("scheduler", i, "bin"))
     if accelerator.precision.scaler is not None:
-        torch.save(accelerator.scaler.state_dict(), directory / "scaler.pt")
+        files.save_pickled(accelerator.scaler.state_dict(), directory / "scaler.pt")
     for i, item in enumerate(accelerator._custom_objects):
-        torch.save(item.state_dict(), directory / f"custom_checkpoint_{i}.pkl")
+        files.save_pickled(item.state_dict(), directory / f"custom_checkpoint_{i}.pkl")
     for rank, state in enumerate(ranks):
-        torch.save(state, directory / f"random_states_{rank}.pkl")
+        files.save_pickled(state, directory / f"random_states_{rank}.pkl")
 
 
 def _complete(directory: Path, facts: dict[str, Any]) -> None:
@@ -253,10 +260,20 @@ def load(accelerator: Accelerator, source: Path, model_kwargs: dict[str, Any]) -
     models = list(accelerator._models)
     for hook in accelerator._load_hooks:
         hook(models, str(source))
-    for i, model in enumerate(models):
-        load_weights(accelerator.unwrap_model(model), source / f"model_{i}" if i else source, **model_kwargs)
-    for i, optimizer in enumerate(accelerator._optimizers):
-        optimizer.load_state_dict(_read(source, _name("optimizer", i, "bin"), "optimizer"))
+    engine = accelerator.backend
+    if facts.get("shards"):
+        if not engine.writes_shards:
+            raise ValueError(
+                f"the checkpoint {source} holds each rank's part of the weights, and this run's engine reads whole "
+                "ones: load it with the engine that saved it, or put the weights together with accelify merge-weights"
+            )
+        engine.load_shards(source, models, [o.optimizer for o in accelerator._optimizers])
+    else:
+        for i, model in enumerate(models):
+            load_weights(model, source / f"model_{i}" if i else source, engine=engine, **model_kwargs)
+        for i, optimizer in enumerate(accelerator._optimizers):
+            state = _read(source, _name("optimizer", i, "bin"), "optimizer")
+            engine.load_optimizer_state_dict(optimizer.optimizer, state)
     for i, scheduler in enumerate(accelerator._schedulers):
         scheduler.load_state_dict(_read(source, _name("scheduler", i, "bin"), "scheduler"))
     if accelerator.precision.scaler is not None:
@@ -301,31 +318,56 @@ def _restore_rank(accelerator: Accelerator, state: dict[str, Any]) -> None:
     accelerator._tokens = state["tokens"]
     parameters = accelerator._trained_parameters()
     if state["gradients"] is not None and len(parameters) == len(state["gradients"]):
-        for p, gradient in zip(parameters, state["gradients"], strict=True):
-            p.grad = None if gradient is None else gradient.to(p.device)
+        accelerator.backend.restore_window_gradients(parameters, state["gradients"])
     restore_random_state(state["random"])
     for loader, position in zip(accelerator._dataloaders, state["loaders"], strict=True):
         loader.resume_from(position, state["random"])
 
 
-def load_weights(model: torch.nn.Module, directory: str | Path, strict: bool = True, **kwargs: Any) -> None:
+def load_weights(
+    model: torch.nn.Module,
+    directory: str | Path,
+    strict: bool = True,
+    engine: Backend | None = None,
+    **kwargs: Any,
+) -> None:
     """Load what `save_model` wrote, in one file or several; names that tied weights left out are no error.
+
+    Args:
+        model: the script's own, or a prepared one together with its `engine`.
+        directory: where `save_model` wrote to.
+        strict: missing and unexpected names are errors.
+        engine: whose wrapper `model` is in.
+        **kwargs: for torch's `load_state_dict`.
 
     Raises:
         ValueError: there are no weights, or not those of this model.
     """
     directory = Path(directory)
     weights = read_weights(directory)
+    wrapped = getattr(model, "_orig_mod", model)
+    model = engine.unwrap(wrapped) if engine is not None else model
     try:
-        missing, unexpected = model.load_state_dict(weights, strict=False, **kwargs)
+        if engine is not None and not kwargs:
+            missing, unexpected = engine.load_state_dict(wrapped, weights, strict=False)
+        else:
+            missing, unexpected = model.load_state_dict(weights, strict=False, **kwargs)
     except RuntimeError as error:
         raise ValueError(f"the weights in {directory} do not fit {type(model).__name__}: {error}") from None
-    state = model.state_dict()
-    there = {(state[n].data_ptr(), state[n].shape) for n in weights if n in state}
-    missing = [n for n in missing if (state[n].data_ptr(), state[n].shape) not in there]
+    state = dict(model.named_parameters(remove_duplicate=False)) | dict(
+        model.named_buffers(remove_duplicate=False)
+    )
+    there = {_identity(state[n]) for n in weights if n in state}
+    missing = [n for n in missing if n not in state or _identity(state[n]) not in there]
     if strict and (missing or unexpected):
         what = f"lack {', '.join(missing[:5])}" if missing else f"have {', '.join(unexpected[:5])} besides"
         raise ValueError(f"the weights in {directory} do not fit {type(model).__name__}: they {what}")
+
+
+def _identity(tensor: torch.Tensor) -> Any:
+    """The same for tied weights: one object, or one piece of memory."""
+    in_memory = type(tensor.data) is torch.Tensor and tensor.device.type in ("cpu", "cuda", "mps")
+    return (tensor.data_ptr(), tensor.shape) if in_memory else id(tensor)
 
 
 def read_weights(directory: Path) -> dict[str, Any]:

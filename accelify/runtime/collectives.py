@@ -1,6 +1,7 @@
 """Talk between ranks, over nested containers: gather, reduce, broadcast, pad.
 
 With one process every function returns what it was given. The order of calls must be the same on every rank.
+What is gathered or reduced counts once for each batch: of ranks that work on the same batch (tensor parallel), one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ def _alone() -> bool:
     return PartialState().num_processes == 1
 
 
+def _no_other_batches() -> bool:
+    return PartialState().data_ranks == 1
+
+
 def _to_group(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor where the process group can reach it, contiguous and detached."""
+    """The tensor where the process group can reach it, contiguous, detached, and whole if it is a DTensor."""
     process = PartialState()
-    if process.device.type != "cpu" and tensor.device != process.device:
-        tensor = tensor.to(process.device)
+    if type(tensor) is not torch.Tensor and hasattr(tensor, "full_tensor"):
+        tensor = tensor.full_tensor()
+    if process.device.type != "cpu" and tensor.device != process.group_device:
+        tensor = tensor.to(process.group_device)
     return tensor.detach().contiguous()
 
 
@@ -38,9 +45,10 @@ def barrier() -> None:
 def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.Tensor]:
     """Every rank's tensor; shapes must agree."""
     mine = _to_group(tensor)
-    parts = [torch.empty_like(mine) for _ in range(PartialState().num_processes)]
+    process = PartialState()
+    parts = [torch.empty_like(mine) for _ in range(process.data_ranks)]
     with guard.collective(operation, tensor):
-        dist.all_gather(parts, mine)
+        dist.all_gather(parts, mine, group=process.data_group)
     return [p.to(tensor.device) for p in parts]
 
 
@@ -51,7 +59,7 @@ def gather(tensor: Any) -> Any:
         tensor: a tensor, or a nested container of them; numbers without dimension become vectors. Shapes must be
             the same on every rank (`pad_across_processes` makes them so).
     """
-    if _alone():
+    if _no_other_batches():
         return tensor
 
     def one(t: torch.Tensor) -> torch.Tensor:
@@ -66,7 +74,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
 
     Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are.
     """
-    if _alone():
+    if _no_other_batches():
         return tensor
     held = [max(n, 1) for n in sizes]
 
@@ -107,9 +115,10 @@ def gather_object(object: Any) -> Any:
     Args:
         object: a list of anything that pickle takes.
     """
-    if _alone():
+    if _no_other_batches():
         return object
-    return [item for part in all_gather_objects(object) for item in part]
+    step = PartialState().ranks_per_batch
+    return [item for part in all_gather_objects(object)[::step] for item in part]
 
 
 def broadcast_object(item: Any, from_process: int = 0) -> Any:
@@ -139,7 +148,7 @@ def broadcast_tensors(tensors: Sequence[torch.Tensor], from_process: int = 0) ->
         for tensor in tensors:
             shared = _to_group(tensor)
             dist.broadcast(shared, src=from_process)
-            if shared.data_ptr() != tensor.data_ptr():
+            if shared.device != tensor.device or shared.data_ptr() != tensor.data_ptr():
                 tensor.copy_(shared)
 
 
@@ -153,6 +162,16 @@ def broadcast(tensor: Any, from_process: int = 0) -> Any:
 
 
 _OPERATIONS: dict[str, Any] = {"sum": "SUM", "mean": "SUM", "max": "MAX", "min": "MIN", "none": None}
+
+
+def on_any_rank(flag: bool) -> bool:
+    """Whether `flag` holds on at least one rank."""
+    if _alone():
+        return bool(flag)
+    shared = torch.tensor(int(flag), device=PartialState().device)
+    with guard.collective("question to all ranks"):
+        dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return bool(shared.item())
 
 
 def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
@@ -169,7 +188,7 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
     """
     if reduction not in _OPERATIONS:
         raise ValueError(f"reduction must be one of {', '.join(_OPERATIONS)}, not {reduction!r}")
-    if _alone() or reduction == "none":
+    if _no_other_batches() or reduction == "none":
         return tensor if scale == 1.0 else map_leaves(lambda x: x * scale, tensor)
     numbers = [x for x in leaves(tensor) if isinstance(x, (bool, int, float))]
     results = iter(_reduce_numbers(numbers, reduction))
@@ -192,10 +211,12 @@ def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.
     if shared.dtype == torch.bool:
         shared = shared.long()
     with guard.collective(f"reduce ({reduction})", tensor):
-        dist.all_reduce(shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]))
+        dist.all_reduce(
+            shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]), group=PartialState().data_group
+        )
     shared = shared.to(tensor.device)
     if reduction == "mean":
-        shared = shared / PartialState().num_processes
+        shared = shared / PartialState().data_ranks
     return shared if scale == 1.0 else shared * scale
 
 
@@ -233,7 +254,7 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
         pad_index: value to pad with.
         pad_first: pad at the beginning.
     """
-    if _alone():
+    if _no_other_batches():
         return tensor
 
     def one(t: torch.Tensor) -> torch.Tensor:

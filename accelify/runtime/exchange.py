@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import collectives
+from .data.hand_made import own_share_of
 from .data.sharding import Shares
-from .nested import leaves
+from .nested import leaves, map_leaves
 from .process import ProcessControl
 from .state import GradientState
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+
+
+def _is_array(item: Any) -> bool:
+    """A NumPy array of numbers, told without importing NumPy."""
+    return type(item).__module__ == "numpy" and getattr(getattr(item, "dtype", None), "kind", "") in (
+        "f",
+        "i",
+        "u",
+        "b",
+    )
 
 
 class Exchange(ProcessControl):
     """The part of the Accelerator that gathers, reduces and signals."""
 
     gradient_state: GradientState
+    backend: Backend
     flag_tensor: torch.Tensor | None = None
+    # Shares of the batch that `shard_batch` cut last, outside of any loader.
+    _hand_made: Shares | None = None
 
     def _shares(self) -> Shares | None:
         loaders = self.gradient_state.loaders
-        return loaders[-1].shares if loaders else None
+        return loaders[-1].shares if loaders else self._hand_made
+
+    def shard_batch(self, *parts: Any) -> Any:
+        """This process's share of a batch that the script made by hand, for training loops without a DataLoader.
+
+        The loss is then that of the whole batch: `backward` weighs the shares, `gather_for_metrics` puts them together.
+        With one process the parts come back as they are.
+
+        Args:
+            *parts: tensors (or containers of them) with one entry a sample, such as inputs and targets.
+
+        Returns:
+            The shares in the order given; a single part comes back alone.
+
+        Raises:
+            ValueError: no part has a first dimension.
+        """
+        batch, self._hand_made = own_share_of(parts)
+        return batch if len(parts) != 1 else batch[0]
 
     def gather(self, tensor: Any) -> Any:
         """See `collectives.gather`."""
@@ -35,12 +70,19 @@ class Exchange(ProcessControl):
                 else among them, a list of objects.
             use_gather_object: gather as objects.
         """
-        if self.num_processes == 1:
+        input_data = self.backend.drop_padding(input_data)
+        if self.process.data_ranks == 1:
             return input_data
         shares = self._shares()
         items = leaves(input_data)
+        if any(_is_array(x) for x in items) and not use_gather_object:
+            # NumPy's arrays are gathered like the tensors they are made from.
+            kinds = [_is_array(x) for x in items]
+            tensors = map_leaves(lambda x: torch.from_numpy(x) if _is_array(x) else x, input_data)
+            arrays = iter(kinds)
+            return map_leaves(lambda x: x.numpy() if next(arrays) else x, self.gather_for_metrics(tensors))
         if use_gather_object or not items or not all(isinstance(x, torch.Tensor) for x in items):
-            repeated = shares is not None and not shares.sizes[self.process_index]
+            repeated = shares is not None and not shares.sizes[self.process.data_rank]
             own = list(input_data) if isinstance(input_data, (list, tuple)) else [input_data]
             return collectives.gather_object([] if repeated else own)
         if shares is None or (len(set(shares.sizes)) == 1 and shares.sizes[0]):
@@ -63,6 +105,5 @@ class Exchange(ProcessControl):
 
     def check_trigger(self) -> bool:
         """Whether any rank called `set_trigger` since the last check; every rank must ask."""
-        flag = self.flag_tensor if self.flag_tensor is not None else torch.tensor(0)
-        self.flag_tensor = None
-        return bool(collectives.reduce(flag, "sum").item())
+        flag, self.flag_tensor = self.flag_tensor, None
+        return collectives.on_any_rank(flag is not None)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,44 @@ _UNITS = {
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well, and goes away when not."""
-    path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    with whole_files() as place:
+        yield place(Path(path))
+
+
+@contextlib.contextmanager
+def whole_files() -> Iterator[Callable[[Path], Path]]:
+    """Several files that stand or fall together: `place(path)` is the temporary path beside `path`; all take their
+    places when the block ends well, and none does when not.
+
+    Raises:
+        OSError: what the system refused in the block or after, with the path that was to be written.
+    """
+    temporaries: dict[Path, Path] = {}
+    current: Path | None = None
+
+    def place(path: Path) -> Path:
+        nonlocal current
+        current = path
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporaries[path] = Path(name)
+        return temporaries[path]
+
     try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        yield place
+        for path, temporary in temporaries.items():
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
+        for directory in {path.parent for path in temporaries}:
+            sync_directory(directory)
+    except BaseException as error:
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and current is not None:
+            raise OSError(error.errno, error.strerror, str(current)) from error
         raise
 
 
@@ -68,18 +93,41 @@ def save(obj: Any, f: Any, safe_serialization: bool = False) -> None:
         torch.save(obj, f)
         return
     with whole_file(os.fspath(f)) as temporary:
-        if safe_serialization:
-            save_tensors(obj, temporary)
-        else:
-            torch.save(obj, temporary)
+        _write(obj, temporary, safe_serialization)
+
+
+def _write(obj: Any, path: Path, safe: bool) -> None:
+    if safe:
+        save_tensors(obj, path)
+    else:
+        save_pickled(obj, path)
+
+
+def save_pickled(obj: Any, path: Path) -> None:
+    """`torch.save`. Where the system refuses, such as on a full disk, the error is the system's own: torch's would be
+    about an offset that it did not expect."""
+    with open(path, "wb") as file:
+        try:
+            torch.save(obj, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     """A safetensors file. Tensors that share memory are written once, under their first name."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     kept = {name: t.detach().contiguous() for name, t in without_shared(tensors).items()}
-    save_file(kept, str(path), metadata={"format": "pt"})
+    try:
+        save_file(kept, str(path), metadata={"format": "pt"})
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
 
 
 def without_shared(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -121,17 +169,16 @@ def save_weights(weights: dict[str, Any], directory: Path, max_shard_size: int |
         f"{stem}.{suffix}" if len(parts) == 1 else f"{stem}-{i:05d}-of-{len(parts):05d}.{suffix}"
         for i in range(1, len(parts) + 1)
     ]
-    for name, part in zip(names, parts, strict=True):
-        save(part, directory / name, safe_serialization=safe)
     index = directory / f"{stem}.{suffix}.index.json"
-    if len(parts) > 1:
-        total = sum(t.numel() * t.element_size() for part in parts for t in part.values())
-        places = {key: name for name, part in zip(names, parts, strict=True) for key in part}
-        with whole_file(index) as temporary:
-            temporary.write_text(
-                json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2)
-            )
-    else:
+    with whole_files() as place:
+        for name, part in zip(names, parts, strict=True):
+            _write(part, place(directory / name), safe)
+        if len(parts) > 1:
+            total = sum(t.numel() * t.element_size() for part in parts for t in part.values())
+            places = {key: name for name, part in zip(names, parts, strict=True) for key in part}
+            text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2)
+            place(index).write_text(text)
+    if len(parts) == 1:
         index.unlink(missing_ok=True)
     for old in directory.glob(f"{stem}*.{suffix}"):
         if old.name not in names and re.fullmatch(rf"{stem}(-\d{{5}}-of-\d{{5}})?\.{suffix}", old.name):

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _TELL = 60.0
 # All ranks blocked in backward passes for so long cannot go on.
 _STUCK = 20.0
 _PACKAGE = str(Path(__file__).parent)
+_LIBRARIES = (sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__), "<frozen ")
+BACKWARD = "a backward pass"
 _PEER_WORDS = (
     "onnection closed by peer",
     "onnection reset",
@@ -51,15 +54,7 @@ class RanksDisagreeError(RuntimeError):
 
 def script_line() -> str:
     """Where in the script the runtime was called."""
-    frame: FrameType | None = sys._getframe(1)
-    inner = (_PACKAGE, os.path.dirname(torch.__file__), os.path.dirname(contextlib.__file__))
-    while frame is not None and frame.f_code.co_filename.startswith(inner):
-        frame = frame.f_back
-    return (
-        "an unknown line"
-        if frame is None
-        else f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"
-    )
+    return _line_of(sys._getframe(1))
 
 
 def describe(item: Any) -> str:
@@ -80,11 +75,12 @@ class Guard:
         self.rank = rank
         self.ranks = ranks
         self.count = 0
-        # Since when the process is in a backward pass that ends only together with the others', and its number.
-        self.backward_since: tuple[float, int] | None = None
+        # Since when the process is in a pass that ends only together with the others', its number and its name.
+        self.backward_since: tuple[float, int, str] | None = None
         # A group of its own: what ranks exchange here never meets what they exchange elsewhere.
         self.group = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         self.store: Any = None
+        self._store_is_lost = False
         with contextlib.suppress(Exception):
             store = dist.distributed_c10d._get_default_store()
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
@@ -178,15 +174,16 @@ class Guard:
     # Backward passes
 
     @contextlib.contextmanager
-    def backward(self) -> Iterator[None]:
-        """A backward pass that averages gradients: counted, but nothing is exchanged for it."""
+    def backward(self, told: str = BACKWARD) -> Iterator[None]:
+        """A backward pass that averages gradients, or another pass that ends only together with the others': counted,
+        but nothing is exchanged for it."""
         self.count += 1
-        self.backward_since = (time.monotonic(), self.count)
+        self.backward_since = (time.monotonic(), self.count, told)
         try:
             yield
         except RuntimeError as error:
             if any(word in str(error) for word in _PEER_WORDS):
-                raise self.explained(error, "a backward pass") from error
+                raise self.explained(error, told) from error
             raise
         finally:
             self.backward_since = None
@@ -205,13 +202,14 @@ class Guard:
             if backward is None or now - max(backward[0], idle_since) < _BLOCKED:
                 continue
             frame = sys._current_frames().get(self._main)
-            self._publish("blocked", f"a backward pass at {_line_of(frame)}")
+            told = f"{backward[2]} at {_line_of(frame)}"
+            self._publish("blocked", told)
             if (
                 now - max(backward[0], idle_since) > _STUCK
                 and self._all_blocked()
                 and self.backward_since is backward
             ):
-                self._give_up(f"a backward pass at {_line_of(frame)}")
+                self._give_up(told)
 
     def _all_blocked(self) -> bool:
         states = list(self._others())
@@ -219,9 +217,14 @@ class Guard:
 
     def _give_up(self, told: str) -> None:
         """The main thread waits outside of Python and cannot be woken."""
+        why = (
+            "their gradients do not match, such as when ranks use different parameters "
+            "(DistributedDataParallelKwargs(find_unused_parameters=True) allows that)"
+            if told.startswith(BACKWARD)
+            else "they are in different places of the script"
+        )
         print(
-            f"accelify: rank {self.rank} and all others wait in {told}: their gradients do not match, such as when "
-            "ranks use different parameters (DistributedDataParallelKwargs(find_unused_parameters=True) allows that)",
+            f"accelify: rank {self.rank} and all others wait in {told}: {why}",
             file=sys.stderr,
             flush=True,
         )
@@ -240,6 +243,15 @@ class Guard:
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(told, rank, state))
             gone = [r for r in range(self.ranks) if r != self.rank and r not in states]
+            if self._store_is_lost:
+                # It lives in the launcher, or else in rank 0.
+                if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+                    return RanksDisagreeError(
+                        f"the launcher is gone, which tells ranks of each other, while rank {self.rank} was in {told} "
+                        f"at {script_line()}"
+                    )
+                gone = [0]
+                break
             time.sleep(0.1)
         first = str(error).splitlines()[0]
         if not gone:
@@ -262,16 +274,27 @@ class Guard:
         for rank in range(self.ranks):
             if rank == self.rank or self.store is None:
                 continue
-            with contextlib.suppress(Exception):
+            with self._store_may_be_lost():
                 if self.store.check([str(rank)]):
                     state = json.loads(self.store.get(str(rank)))
                     lasting = state["what"] in ("ended", "raised", "left behind")
                     if lasting or time.time() - state["time"] < 3 * _PATIENCE:
                         yield rank, state
 
+    @contextlib.contextmanager
+    def _store_may_be_lost(self) -> Iterator[None]:
+        """Whatever goes wrong with the store must not hide why it was asked; a lost one is not asked again, which
+        would take seconds and pages of torch's own warnings each time."""
+        try:
+            yield
+        except dist.DistNetworkError:
+            self.store, self._store_is_lost = None, True
+        except Exception:
+            pass
+
     def _publish(self, what: str, told: str) -> None:
         if self.store is not None:
-            with contextlib.suppress(Exception):
+            with self._store_may_be_lost():
                 state = {"what": what, "told": told, "count": self.count, "time": time.time()}
                 self.store.set(str(self.rank), json.dumps(state))
 
@@ -288,18 +311,23 @@ class Guard:
 
     def _note_end(self) -> None:
         # One that raised, or that lost another, has told so already.
-        with contextlib.suppress(Exception):
-            if self.store.check([str(self.rank)]):
+        with self._store_may_be_lost():
+            if self.store is not None and self.store.check([str(self.rank)]):
                 state = json.loads(self.store.get(str(self.rank)))
                 if state["what"] in ("raised", "left behind"):
                     return
         self._publish("ended", "its script")
 
 
+def _is_of_the_script(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return not (name.startswith((_PACKAGE, *_LIBRARIES)) or f"{os.sep}site-packages{os.sep}" in name)
+
+
 def _line_of(frame: FrameType | None) -> str:
+    """The innermost line of the script, seen from a frame in it or in what it called."""
     outer = frame
-    inner = (_PACKAGE, os.path.dirname(torch.__file__))
-    while outer is not None and outer.f_code.co_filename.startswith(inner):
+    while outer is not None and not _is_of_the_script(outer):
         outer = outer.f_back
     frame = outer or frame
     return (
@@ -337,9 +365,9 @@ def collective(operation: str, *what: Any) -> Iterator[None]:
         raise told from error
 
 
-def backward() -> contextlib.AbstractContextManager[None]:
+def backward(told: str = BACKWARD) -> contextlib.AbstractContextManager[None]:
     """See `Guard.backward`."""
-    return _guards[0].backward() if _guards else contextlib.nullcontext()
+    return _guards[0].backward(told) if _guards else contextlib.nullcontext()
 
 
 def explained(error: RuntimeError, told: str) -> RuntimeError:

@@ -72,7 +72,7 @@ def find_executable_batch_size(
                 if not ran_out_of_memory(caught):
                     raise
                 error = caught
-            if collectives.reduce(int(error is not None), "max") == 0:
+            if not collectives.on_any_rank(error is not None):
                 return result
             # The traceback holds the tensors that did not fit.
             del result, error
@@ -105,6 +105,8 @@ class LocalSGD:
         self.model = model
         self.local_sgd_steps = local_sgd_steps
         self.enabled = enabled and accelerator.num_processes > 1
+        if self.enabled:
+            accelerator.backend.check_trains_alone("LocalSGD")
         self.num_steps = 0
         self._region: contextlib.AbstractContextManager[Any] | None = None
 

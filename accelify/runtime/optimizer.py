@@ -22,7 +22,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     Args:
         optimizer: the script's.
         precision: with a gradient scaler, steps go through it.
-        engine: how closures' losses are averaged over ranks.
+        engine: whose step and clearing of gradients these are.
     """
 
     # torch's own __init__ is left out on purpose: groups and state are the wrapped optimizer's.
@@ -39,7 +39,6 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.engine = engine
         self._skipped = False
         self._stepped = False
-        self._alone = engine is None or engine.world_size == 1
         if self.scaler is not None:
             optimizer.register_step_post_hook(self._note_step)
 
@@ -86,12 +85,19 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.optimizer.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """The wrapped optimizer's state, the same as without the wrapper."""
-        return self.optimizer.state_dict()
+        """The wrapped optimizer's state, whole, the same as without the wrapper; every rank has to ask."""
+        return (
+            self.optimizer.state_dict()
+            if self.engine is None
+            else self.engine.optimizer_state_dict(self.optimizer)
+        )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's."""
-        self.optimizer.load_state_dict(state_dict)
+        if self.engine is None:
+            self.optimizer.load_state_dict(state_dict)
+        else:
+            self.engine.load_optimizer_state_dict(self.optimizer, state_dict)
 
     def train(self) -> None:
         """For optimizers with a training mode of their own."""
@@ -111,7 +117,10 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch's, at the end of an accumulation window only."""
         if self.gradient_state.sync_gradients:
-            self.optimizer.zero_grad(set_to_none=set_to_none)
+            if self.engine is None:
+                self.optimizer.zero_grad(set_to_none=set_to_none)
+            else:
+                self.engine.zero_grad(self.optimizer, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """As torch's, at the end of an accumulation window only.
@@ -124,11 +133,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             return None
         if self.scaler is not None:
             return self._scaled_step(closure)
-        if closure is None:
-            return self.optimizer.step()
-        if not self._alone and self.engine is not None:
-            closure = self.engine.shared_closure(closure)
-        return self.optimizer.step(closure)
+        if self.engine is None:
+            return self.optimizer.step(closure) if closure is not None else self.optimizer.step()
+        result = self.engine.step(self.optimizer, closure)
+        self._skipped = self.engine.step_was_skipped(self.optimizer)
+        return result
 
     def _scaled_step(self, closure: Callable[[], Any] | None) -> Any:
         assert self.scaler is not None

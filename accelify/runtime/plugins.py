@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from .sections import as_bool, without_prefix
 
 
 class PrecisionType(enum.StrEnum):
@@ -129,7 +131,11 @@ class ProfileKwargs(KwargsHandler):
 
 @dataclass
 class TorchDynamoPlugin(KwargsHandler):
-    """For `torch.compile`. `backend="no"` leaves models uncompiled."""
+    """For `torch.compile`. `backend="no"` leaves models uncompiled.
+
+    With `use_regional_compilation` each of the blocks that a model repeats is compiled, once for all of a class, and
+    the rest runs as it is: a first step takes much less time.
+    """
 
     backend: str = "no"
     mode: str | None = None
@@ -137,9 +143,35 @@ class TorchDynamoPlugin(KwargsHandler):
     dynamic: bool | None = None
     options: dict[str, Any] | None = None
     disable: bool = False
+    use_regional_compilation: bool = False
+
+    @classmethod
+    def from_config(cls, section: Mapping[str, Any]) -> TorchDynamoPlugin:
+        """The plugin for a `dynamo_config` section of a configuration file.
+
+        Args:
+            section: keys with or without "dynamo_" in front.
+
+        Raises:
+            ValueError: an unknown key, or a value that cannot be.
+        """
+        flags = ("use_fullgraph", "use_dynamic", "use_regional_compilation")
+        values: dict[str, Any] = without_prefix(
+            section, "dynamo_", ("backend", "mode", *flags), "dynamo_config"
+        )
+        for key in flags:
+            if key in values:
+                values[key] = as_bool(values[key], f"dynamo_{key}")
+        found = {"fullgraph": "use_fullgraph", "dynamic": "use_dynamic"}
+        given: dict[str, Any] = {name: values.pop(key) for name, key in found.items() if key in values}
+        if str(values.get("mode", "")).lower() == "default":
+            values.pop("mode")
+        values["backend"] = str(values.get("backend", "no")).lower()
+        return cls(**values, **given)
 
     def compile_arguments(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        """For `torch.compile`."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "use_regional_compilation"}
         return {k: v for k, v in values.items() if v is not None}
 
 
@@ -184,6 +216,8 @@ class DataLoaderConfiguration:
         data_seed: seed of that sampler.
         non_blocking: copies to the device do not wait.
         use_stateful_dataloader: kept for exchange with the peer; positions are always saved here.
+        replay_workers: a run resumed in the middle of an epoch lets a loader's workers load the first batches of the
+            epoch again, so that what they draw for the rest is the same; False: leave those batches out unread.
     """
 
     split_batches: bool = False
@@ -193,6 +227,7 @@ class DataLoaderConfiguration:
     data_seed: int | None = None
     non_blocking: bool = False
     use_stateful_dataloader: bool = False
+    replay_workers: bool = True
 
 
 @dataclass

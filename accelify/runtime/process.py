@@ -7,17 +7,18 @@ from typing import Any
 
 import torch
 
-from .state import DistributedType, F, PartialState
+from .state import AcceleratorState, DistributedType, F, PartialState
 
 
 class ProcessControl:
     """The part of the Accelerator that is about processes; see PartialState."""
 
     process: PartialState
+    state: AcceleratorState
 
     @property
     def distributed_type(self) -> DistributedType:
-        return self.process.distributed_type
+        return self.state.distributed_type
 
     @property
     def device(self) -> torch.device:

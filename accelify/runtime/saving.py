@@ -67,6 +67,7 @@ class Saving(ProcessControl):
             f: path or file object.
             safe_serialization: a dict of tensors goes into a safetensors file.
         """
+        obj = self.backend.to_host(obj)
         each_node = self.project_configuration.save_on_each_node
         if self.is_local_main_process if each_node else self.is_main_process:
             files.save(obj, f, safe_serialization)
@@ -186,4 +187,4 @@ class Saving(ProcessControl):
 
     def check_preemption(self) -> bool:
         """Whether any rank got a signal that is watched; every rank must ask, and all get the same answer."""
-        return bool(collectives.reduce(int(self._preempted), "max"))
+        return collectives.on_any_rank(self._preempted)

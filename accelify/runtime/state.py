@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from .rank_environment import find_rank, store_of_this_attempt
+
 if TYPE_CHECKING:
     from .backends.base import Backend
     from .data.loaders import DataLoaderShard
@@ -31,8 +33,10 @@ class DistributedType(enum.StrEnum):
     MULTI_CPU = "MULTI_CPU"
     MULTI_GPU = "MULTI_GPU"
     FSDP = "FSDP"
+    TP = "TP"
     DEEPSPEED = "DEEPSPEED"
     XLA = "XLA"
+    TPU = "XLA"  # an older name of the same
 
 
 def _env_int(name: str, default: int) -> int:
@@ -45,8 +49,14 @@ def _env_int(name: str, default: int) -> int:
         raise ValueError(f"environment variable {name} must be a whole number, not {text!r}") from None
 
 
-def _pick_device(cpu: bool, local_rank: int) -> torch.device:
-    if cpu or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes"):
+def _pick_device(cpu: bool, local_rank: int, xla: Any = None) -> torch.device:
+    from .backends import xla_device
+
+    cpu = cpu or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+    xla = xla or xla_device.launchers_plugin()
+    if xla_device.asked_for(xla, cpu):
+        return xla_device.choose(xla)
+    if cpu:
         return torch.device("cpu")
     if torch.cuda.is_available():
         return torch.device("cuda", local_rank % torch.cuda.device_count())
@@ -62,7 +72,8 @@ class PartialState:
         cpu: use the CPU even where there is an accelerator.
         backend, init_method, timeout: passed to `torch.distributed.init_process_group`.
 
-    Under torchrun's environment variables the process group is formed here: NCCL on CUDA devices, else gloo.
+    Under the environment variables of torchrun, or of srun with several tasks, the process group is formed here: NCCL
+    on CUDA devices, else gloo.
 
     Raises:
         ValueError: an environment variable that should be a number is not, or `cpu=True` comes after an
@@ -95,10 +106,15 @@ class PartialState:
                     f"cpu=True comes too late: this process already works on {self.device}; pass cpu=True where "
                     "the first Accelerator or PartialState is made"
                 )
+            if kwargs.get("xla") is not None and self.device.type != "xla":
+                raise ValueError(
+                    f"XLAPlugin comes too late: this process already works on {self.device}; make the Accelerator "
+                    "that asks for XLA first"
+                )
             return
+        find_rank()
+        device = _pick_device(cpu, _env_int("LOCAL_RANK", _env_int("RANK", 0)), kwargs.get("xla"))
         world_size = _env_int("WORLD_SIZE", 1)
-        local_rank = _env_int("LOCAL_RANK", _env_int("RANK", 0))
-        device = _pick_device(cpu, local_rank)
         if not dist.is_available():
             world_size = 1
         elif not dist.is_initialized() and world_size > 1:
@@ -106,6 +122,8 @@ class PartialState:
                 device = torch.device("cpu")
             backend = backend or ("nccl" if device.type == "cuda" else "gloo")
             arguments: dict[str, Any] = {"backend": backend, "init_method": init_method, "timeout": timeout}
+            if init_method is None:
+                arguments |= store_of_this_attempt()
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
             _owned.append(os.getpid())
         if device.type == "cuda":
@@ -144,9 +162,39 @@ class PartialState:
         """Forget everything, for tests. The process group, if any, stays."""
         PartialState._shared_state.clear()
 
+    # Ranks that follow each other and work on the same batches (tensor parallel), and the group of those ranks that
+    # have the same place among them, one for each batch; None: all ranks.
+    ranks_per_batch: int = 1
+    data_group: Any = None
+
+    def share_batches(self, ranks: int, group: Any) -> None:
+        """Let every `ranks` ranks that follow each other work on the same batches.
+
+        Args:
+            ranks: how many.
+            group: process group of this rank and those with its place among others.
+        """
+        self.ranks_per_batch = ranks
+        self.data_group = group
+
+    @property
+    def data_ranks(self) -> int:
+        """Among how many batches are shared out."""
+        return self.num_processes // self.ranks_per_batch
+
+    @property
+    def data_rank(self) -> int:
+        """Which of them are this rank's."""
+        return self.process_index // self.ranks_per_batch
+
     @property
     def initialized(self) -> bool:
         return "device" in self.__dict__
+
+    @property
+    def group_device(self) -> torch.device:
+        """Where tensors must lie for the process group to reach them: XLA's lie where only XLA does."""
+        return torch.device("cpu") if self.device.type == "xla" else self.device
 
     @property
     def use_distributed(self) -> bool:
@@ -166,7 +214,7 @@ class PartialState:
 
     @property
     def default_device(self) -> torch.device:
-        return _pick_device(False, 0)
+        return self.device if self.device.type == "xla" else _pick_device(False, 0)
 
     def wait_for_everyone(self) -> None:
         """Return when every process has come here."""
@@ -240,7 +288,7 @@ class PartialState:
         Raises:
             ValueError: values of a dict differ in length.
         """
-        yield _own_share(inputs, self.process_index, self.num_processes, apply_padding)
+        yield _own_share(inputs, self.data_rank, self.data_ranks, apply_padding)
 
     def destroy_process_group(self) -> None:
         """Leave the process group."""

@@ -1,6 +1,7 @@
 """The transforms, in the order in which they are asked. A new one is one file and one line here."""
 
 from accelify.transforms import (
+    accelerate,
     accelerator,
     accumulation,
     backward,
@@ -8,12 +9,15 @@ from accelify.transforms import (
     downloads,
     evaluation,
     files,
+    hand_cut,
+    host,
     lengths,
     loading,
     parallel,
     precision,
     printing,
     progress,
+    replace_ddp,
     saving,
     schedulers,
     sharding,
@@ -25,6 +29,7 @@ from accelify.transforms import (
 from accelify.transforms.base import Transform
 
 TRANSFORMS: tuple[Transform, ...] = (
+    replace_ddp.transform,
     parallel.transform,
     devices.transform,
     precision.transform,
@@ -36,6 +41,8 @@ TRANSFORMS: tuple[Transform, ...] = (
     downloads.transform,
     writers.transform,
     files.transform,
+    hand_cut.transform,
+    host.transform,
     evaluation.transform,
     totals.transform,
     unwrapping.transform,
@@ -44,5 +51,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     schedulers.transform,
     lengths.transform,
     sharding.transform,
+    replace_ddp.tests,
+    accelerate.transform,
     threading.transform,
 )

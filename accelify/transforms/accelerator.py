@@ -32,6 +32,13 @@ PREPARE = Rule(
     Severity.ERROR,
     effort=10,
 )
+DROPPED = Rule(
+    "ACC410",
+    "unread-option",
+    "An option of the script cannot be read where the Accelerator is made.",
+    Severity.WARNING,
+    effort=5,
+)
 _LONGEST_LINE = 100
 
 
@@ -39,42 +46,29 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the import, the creation and the prepare statements."""
     yield _import(context)
     yield _creation(context)
+    anchor, wish = context.plan.anchor, context.plan.dropped.get("cpu", "True")
+    place = (anchor.before or anchor.after) if anchor is not None else None
+    if place is not None and wish != "True":
+        message = (
+            f"the Accelerator is made before `{wish}` is known, and takes what the machine has: "
+            f"give it cpu={wish} where that can be had"
+        )
+        yield context.change(DROPPED, place, message)
     yield from _prepares(context)
 
 
 def _import(context: Context) -> Change:
-    anchored = context.plan.anchor.block[0] if context.plan.anchor is not None else context.tree.module
-    root = context.script.module_of(anchored).scopes.module.node
-    body = root.body
-    last: ast.stmt | None = None
     anchor = context.plan.anchor
-    limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else len(context.tree.data)
-    for index, stmt in enumerate(body):
-        if isinstance(stmt, (ast.Import, ast.ImportFrom)):
-            if context.tree.start(stmt) >= limit or (last is not None and not _near(context, last, stmt)):
-                break
-            last = stmt
-        elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (
-            index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
-        ):
-            break
-    names = ["Accelerator"]
-    if any("GradientAccumulationPlugin" in value for value in context.plan.arguments.values()):
-        names.append("GradientAccumulationPlugin")
-    line = f"from accelify.runtime import {', '.join(names)}"
-    if last is not None:
-        edit: Edit = InsertAfter(last, (line,), order=-200)
-        place: ast.AST = last
-    else:
-        docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-        place = body[1] if docstring and len(body) > 1 else body[0]
-        edit = InsertBefore(place, (line, ""), order=-100)
+    anchored = anchor.block[0] if anchor is not None else context.tree.module
+    root = context.script.module_of(anchored).scopes.module.node
+    assert isinstance(root, ast.Module)
+    arguments = context.plan.arguments.values()
+    configured = ("DistributedDataParallelKwargs", "GradientAccumulationPlugin", "DataLoaderConfiguration")
+    names = ["Accelerator", *[n for n in configured if any(n in value for value in arguments)]]
+    package = "accelerate" if context.for_accelerate else "accelify.runtime"
+    limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else None
+    edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", limit)
     return context.change(IMPORT, place, "the Accelerator is imported", [edit], core=True)
-
-
-def _near(context: Context, last: ast.stmt, stmt: ast.stmt) -> bool:
-    """Whether two imports belong to the same block at the top of the file (a few lines apart)."""
-    return stmt.lineno - (last.end_lineno or last.lineno) <= 12
 
 
 def _creation(context: Context) -> Change:
@@ -96,6 +90,9 @@ def _creation(context: Context) -> Change:
             *[f"{unit}{k}={v}," for k, v in context.plan.arguments.items()],
             ")",
         )
+    for told in context.plan.named_devices:
+        # For what goes on reading it: tensors made in the loop, functions that are told the device.
+        lines += (f"{told.text} = {name}.device",)
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50)
     else:

@@ -14,7 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
 from accelify.analysis.syntax import Tree
-from accelify.edits import Edit, Replace
+from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -29,7 +29,9 @@ REDUCTION = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to backward and to clipping."""
-    sharded = context.plan.is_sharded(context.script.training_loaders)
+    sharded = context.plan.shares_training_data
+    if context.plan.known.distributed:
+        sharded = False  # DistributedDataParallel took the average over processes, of whatever the loss was
     for backward in context.script.backwards:
         yield _backward(context, backward, sharded)
         if sharded and context.plan.reductions.of(backward.loss) == MIXED:
@@ -38,17 +40,32 @@ def transform(context: Context) -> Iterator[Change]:
                 backward.call,
                 "part of this loss is summed over the batch and part is averaged; on several processes only one of "
                 "them keeps its weight",
-                'sum or average all parts of this loss over the batch, then say reduction="sum" or nothing',
+                'sum or average all parts of this loss over the batch, then say reduction="sum" or nothing'
+                if not context.for_accelerate
+                else "multiply what is summed over the batch by accelerator.num_processes",
             )
     for call in context.script.calls():
         name = k.CLIPPING.get(context.script.qualname(call.func) or "")
         accelerator = context.accelerator(call) if name else None
         if name and accelerator is not None:
             func = call.func
-            edit = Replace(context.tree.start(func), context.tree.end(func), f"{accelerator}.{name}")
+            edit: Edit = Replace(context.tree.start(func), context.tree.end(func), f"{accelerator}.{name}")
+            if context.for_accelerate and not _accelerate_takes(name, call):
+                if "mixed_precision" not in context.plan.arguments:
+                    continue  # reduced by then, and not scaled
+                statement = context.tree.statement(call)
+                edit = InsertBefore(statement, (f"{accelerator}.unscale_gradients()",))
             yield context.change(
                 CLIP, call, f"`{name}` must see the reduced, unscaled gradients", [edit], core=True
             )
+
+
+def _accelerate_takes(name: str, call: ast.Call) -> bool:
+    """Whether Accelerate's clipping has all the arguments of a call: it lacks `foreach` and the like."""
+    known = (
+        ["parameters", "max_norm", "norm_type"] if name == "clip_grad_norm_" else ["parameters", "clip_value"]
+    )
+    return len(call.args) <= len(known) and all(kw.arg in known for kw in call.keywords)
 
 
 def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
@@ -71,25 +88,29 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     for prefix, argument in zip(prefixes[1:], rest[1:], strict=False):
         if prefix:
             edits.append(Replace(tree.start(argument), tree.start(argument), prefix))
-    if reduction == SUM:
+    opening, times = f"{accelerator}.backward(", ""
+    if reduction == SUM and context.for_accelerate:
+        # Accelerate averages gradients over processes; a sum over all samples is that many times more.
+        opening, times = _multiplied(backward.loss, opening, f" * {accelerator}.num_processes")
+    elif reduction == SUM:
         end = tree.end(call)
         edits.append(Replace(end - 1, end - 1, ', reduction="sum"'))
     first = prefixes[0] if prefixes else ""
     if direct or backward.scaler is not None:
-        edits.append(Replace(tree.start(call), tree.start(backward.loss), f"{accelerator}.backward("))
-        if backward.scaler is not None or rest:
-            edits.append(_joint(tree, tree.end(backward.loss), call, rest, first))
+        edits.append(Replace(tree.start(call), tree.start(backward.loss), opening))
+        if backward.scaler is not None or rest or times:
+            edits.append(_joint(tree, tree.end(backward.loss), call, rest, times, first))
     else:
         start = tree.start(call)
         dot = tree.data.rindex(b".", 0, tree.end(func) - len("backward"))
         receiver_end = len(tree.data[:dot].rstrip())
         if tree.start(func.value) > start and tree.data[start : start + 1] == b"(":
             # The parentheses around a sum become those of the call.
-            edits.append(Replace(start, start + 1, f"{accelerator}.backward("))
+            edits.append(Replace(start, start + 1, opening))
             receiver_end -= 1
         else:
-            edits.append(Replace(start, start, f"{accelerator}.backward("))
-        edits.append(_joint(tree, receiver_end, call, rest, first))
+            edits.append(Replace(start, start, opening))
+        edits.append(_joint(tree, receiver_end, call, rest, times, first))
     problem = ""
     if direct and isinstance(backward.loss, (ast.List, ast.Tuple)):
         problem = "torch.autograd.backward is called with several tensors"
@@ -101,15 +122,23 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
         edits,
         core=True,
         safety=Safety.REVIEW if reduction == "unclear" else Safety.SAFE,
-        evidence=(f"the loss is reduced by: {reduction}",) if reduction else ("the data is not sharded",),
+        evidence=(f"the loss is reduced by: {reduction}",) if reduction else ("averaged over processes",),
     )
     return Change(change.finding, change.edits, True, problem)
 
 
+def _multiplied(loss: ast.expr, opening: str, times: str) -> tuple[str, str]:
+    """What stands before and after a loss that is multiplied, in parentheses of its own where it needs them."""
+    product = isinstance(loss, ast.BinOp) and isinstance(loss.op, (ast.Mult, ast.Div))
+    if isinstance(loss, (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Compare, ast.NamedExpr)) and not product:
+        return f"{opening}(", f"){times}"
+    return opening, times
+
+
 def _joint(
-    tree: Tree, receiver_end: int, call: ast.Call, rest: list[ast.expr | ast.keyword], first: str
+    tree: Tree, receiver_end: int, call: ast.Call, rest: list[ast.expr | ast.keyword], times: str, first: str
 ) -> Replace:
     """What stands between the loss and the other arguments (or the closing parenthesis) becomes a comma."""
     if rest:
-        return Replace(receiver_end, tree.start(rest[0]), f", {first}", -10)
-    return Replace(receiver_end, tree.end(call) - 1, "", -10)
+        return Replace(receiver_end, tree.start(rest[0]), f"{times}, {first}", -10)
+    return Replace(receiver_end, tree.end(call) - 1, times, -10)

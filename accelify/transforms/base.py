@@ -14,7 +14,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
 from accelify.analysis.values import LOADER
-from accelify.edits import Edit
+from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
 
@@ -66,6 +66,38 @@ class Context:
         self.guarded: set[ast.AST] = set()
         # Totals that are reduced behind their loop, and so the same on every process.
         self.reduced: set[tuple[Scope, str]] = set()
+        # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
+        self.trained_methods: list[ast.Attribute] = []
+
+    @property
+    def for_accelerate(self) -> bool:
+        """Whether the script is written for Hugging Face Accelerate and not for accelify's own runtime."""
+        return self.plan.for_accelerate
+
+    def import_line(self, module: ast.Module, line: str, limit: int | None = None) -> tuple[Edit, ast.AST]:
+        """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
+
+        Before `limit`, a byte offset, where the name is needed from there on.
+        """
+        body, last = module.body, None
+        for index, stmt in enumerate(body):
+            if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+                late = limit is not None and self.tree.start(stmt) >= limit
+                # Imports of the same block at the top of the file are a few lines apart.
+                if late or (last is not None and stmt.lineno - (last.end_lineno or last.lineno) > 12):
+                    break
+                last = stmt
+            elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)) or (
+                index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
+            ):
+                break
+        # The Accelerator's own import comes first.
+        first = line.endswith("Accelerator") or "Accelerator," in line
+        if last is not None:
+            return InsertAfter(last, (line,), order=-200 if first else -199), last
+        docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        place = body[1] if docstring and len(body) > 1 else body[0]
+        return InsertBefore(place, (line, "") if first else (line,), order=-100 if first else -101), place
 
     def accelerator(self, node: ast.AST) -> str | None:
         """How the accelerator is written at a node, None where it cannot be had there."""

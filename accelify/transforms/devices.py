@@ -37,6 +37,14 @@ SELECT = Rule(
     "ACC113", "device-selection", "Every process would select the same GPU.", Severity.ERROR, Safety.REVIEW
 )
 
+# Library classes that keep a copy of the model they are given.
+_COPYING_CLASSES = frozenset({"AveragedModel", "ModelEma", "ModelEmaV2", "ModelEmaV3", "EMA", "ModelEMA"})
+
+# Library functions that run the model they are given.
+_RUNNING_FUNCTIONS = frozenset(
+    "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
+)
+
 _REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
 
 
@@ -142,6 +150,9 @@ class _Moves:
             if edits is None:
                 continue
             assert isinstance(call.func, ast.Attribute) or fate == _REMOVE
+            if isinstance(call.func, ast.Attribute):
+                # The device goes with the move: nothing else is done with it.
+                self.context.claim(*call.args, *[kw.value for kw in call.keywords])
             what = (
                 "it is placed by prepare"
                 if fate == _REMOVE
@@ -162,6 +173,8 @@ class _Moves:
             return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
+        if self.script.callees(call) and not self.script.models_of(func.value):
+            return None  # a method of the script's own that is only named so
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
@@ -181,6 +194,9 @@ class _Moves:
             return _REMOVE
         if func.attr == "cuda":
             return _REWRITE
+        device = call_argument(call, 0, "device")
+        if pure and isinstance(device, ast.Call) and self.script.callees(device):
+            return _REWRITE  # x.to(get_device())
         return None
 
     def _is_namespace(self, node: ast.expr) -> bool:
@@ -193,7 +209,7 @@ class _Moves:
 
     def _is_placed(self, node: ast.expr) -> bool:
         """Whether prepare puts what an expression stands for on the right device."""
-        things = self.script.things(node)
+        things = self._at_hand(node)
         if not things:
             return False
         for thing in things:
@@ -203,24 +219,67 @@ class _Moves:
             elif thing.kind == v.MODEL:
                 if isinstance(thing.site, ast.ClassDef):
                     return False
-                if thing not in self.context.plan.prepared or self._used_before_prepare(thing):
+                if thing not in self.context.plan.prepared or self._needed_before_prepare(thing):
                     return False
             else:
                 return False
         return True
 
-    def _used_before_prepare(self, model: v.Thing) -> bool:
-        """Whether the model is run between its move and prepare: then it has to be on the device by then."""
+    def _at_hand(self, node: ast.expr) -> set[v.Thing]:
+        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
+        if not isinstance(node, ast.Name):
+            return self.script.things(node)
+        known = {id(loop): loaders for loop, loaders in self.script.loader_loops}
+        for loop in self.script.enclosing_loops(node):
+            if not isinstance(loop, (ast.For, ast.AsyncFor)):
+                return self.script.things(node)
+            stores = [
+                n
+                for n in ast.walk(loop)
+                if isinstance(n, ast.Name)
+                and n.id == node.id
+                and isinstance(n.ctx, ast.Store)
+                and self.tree.start(n) < self.tree.start(self.tree.statement(node))
+            ]
+            if (
+                id(loop) in known
+                and stores
+                and all(any(n is t for t in ast.walk(loop.target)) for n in stores)
+            ):
+                return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
+            if stores:
+                break
+        return self.script.things(node)
+
+    def _needed_before_prepare(self, model: v.Thing) -> bool:
+        """Whether the model has to be on the device before prepare puts it there: it is run, or copied, by then."""
         for site in self.context.plan.sites:
             if not any(model in item.things for item in site.items):
                 continue
             for call in self.script.calls():
-                if self.script.scope_of(call) is site.scope and self.tree.start(call) < self.tree.end(
-                    site.after
-                ):
-                    if model in self.script.models_of(call.func):
-                        return True
+                if self.script.scope_of(call) is not site.scope:
+                    continue
+                if self.tree.start(call) < self.tree.end(site.after) and self._runs_or_copies(call, model):
+                    return True
         return False
+
+    def _runs_or_copies(self, call: ast.Call, model: v.Thing) -> bool:
+        if model in self.script.models_of(call.func):
+            return True
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if not any(model in self.script.models_of(argument) for argument in given):
+            return False
+        name = self.script.qualname(call.func) or ""
+        if name == "copy.deepcopy":
+            parent = self.tree.parent(call)  # deepcopy(model).to(device) places the copy itself
+            return not (isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda"))
+        if (name or dotted(call.func) or "").rsplit(".", 1)[-1] in _COPYING_CLASSES | _RUNNING_FUNCTIONS:
+            return True
+        return any(
+            isinstance(inner, ast.Call) and (dotted(inner.func) or "").endswith("deepcopy")
+            for callee in self.script.callees(call)
+            for inner in ast.walk(callee.node)
+        )
 
     # -- what is left of a statement
 
@@ -435,7 +494,7 @@ class _Moves:
             if kw.arg in ("non_blocking", "async_")
         )
         end = self.tree.end(call.func)
-        return [Replace(end - len("cuda"), self.tree.end(call), f"to({accelerator}.device{extra})")]
+        return [Replace(end - len(call.func.attr), self.tree.end(call), f"to({accelerator}.device{extra})")]
 
 
 def _constants(context: Context) -> Iterator[Change]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.evaluation import EvaluationLoop, size_of
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -30,6 +30,8 @@ REPEATED = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield gather_for_metrics for evaluation loops over sharded loaders, and a note for the others."""
     for evaluation in context.plan.evaluations:
+        if context.plan.known.reduces or context.plan.on_main_only(evaluation.loop):
+            continue  # its metrics are put together by hand, or one process sees all of the data
         if not evaluation.loaders & context.plan.prepared:
             if evaluation.problem is not None and not evaluation.only_looks:
                 yield context.change(
@@ -65,8 +67,9 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     joined = ", ".join(names)
     line = f"{joined} = {accelerator}.gather_for_metrics({joined if len(names) == 1 else f'({joined})'})"
     edits: list[Edit] = []
+    sizes = _sizes(context, evaluation, names)
     if evaluation.after is not None and names:
-        edits.append(InsertAfter(evaluation.after, (line,)))
+        edits.append(InsertAfter(evaluation.after, (line, *sizes)))
     for call in evaluation.inline:
         assert evaluation.before is not None
         text = tree.segment(call)
@@ -90,6 +93,20 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
             edits,
             core=True,
         )
+
+
+def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[str]:
+    """Lines that take sizes of the batch again, from one of the gathered tensors."""
+    lines = []
+    for name, expression in evaluation.sizes:
+        measured = size_of(expression)
+        batch = {n.id for n in ast.walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+        own = measured if measured in names else next((n for n in names if n in batch), names[0])
+        text = context.tree.segment(expression)
+        lines.append(
+            f"{name} = {text.replace(str(measured), own, 1)}" if measured else f"{name} = {own}.size(0)"
+        )
+    return lines
 
 
 def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[str], list[Edit]]:

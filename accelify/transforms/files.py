@@ -24,11 +24,11 @@ _WRITING = frozenset(
     matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
     torchvision.utils.save_image imageio.mimsave imageio.imwrite imageio.imsave cv2.imwrite scipy.misc.imsave
     scipy.io.savemat scipy.io.wavfile.write torch.onnx.export torch.jit.save safetensors.torch.save_file
-    builtins.input""".split()
+    builtins.input sys.stdout.write sys.stdout.flush sys.stderr.write""".split()
 )
 # Methods that write, by name alone: few enough, and rarely anything else.
 _WRITING_METHODS = frozenset(
-    "savefig to_csv to_json to_pickle to_excel mkdir write_text write_bytes save_pretrained".split()
+    "savefig to_csv to_json to_pickle to_excel mkdir write_text write_bytes save_pretrained push_to_hub".split()
 )
 
 
@@ -74,6 +74,25 @@ def transform(context: Context) -> Iterator[Change]:
         context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
         guard = Indent(stmt, last, f"if {accelerator}.is_main_process:")
         yield context.change(FILES, stmt, "every process would write this", [guard])
+    yield from _left_open(context)
+
+
+def _left_open(context: Context) -> Iterator[Change]:
+    """Files written by every process, where the statement cannot go under a guard."""
+    for stmt in context.tree.nodes(ast.With):
+        opened = [item for item in stmt.items if _opens_for_writing(context, item.context_expr)]
+        if opened and not context.is_guarded(stmt) and not _keeps_to_itself(context, stmt):
+            if context.plan.reach is not None and not _trains_inside(context, stmt):
+                yield context.todo(
+                    FILES,
+                    stmt,
+                    "every process would write this file, and goes on with what is made in this block",
+                    "let one process write this file",
+                )
+
+
+def _trains_inside(context: Context, stmt: ast.With) -> bool:
+    return any(context.script.trains(s) for s in stmt.body)
 
 
 def _statements(context: Context) -> Iterator[ast.stmt]:
@@ -120,7 +139,27 @@ def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
     if not stored:
         return True
     end = context.tree.end(stmt)
+    scope = context.script.scope_of(stmt)
     return not any(
-        n.id in stored and isinstance(n.ctx, ast.Load) and context.tree.start(n) > end
+        n.id in stored
+        and isinstance(n.ctx, ast.Load)
+        and context.tree.start(n) > end
+        and context.script.scope_of(n).resolve(n.id) is scope.resolve(n.id)
+        and not _bound_again(context, n)
         for n in context.tree.nodes(ast.Name)
+    )
+
+
+def _bound_again(context: Context, read: ast.Name) -> bool:
+    """Whether a `with` or `for` around a read gives the name a value of its own first."""
+    return any(
+        isinstance(ancestor, (ast.With, ast.For))
+        and any(
+            isinstance(n, ast.Name)
+            and n.id == read.id
+            and isinstance(n.ctx, ast.Store)
+            and context.tree.start(n) < context.tree.start(read)
+            for n in ast.walk(ancestor)
+        )
+        for ancestor in context.tree.ancestors(read)
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.edits import DeleteStatement, Edit
 from accelify.findings import Severity
@@ -33,7 +34,7 @@ def transform(context: Context) -> Iterator[Change]:
         edits: list[Edit]
         if (
             isinstance(stmt, ast.Assign)
-            and stmt.value is call
+            and _only_moved(context, stmt.value, call)
             and dotted(stmt.targets[0]) == dotted(inner) is not None
         ):
             branch = context.tree.parent(stmt)
@@ -48,6 +49,22 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
+
+
+def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
+    """Whether a value is the wrapper itself, or that with a move behind it that prepare makes: `.cuda()`."""
+    moves = (ast.Attribute, ast.Call)
+    moved = False
+    while value is not call and isinstance(value, moves):
+        if isinstance(value, ast.Call):
+            if not isinstance(value.func, ast.Attribute) or value.func.attr not in ("cuda", "to"):
+                return False
+            if any(kw.arg == "dtype" for kw in value.keywords):
+                return False
+            moved, value = True, value.func.value
+        else:
+            return False
+    return value is call and (not moved or context.plan.is_prepared(call, v.MODEL))
 
 
 def _only_reports(branch: ast.If, stmt: ast.stmt) -> bool:

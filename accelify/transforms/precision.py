@@ -90,7 +90,11 @@ def _scalers(context: Context) -> Iterator[Change]:
         if not isinstance(stmt, ast.Assign) or accelerator is None:
             continue
         if kept or _read_elsewhere(context, stmt):
-            edit: Edit = verbs.replace(tree, stmt.value, f"{accelerator}.scaler")
+            own = f"{accelerator}.scaler"
+            if context.for_accelerate:
+                # It is None in full precision, where the script's own methods still have to work.
+                own += f" or {tree.segment(call.func)}(enabled=False)"
+            edit: Edit = verbs.replace(tree, stmt.value, own)
         else:
             edit = DeleteStatement(stmt)
         context.claim(stmt)

@@ -32,7 +32,7 @@ def transform(context: Context) -> Iterator[Change]:
             or call_keyword(call, "file") is not None
         ):
             continue
-        if context.is_claimed(call) or not context.reaches_cheaply(call):
+        if context.is_claimed(call) or not context.reaches_cheaply(call) or context.plan.on_main_only(call):
             continue
         accelerator = context.accelerator(call)
         if accelerator is None:

@@ -97,6 +97,16 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
     edits: list[Edit] = []
     if saved is None:
         return edits
+    if isinstance(saved, ast.Name):
+        # `state = {"net": net}` on a line of its own.
+        assigned = [
+            stmt.value
+            for stmt in context.tree.nodes(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == saved.id for t in stmt.targets)
+            and context.script.scope_of(stmt) is context.script.scope_of(saved)
+        ]
+        if len(assigned) == 1 and isinstance(assigned[0], ast.Dict):
+            saved = assigned[0]
     values = [saved]
     if isinstance(saved, ast.Dict):
         values = list(saved.values)
@@ -131,6 +141,8 @@ def _open_block(context: Context, call: ast.Call) -> ast.With | None:
 
 def _runs_on_every_process(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
     """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
+    if context.plan.on_main_only(stmt):
+        return False
     for ancestor in context.tree.ancestors(stmt):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             scope = context.script.scope_for(ancestor)

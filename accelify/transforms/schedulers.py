@@ -31,7 +31,7 @@ CUSTOM = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield a warning for each scheduler steered by a number that differs between processes."""
     script = context.script
-    if not context.plan.is_sharded(script.training_loaders):
+    if not context.plan.shares_training_data:
         return
     for call in script.calls():
         func = call.func
@@ -60,7 +60,8 @@ def transform(context: Context) -> Iterator[Change]:
                 PLATEAU,
                 call,
                 f"`{context.tree.segment(call.args[0])}` can differ between processes, and so their learning rates",
-                'give every process the same number: accelerator.reduce(value, reduction="mean")',
+                'give every process the same number: accelerator.reduce(value, reduction="mean")'
+                + (" of a tensor" if context.for_accelerate else ""),
             )
 
 

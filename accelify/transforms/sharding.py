@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.script import is_in_model
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -32,7 +33,7 @@ EXIT = Rule(
 WHOLE_BATCH = Rule(
     "ACC408", "whole-batch-loss", "A loss compares the samples of a batch with each other.", effort=15
 )
-_TURNS = frozenset({"t", "transpose", "permute"})
+_TURNS = frozenset({"t", "transpose", "permute", "contiguous", "detach"})
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
@@ -45,7 +46,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield warnings about data that is not sharded, shapes and exits."""
     yield from _fixed_batch_size(context)
     yield from _unsharded(context)
-    if context.plan.is_sharded(context.script.training_loaders):
+    if context.plan.shares_training_data:
         yield from _shapes(context)
         yield from _whole_batch(context)
         yield from _exits(context)
@@ -67,7 +68,7 @@ def _fixed_batch_size(context: Context) -> Iterator[Change]:
 
 def _unsharded(context: Context) -> Iterator[Change]:
     loaders = context.script.training_loaders
-    if loaders and loaders <= context.plan.prepared:
+    if context.plan.shares_training_data:
         return
     backward = context.script.backwards[0].call
     if loaders and context.script.fixed_batch_size is not None:
@@ -180,7 +181,7 @@ def _whole_batch(context: Context) -> Iterator[Change]:
         if len(pair) < 2 or not _same_tensor(pair[0], pair[1]):
             continue
         scope = context.script.scope_of(node)
-        if scope.owner_class is not None or not any(
+        if is_in_model(context.script, scope) or not any(
             isinstance(n, ast.Return) or context.script.trains(n) for n in ast.walk(scope.node)
         ):
             continue

@@ -77,6 +77,12 @@ def _parameter(context: Context, function: Scope) -> Replace:
     own = function.self_name()
     if own is not None:
         first = [*node.args.posonlyargs, *node.args.args][0]
+        following = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][1:2]
+        between = tree.data[tree.end(first) : tree.start(following[0])] if following else b""
+        if b"\n" in between and not between.replace(b",", b"").strip():
+            # Each parameter has a line of its own.
+            indent = tree.data[tree.line_start(tree.start(following[0])) : tree.start(following[0])].decode()
+            return verbs.insert(tree, tree.start(following[0]), f"{NAME},{tree.newline}{indent}")
         return verbs.insert(tree, tree.end(first), f", {NAME}")
     start = tree.line_starts[node.lineno - 1] + node.col_offset
     opening = tree.data.index(b"(", start) + 1

@@ -12,6 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis import values as v
+from accelify.analysis.evaluation import size_of
 from accelify.analysis.losses import SUM
 from accelify.analysis.syntax import dotted
 from accelify.edits import Edit, InsertAfter
@@ -25,25 +27,45 @@ TOTALS = Rule(
     safety=Safety.REVIEW,
     effort=5,
 )
+_TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the reduction of running totals behind the loops that train on sharded loaders."""
-    for loop, loaders in context.script.loader_loops:
-        if not context.plan.is_sharded(loaders) or not any(context.script.trains(s) for s in loop.body):
-            continue
+    if context.plan.known.reduces:
+        return  # put together by hand
+    loops = [
+        loop
+        for loop, loaders in context.script.loader_loops
+        if context.plan.is_sharded(loaders) and any(context.script.trains(s) for s in loop.body)
+    ]
+    cut = context.plan.hand_cut
+    if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
+        loops.append(cut.loop)
+    for loop in loops:
         totals = _totals(context, loop)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
             continue
         lines = []
+        edits: list[Edit] = []
+        tensors = [name for name in totals if context.for_accelerate and _is_tensor(context, loop, name)]
         for reduction in ("sum", "mean"):
             names = [name for name, kind in totals.items() if kind == reduction]
+            if context.for_accelerate:
+                # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+                parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
+                lines += [f"{n} = sum(gather_object([{n}])){parts}" for n in names if n not in tensors]
+                names = [n for n in names if n in tensors]
             if names:
                 joined = ", ".join(names)
                 value = joined if len(names) == 1 else f"({joined})"
                 lines.append(f'{joined} = {accelerator}.reduce({value}, reduction="{reduction}")')
-        edits: list[Edit] = [InsertAfter(loop, tuple(lines))]
+        if len(tensors) < len(totals) and context.for_accelerate:
+            module = context.script.module_of(loop).scopes.module.node
+            assert isinstance(module, ast.Module)
+            edits.append(context.import_line(module, "from accelerate.utils import gather_object")[0])
+        edits.append(InsertAfter(loop, tuple(lines)))
         context.reduced.update((context.script.scope_of(loop), name) for name in totals)
         yield context.change(
             TOTALS,
@@ -74,11 +96,41 @@ def _totals(context: Context, loop: ast.For | ast.AsyncFor) -> dict[str, str]:
             kind = _kind(context, value)
             if kind is not None and found.get(name, kind) == kind:
                 found[name] = kind
-    return {
+    found = {
         n: kind
         for n, kind in found.items()
         if _starts_over(context, loop, n) and _is_read_behind(context, loop, n)
     }
+    for counter in [n for n in found if _only_counts(context, loop, n)]:
+        divided = _divided_by(context, loop, counter)
+        if not divided <= set(found):
+            # It divides something that stays this process's own.
+            del found[counter]
+            found.update(dict.fromkeys(set(found) & divided, "mean"))
+    return found
+
+
+def _only_counts(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
+    """Whether a total is a number of samples and nothing else."""
+    values = [value for node in ast.walk(loop) for own, value in [_addition(node)] if own == name]
+    return bool(values) and all(
+        size_of(v) is not None or (isinstance(v, ast.Name) and _is_batch_size(context, v))
+        for v in values
+        if v is not None
+    )
+
+
+def _divided_by(context: Context, loop: ast.For | ast.AsyncFor, counter: str) -> set[str]:
+    """The variables that a counter divides behind the loop."""
+    scope = context.script.scope_of(loop).resolve(counter)
+    found: set[str] = set()
+    for read in context.script.reads(counter, scope) if scope is not None else ():
+        parent = context.tree.parent(read)
+        if context.tree.start(read) > context.tree.end(loop) and isinstance(parent, ast.BinOp):
+            if isinstance(parent.op, ast.Div) and parent.right is read:
+                names = [n for n in ast.walk(parent.left) if isinstance(n, ast.Name)]
+                found |= {n.id for n in names if context.script.scope_of(n).resolve(n.id) is not None}
+    return found
 
 
 def _addition(node: ast.AST) -> tuple[str | None, ast.expr | None]:
@@ -112,7 +164,8 @@ def _kind(context: Context, value: ast.expr) -> str | None:
     size = False
     for node in ast.walk(value):
         if (
-            (isinstance(node, ast.Attribute) and node.attr in ("size", "shape", "numel"))
+            (isinstance(node, ast.Name) and _is_batch_size(context, node))
+            or (isinstance(node, ast.Attribute) and node.attr in ("size", "shape", "numel"))
             or (isinstance(node, ast.Call) and dotted(node.func) in ("len", "sum"))
             or (
                 isinstance(node, ast.Call)
@@ -137,6 +190,59 @@ def _kind(context: Context, value: ast.expr) -> str | None:
     if loss is not None and context.plan.reductions.of(loss) == SUM:
         return "sum"
     return "mean"
+
+
+def _is_batch_size(context: Context, name: ast.Name) -> bool:
+    """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
+    loops = context.script.enclosing_loops(name)
+    values = [
+        stmt.value
+        for loop in loops
+        for stmt in ast.walk(loop)
+        if isinstance(stmt, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+    ]
+    return bool(values) and all(size_of(value) is not None for value in values)
+
+
+def _is_tensor(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
+    """Whether something that is no plain number is added to a total."""
+    additions = [value for node in ast.walk(loop) for n, value in [_addition(node)] if n == name]
+    return any(value is not None and _gives_tensor(context, value) for value in additions)
+
+
+def _gives_tensor(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    if isinstance(node, ast.BinOp):
+        return any(_gives_tensor(context, side, depth) for side in (node.left, node.right))
+    if isinstance(node, ast.UnaryOp):
+        return _gives_tensor(context, node.operand, depth)
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.Call):
+        if context.script.qualname(node.func) is not None:
+            known = context.script.qualname(node.func) or ""
+            inside = known == "builtins.sum" and any(isinstance(a, ast.Compare) for a in node.args)
+            return known.startswith("torch.") or inside
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr in _TENSOR_METHODS or (
+                node.func.attr in ("cpu", "detach", "clone", "float", "double", "long")
+                and _gives_tensor(context, node.func.value, depth)
+            )
+        return context.script.is_a(node, v.OUTPUT)
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data" and _gives_tensor(context, node.value, depth)
+    if not isinstance(node, ast.Name) or depth > 3:
+        return False
+    if any(isinstance(b.loss, ast.Name) and b.loss.id == node.id for b in context.script.backwards):
+        return True
+    scope = context.script.scope_of(node).resolve(node.id)
+    return any(
+        _gives_tensor(context, stmt.value, depth + 1)
+        for stmt in context.tree.nodes(ast.Assign)
+        for target in stmt.targets
+        if isinstance(target, ast.Name) and target.id == node.id
+        if context.script.scope_of(stmt).resolve(node.id) is scope
+    )
 
 
 def _loss_inside(value: ast.expr) -> ast.expr | None:

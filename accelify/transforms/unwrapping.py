@@ -45,7 +45,9 @@ def transform(context: Context) -> Iterator[Change]:
             if node.attr in k.MODULE_API or not context.plan.after_prepare(node):
                 continue
             if _routed(context, node):
-                continue
+                if not context.for_accelerate:
+                    continue
+                context.trained_methods.append(node)
         elif (
             through_module
             and node.attr in k.MODULE_API
@@ -78,6 +80,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     tree = context.tree
     for name in tree.nodes(ast.Name, ast.Attribute):
         if not isinstance(name.ctx, ast.Load) or context.is_claimed(name) or tree.in_fstring(name):
+            continue
+        if isinstance(name, ast.Attribute) and name.attr == "module":
             continue
         parent = tree.parent(name)
         wanted = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.syntax import target_names
+from accelify.analysis.syntax import dotted, target_names
 from accelify.edits import Edit, Indent
 from accelify.transforms.base import Change, Context, Rule
 
@@ -39,7 +39,7 @@ def _objects(context: Context) -> Iterator[Change]:
     fits = all(context.accelerator(c) is not None for c in [*made, *uses]) and all(
         isinstance(tree.parent(c), ast.Expr) or _result_unused(context, c) for c in uses
     )
-    if not fits or _hidden_use(context, made):
+    if not fits or _hidden_use(context, made) or _reads_off(context):
         for call in made:
             yield context.todo(
                 WRITER,
@@ -50,7 +50,7 @@ def _objects(context: Context) -> Iterator[Change]:
         return
     for call in made:
         stmt = tree.parent(call)
-        if not isinstance(stmt, ast.Assign):
+        if not isinstance(stmt, ast.Assign) or context.plan.on_main_only(call):
             continue
         accelerator = context.accelerator(call)
         edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
@@ -71,6 +71,17 @@ def _hidden_use(context: Context, made: list[ast.Call]) -> bool:
     return any(
         isinstance(node.ctx, ast.Load) and node.id in names and not context.script.is_a(node, v.WRITER)
         for node in context.tree.nodes(ast.Name)
+    )
+
+
+def _reads_off(context: Context) -> bool:
+    """Whether something is read off a writer (`writer.log_dir`), which the other processes would not have."""
+    return any(
+        isinstance(node.ctx, ast.Load)
+        and context.script.is_a(node.value, v.WRITER)
+        and not (isinstance(parent := context.tree.parent(node), ast.Call) and parent.func is node)
+        for node in context.tree.nodes(ast.Attribute)
+        if isinstance(node.value, (ast.Name, ast.Attribute))
     )
 
 
@@ -99,6 +110,28 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
         yield context.change(WRITER, stmt, "every process would write to the log", edits)
 
 
+def _uses_of(context: Context, made: ast.Assign) -> list[ast.stmt] | None:
+    """The statements that do nothing but call the run's methods; None where it is used in another way."""
+    tree, script = context.tree, context.script
+    target = dotted(made.targets[0])
+    found: list[ast.stmt] = []
+    for node in tree.nodes(ast.Name, ast.Attribute):
+        if not isinstance(node.ctx, ast.Load) or dotted(node) != target:
+            continue
+        if isinstance(node, ast.Name) and script.scope_of(node).resolve(node.id) is not script.scope_of(
+            made
+        ).resolve(node.id):
+            continue
+        stmt = tree.statement(node)
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        if not isinstance(call, ast.Call) or context.accelerator(stmt) is None:
+            return None
+        if not (dotted(call.func) or "").startswith(f"{target}."):
+            return None
+        found.append(stmt)
+    return found
+
+
 def _wandb(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith(("wandb.", "mlflow."))]
@@ -116,10 +149,18 @@ def _wandb(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         if accelerator is None:
             continue
+        if context.plan.on_main_only(call):
+            continue
         if isinstance(parent, ast.Expr):
             if not (reads and name.endswith(".init")):
                 statements.append(parent)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
+            uses = _uses_of(context, parent)
+            if uses is None:
+                mark = "only the main process should have this run"
+                yield context.todo(WRITER, call, "every process would start a run of its own", mark)
+                continue
+            statements += uses
             edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
             yield context.change(WRITER, call, "every process would start a run of its own", [edit])
         if reads and name.endswith(".init"):

@@ -154,7 +154,7 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
     if wrong and control is not None:
         allowed, update_allowed, chaotic = _carried(original, control, allowed, update_allowed)
         still = _beyond(original, other, result, allowed, update_allowed)
-        if still and chaotic and not _structural(original, other):
+        if still and chaotic and not structural(original, other):
             result.verdict = Verdict.NOT_COMPARABLE
             result.reason = (
                 "rounding alone grows this far here: the original with its gradients disturbed in the last bit "
@@ -172,7 +172,7 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
         result.verdict = Verdict.NOT_COMPARABLE
         result.reason = EXPLANATIONS["loss scaling"].format(what=skipped)
         return result
-    if reasons and not _structural(original, other):
+    if reasons and not structural(original, other):
         result.verdict = Verdict.NOT_COMPARABLE
         result.reason = "; ".join(EXPLANATIONS[key].format(what=what) for key, what in reasons.items())
         return result
@@ -195,7 +195,7 @@ def _measure(original: Run, other: Run, result: Comparison) -> None:
             break
 
 
-def _structural(original: Run, other: Run) -> str:
+def structural(original: Run, other: Run) -> str:
     """What no noise explains: another number of losses or steps, other learning rates, ranks that disagree."""
     if other.uneven:
         return other.uneven
@@ -218,8 +218,8 @@ def _beyond(
     original: Run, other: Run, result: Comparison, allowed: Sequence[float], update_allowed: float
 ) -> str:
     """The first thing that rounding does not explain, as a sentence; empty when there is none."""
-    if structural := _structural(original, other):
-        return structural
+    if problem := structural(original, other):
+        return problem
     differences = relative_differences(original.losses, other.losses)
     for number, (difference, limit) in enumerate(zip(differences, allowed, strict=True)):
         if difference > limit:

@@ -37,6 +37,7 @@ class Job:
         perturb: disturb gradients by as much as rounding.
         quiet: take chance out of the training step.
         cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
+        environment: variables beside those of the runs.
     """
 
     script: Path
@@ -52,6 +53,7 @@ class Job:
     perturb: bool = False
     quiet: bool = False
     cuda_as_cpu: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
     save_weights: Path | None = None
     reference: Path | None = None
 
@@ -157,7 +159,9 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
     paths = {
         path: mirror.translate(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
     }
-    environment = {"PYTHONPATH": os.pathsep.join(paths.values()), "TMPDIR": str(mirror.scratch)}
+    environment = {
+        **job.environment, "PYTHONPATH": os.pathsep.join(paths.values()), "TMPDIR": str(mirror.scratch),
+    }  # fmt: skip
     if job.processes > 1:
         environment |= {
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.processes),

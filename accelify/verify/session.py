@@ -12,13 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accelify.verify.compare import Comparison, Verdict, compare, tolerances
+from accelify.verify.compare import Comparison, Verdict, compare, structural, tolerances
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.runs import Job, Run, execute
 
+NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
 # What torch says where a CUDA device is asked for and there is none.
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia")
+# Accelerate's own order of samples, which the converter says.
+_ORDER = re.compile(r": ACC60[12] ")
 
 
 class VerifyError(Exception):
@@ -92,8 +95,8 @@ class Report:
         }
 
 
-def convert_copy(script: Path) -> Converted:
-    """What `accelify convert --batch-size total` would write, without writing it.
+def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
+    """What `accelify convert --batch-size total` would write for a runtime, without writing it.
 
     Raises:
         SourceError: the script cannot be read or is not Python.
@@ -104,7 +107,7 @@ def convert_copy(script: Path) -> Converted:
     remaining: list[str] = []
     own = Path(os.path.realpath(script))
     answer = Converted()
-    for conversion in convert_paths([script], ConvertOptions(batch_size="total")):
+    for conversion in convert_paths([script], ConvertOptions(batch_size="total", runtime=runtime)):
         source = conversion.source
         if conversion.changed and source.path is not None:
             files[Path(os.path.realpath(source.path))] = source.encode(conversion.new_text)
@@ -123,6 +126,7 @@ def verify(
     arguments: tuple[str, ...] = (),
     *,
     converted: Converted | None = None,
+    runtime: str = "accelify",
     steps: int = 20,
     processes: int = 2,
     gpu: bool = False,
@@ -136,6 +140,7 @@ def verify(
         script: path of the plain script.
         arguments: its own command line.
         converted: the copy; made by the converter when None.
+        runtime: what the copy is written for, `accelify` or `accelerate`.
         steps: optimizer steps of each run.
         processes: of the second run of the copy; 1 leaves that run out.
         gpu: run on the devices that are there instead of the CPU.
@@ -151,7 +156,9 @@ def verify(
         raise VerifyError(NO_TORCH)
     if gpu:
         _check_devices(processes)
-    converted = convert_copy(script) if converted is None else converted
+    if runtime == "accelerate" and importlib.util.find_spec("accelerate") is None:
+        raise VerifyError(NO_ACCELERATE)
+    converted = convert_copy(script, runtime) if converted is None else converted
     report = Report(script, converted)
     if converted.refused or converted.unchanged:
         return report
@@ -161,6 +168,8 @@ def verify(
             script, arguments, steps=steps, seed=seed, threads=threads, limit=limit,
             save_weights=Path(folder) / "weights.pt",
         )  # fmt: skip
+        if runtime == "accelerate" and not gpu:
+            job = replace(job, environment={"ACCELERATE_USE_CPU": "true"})
         try:
             nursery.ready()
             _Session(report, job, nursery, progress, gpu).run(processes)
@@ -233,6 +242,9 @@ class _Session:
         comparison = self._with_control(comparison, original, self.job)
         if comparison.verdict is Verdict.NOT_COMPARABLE and original.ranks[0].reasons:
             self._without_chance(comparison, copy)
+        order = [line for line in self.report.converted.remaining if _ORDER.search(line)]
+        if comparison.verdict is Verdict.DIFFERENT and order and not structural(original, run):
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, "; ".join(order)
         return comparison
 
     def _with_control(self, comparison: Comparison, original: Run, job: Job) -> Comparison:

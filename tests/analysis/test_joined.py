@@ -28,6 +28,13 @@ def test_untouched_modules_are_the_same() -> None:
         assert [p.decode() for p in joined.cut(joined.data)] == list(texts)
 
 
-def test_line_ends_have_to_agree() -> None:
+def test_every_module_gets_its_own_line_ends_back() -> None:
+    texts = ("a\nb\n", "c\r\n\r\nd", "e\r\n")
+    joined = JoinedTree([Tree(text) for text in texts])
+    assert b"\r" not in joined.data
+    assert [p.decode() for p in joined.cut(joined.data)] == list(texts)
+
+
+def test_mixed_line_ends_cannot_be_put_back() -> None:
     with pytest.raises(ValueError, match="line ends"):
-        JoinedTree([Tree("a\nb\n"), Tree("a\r\nb\r\n")])
+        JoinedTree([Tree("a\nb\n"), Tree("a\r\nb\nc\r\n")])

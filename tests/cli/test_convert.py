@@ -38,6 +38,22 @@ def test_a_second_time_changes_nothing(run: Run, plain: Path) -> None:
     assert "1 script unchanged" in outcome.out
 
 
+def test_for_accelerate(run: Run, plain: Path) -> None:
+    outcome = run("convert", "--runtime", "accelerate", plain)
+    first = plain.read_text()
+    assert outcome.code == 0, outcome.err
+    assert "from accelerate import Accelerator" in first
+    assert "accelify" not in first
+    assert "ACC601" in outcome.out
+    outcome = run("convert", "--runtime", "accelerate", plain)
+    assert outcome.code == 0
+    assert "it is converted already (it imports accelerate)" in outcome.out
+    assert plain.read_text() == first
+    outcome = run("check", plain)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert run("convert", "--runtime", "lightning", plain).code == 2
+
+
 def test_a_link_stays_a_link(run: Run, plain: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.py"
     link.symlink_to(plain)
@@ -122,6 +138,20 @@ def test_standard_input_to_standard_output(run: Run, plain: Path) -> None:
     assert outcome.code == 0
     assert outcome.out == plain.read_text()
     assert "<stdin>: converted" in outcome.err
+
+
+def test_replace_ddp(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    shutil.copy(Path(__file__).parents[2] / "fixtures" / "ddp_module" / "before.py", script)
+    before = run("convert", "--diff", script)
+    assert before.code == 1
+    assert "--replace-ddp converts it" in before.err
+    after = run("convert", "--replace-ddp", script, "--output", "-")
+    assert after.code == 0, after.err
+    assert "DistributedDataParallel" not in after.out
+    wrong = run("convert", "--replace-ddp", "--batch-size", "total", script)
+    assert wrong.code == 2
+    assert "leave out --batch-size total" in wrong.err
 
 
 def test_batch_size_total(run: Run, plain: Path) -> None:

@@ -115,4 +115,4 @@ def fresh_accelerator(**kwargs):
 
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
-    return Accelerator(cpu=True, **kwargs)
+    return Accelerator(**{"cpu": True, **kwargs})

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from accelify.runtime import DataLoaderConfiguration
 from tests.distributed.processes import fresh_accelerator, run_ranks
-from tests.runtime.training import Noisy, OwnSampler, Stream, make_data
+from tests.runtime.training import Augmented, Noisy, OwnSampler, Stream, make_data
 
 pytestmark = pytest.mark.distributed
 
@@ -35,6 +35,13 @@ def _loader(kind):
         return DataLoader(Stream(data), batch_size=4)
     if kind == "noisy":
         return DataLoader(Noisy(data), batch_size=4, shuffle=True)
+    if kind in ("augmented", "persistent"):
+        keep = kind == "persistent"
+        return DataLoader(Augmented(data), batch_size=4, shuffle=True, num_workers=2, persistent_workers=keep)
+    if kind == "augmented own":
+        return DataLoader(Augmented(data), batch_size=4, sampler=OwnSampler(len(data)), num_workers=2)
+    if kind == "augmented stream":
+        return DataLoader(Stream(Augmented(data)), batch_size=4, num_workers=2)
     if kind == "own":
         return DataLoader(data, batch_size=4, sampler=OwnSampler(len(data)))
     if kind == "generator":
@@ -69,7 +76,7 @@ def _run(kind, directory, stop_at, load, **kwargs):
         progress.epoch = epoch
         for x, y in loader:
             with accelerator.accumulate(model):
-                loss = nn.functional.mse_loss(model(x + 0.01 * random.random()), y)
+                loss = nn.functional.mse_loss(model(x.float() + 0.01 * random.random()), y)
                 accelerator.backward(loss)
                 optimizer.step()
                 scheduler.step()
@@ -99,6 +106,8 @@ CASES = [
     ("shuffle", 9, {"gradient_accumulation_steps": 4}),
     ("shuffle", 8, {"mixed_precision": "fp16"}),
     ("workers", 8, {}),
+    *((kind, stop, {}) for kind in ("augmented", "augmented own", "augmented stream") for stop in (5, 8)),
+    ("persistent", 5, {}),
 ]
 
 
@@ -110,3 +119,12 @@ def test_resumed_run_repeats_the_losses(ranks, tmp_path):
         for case, (whole, rest) in zip(cases, result, strict=True):
             assert 0 < len(rest) < len(whole), (case, rank)
             assert rest == whole[-len(rest) :], (case, rank)
+
+
+def test_workers_that_cannot_be_brought_back_are_told(tmp_path, capsys):
+    whole = _run("persistent", tmp_path, 8, False)
+    assert "persistent_workers" not in capsys.readouterr().out
+    rest = _run("persistent", tmp_path, None, True)
+    assert "a loader with persistent_workers=True goes on with new workers" in capsys.readouterr().out
+    assert len(rest) == len(whole) - 8
+    assert rest[0] != whole[8]

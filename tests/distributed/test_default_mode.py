@@ -1,11 +1,13 @@
 """Without split_batches each rank takes whole batches: every sample once, the learning rate as in the original."""
 
 import collections
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tests.distributed.processes import fresh_accelerator, run_ranks
 from tests.runtime.training import Stream
@@ -96,3 +98,29 @@ def test_ranks_draw_noise_of_their_own_and_rank_0_the_scripts():
     assert order == other == [x.tolist() for (x,) in loader]
     assert torch.equal(noise, torch.rand(4))
     assert not torch.equal(noise, other_noise)
+
+
+class Drawn(Dataset):
+    """Samples that are nothing but what a worker drew for them."""
+
+    def __getitem__(self, i):
+        return torch.tensor([torch.rand(()), random.random(), np.random.rand()])
+
+    def __len__(self):
+        return 16
+
+
+def _drawn_by_workers(_):
+    torch.manual_seed(0)
+    accelerator = fresh_accelerator()
+    loader = accelerator.prepare(DataLoader(Drawn(), batch_size=4, shuffle=True, num_workers=2))
+    return torch.cat(list(loader))
+
+
+def test_workers_of_every_rank_draw_for_themselves():
+    first, second = run_ranks(2, _drawn_by_workers, None)
+    assert not set(first.flatten().tolist()) & set(second.flatten().tolist())
+    torch.manual_seed(0)
+    batches = list(DataLoader(Drawn(), batch_size=4, shuffle=True, num_workers=2))
+    assert torch.equal(first[:4], batches[0])
+    assert torch.equal(first[4:], batches[1])

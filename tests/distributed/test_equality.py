@@ -22,6 +22,7 @@ SETTINGS = [
     Setting(schedule="epoch", samples=33),
     Setting(schedule="batch"),
     Setting(schedule="batch", accumulate=2, samples=75),
+    Setting(samples=33, accumulate=2, clip=0.1, schedule="batch", optimizer="adam"),
     Setting(drop_last=True),
     Setting(sampler="own"),
     Setting(sampler="batches"),

@@ -3,11 +3,13 @@
 import os
 import resource
 import signal
+import socket
 import time
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import RanksDisagreeError, checkpoint
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
@@ -126,7 +128,11 @@ def _leave(how, where):
             raise ZeroDivisionError("too bad")
         if how == "ends":
             return "ended"
-        _die()
+        if where == "backward":
+            # With its own gradients computed and not yet averaged.
+            next(model.parameters()).register_hook(lambda _: _die())
+        else:
+            _die()
     if where == "gather":
         accelerator.gather(torch.ones(1))
     _step(accelerator, model, optimizer)
@@ -134,13 +140,12 @@ def _leave(how, where):
     return "went on"
 
 
-@pytest.mark.parametrize("where", ["gather", "step"])
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "words", "where"),
     [
-        ("raises", "rank 1 raised ZeroDivisionError: too bad at "),
-        ("ends", "rank 1 ended its script"),
-        ("is killed", "rank 1 is gone (killed"),
+        *(("raises", "rank 1 raised ZeroDivisionError: too bad at ", w) for w in ("gather", "step")),
+        *(("ends", "rank 1 ended its script", w) for w in ("gather", "step")),
+        *(("is killed", "rank 1 is gone (killed", w) for w in ("gather", "step", "backward")),
     ],
 )
 def test_rank_that_leaves(how, words, where):
@@ -149,6 +154,23 @@ def test_rank_that_leaves(how, words, where):
         if rank != 1:
             assert outcome.error is not None
             assert words in outcome.error, outcome.error
+
+
+def _main_is_killed():
+    accelerator = fresh_accelerator()
+    assert accelerator.reduce(1) == 3
+    if accelerator.is_main_process:
+        _die()
+    accelerator.gather(torch.ones(1))
+
+
+def test_killed_rank_that_kept_the_store():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port)}
+    for outcome in try_ranks(3, _main_is_killed, timeout=LIMIT, env=env)[1:]:
+        assert "rank 0 is gone (killed" in outcome.error
 
 
 def _killed_while_saving(directory):
@@ -207,28 +229,42 @@ def test_full_disk(tmp_path):
     run_ranks(2, _load, str(tmp_path))
 
 
-def _train_until_preempted(directory, resume):
-    accelerator = fresh_accelerator()
-    model, optimizer = _prepared(accelerator)
+def _train_until_preempted(directory, term_at=None, resume=False):
+    """Steps done, and weights; with `term_at`, one rank gets SIGTERM there as from a queue near its time limit."""
+    torch.manual_seed(0)
+    accelerator = fresh_accelerator(split_batches=True)
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    data = torch.randn(22, 2)
+    loader = DataLoader(TensorDataset(data), batch_size=4, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     accelerator.watch_preemption()
     if resume:
+        torch.manual_seed(99)
         accelerator.load_state(f"{directory}/c")
-    for i in range(50):
-        _step(accelerator, model, optimizer)
-        if i == 3 and not resume and accelerator.process_index == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        if accelerator.check_preemption():
-            accelerator.save_state(f"{directory}/c")
-            return i, [p.tolist() for p in model.parameters()]
-    return i, None
+    steps = 0
+    for _ in range(2 if not resume else 1):
+        for (x,) in loader:
+            accelerator.backward(model(x).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += 1
+            if steps == term_at and accelerator.process_index == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if accelerator.check_preemption():
+                accelerator.save_state(f"{directory}/c")
+                return steps, None
+    return steps, [p.tolist() for p in model.parameters()]
 
 
 def test_sigterm_writes_a_checkpoint_and_the_job_resumes(tmp_path):
-    (i, weights), (j, others) = run_ranks(2, _train_until_preempted, str(tmp_path), False, timeout=LIMIT)
-    assert i == j == 3
-    assert weights == others
-    assert run_ranks(2, _load, str(tmp_path)) == [weights, weights]
-    assert run_ranks(2, _train_until_preempted, str(tmp_path), True) == [(49, None)] * 2
+    # Six batches an epoch: stopped in the middle of the second.
+    whole = run_ranks(2, _train_until_preempted, str(tmp_path), timeout=LIMIT)
+    assert whole[0] == whole[1]
+    assert whole[0][0] == 12
+    assert run_ranks(2, _train_until_preempted, str(tmp_path), 8) == [(8, None)] * 2
+    rest = run_ranks(2, _train_until_preempted, str(tmp_path), None, True)
+    assert rest == [(4, whole[0][1])] * 2
 
 
 def _slow():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,24 +12,32 @@ from pathlib import Path
 
 import pytest
 
+from tests.launch.saying import SAY
+
 LAUNCH = [sys.executable, "-c", "from accelify.cli.main import main; main()", "launch"]
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("ACCELIFY_", "OMP_"))}
-SEE = """\
-import os, sys
-print("SEEN", os.environ.get("RANK"), os.environ.get("WORLD_SIZE"), os.environ.get("ACCELIFY_USE_CPU"),
-      os.environ.get("ACCELIFY_MIXED_PRECISION"), __name__, sys.argv[1:], flush=True)
+SEE = (
+    SAY
+    + """\
+import sys
+say("SEEN", os.environ.get("RANK"), os.environ.get("WORLD_SIZE"), os.environ.get("ACCELIFY_USE_CPU"),
+    os.environ.get("ACCELIFY_MIXED_PRECISION"), __name__, sys.argv[1:])
 """
+)
 FAIL = """\
 import os, sys, time
 if os.environ["RANK"] == "1":
     raise ValueError("on purpose")
 time.sleep(60)
 """
-SLEEP = """\
-import os, time
-print("PID", os.getpid(), flush=True)
+SLEEP = (
+    SAY
+    + """\
+import time
+say("PID", os.getpid())
 time.sleep(120)
 """
+)
 
 
 def launch(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -62,7 +71,7 @@ def test_one_process_gets_its_arguments_and_no_rendezvous(tmp_path: Path) -> Non
 def test_cpu_with_two_processes_starts_two(tmp_path: Path) -> None:
     words = ["--cpu", "--num_processes", "2", "--mixed_precision", "bf16", write(tmp_path, SEE), "a"]
     done = launch(*words, cwd=tmp_path)
-    assert sorted(line for line in done.stdout.splitlines() if line.startswith("SEEN")) == [
+    assert sorted(re.findall(r"SEEN .*?\]", done.stdout)) == [
         "SEEN 0 2 true bf16 __main__ ['a']",
         "SEEN 1 2 true bf16 __main__ ['a']",
     ]
@@ -150,3 +159,94 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: list[str], expected: s
     assert expected in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+AGAIN = (
+    SAY
+    + """\
+import torch
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+total = accelerator.reduce(torch.tensor([1.0]), reduction="sum")
+say("TRIED", attempt, float(total))
+if attempt == "0" and accelerator.process_index == 1:
+    raise ValueError("the first time")
+accelerator.wait_for_everyone()
+"""
+)
+
+
+@pytest.mark.distributed
+def test_a_failed_job_starts_again(tmp_path: Path) -> None:
+    done = launch("--cpu", "-n", "2", "--max_restarts", "1", write(tmp_path, AGAIN), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tried = sorted(re.findall(r"TRIED \d \d\.\d", done.stdout))
+    assert tried == ["TRIED 0 2.0", "TRIED 0 2.0", "TRIED 1 2.0", "TRIED 1 2.0"]
+
+
+TYPE = (
+    SAY
+    + """\
+from accelify.runtime import Accelerator
+say("TYPE", Accelerator().distributed_type, os.environ.get("ACCELIFY_ENGINE"))
+"""
+)
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--use_fsdp", "--fsdp_reshard_after_forward", "false"],
+            'FSDP {"fsdp": {"fsdp_reshard_after_forward": false}}',
+        ),
+        (["--tp_size", "2"], 'TP {"parallelism": {"parallelism_config_tp_size": 2}}'),
+        (["--dynamo_backend", "eager"], 'MULTI_CPU {"dynamo": {"dynamo_backend": "eager"}}'),
+    ],
+)
+def test_the_engine_that_is_asked_for_runs(tmp_path: Path, words: list[str], told: str) -> None:
+    done = launch("--cpu", "-n", "2", *words, write(tmp_path, TYPE), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"TYPE {told}\n") == 2, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--fsdp_state_dict_type", "FULL"], "--fsdp_state_dict_type cannot be 'FULL': known are"),
+        (["--zero_stage", "4"], "--zero_stage must be 0, 1, 2 or 3"),
+        (
+            ["--use_deepspeed", "--deepspeed_config_file", "absent.json"],
+            "--deepspeed_config_file names absent.json",
+        ),
+        (["--use_fsdp", "--use_deepspeed"], "--use_fsdp and --use_deepspeed ask for different things"),
+        (["--dynamo_mode", "default"], "--dynamo_mode is for torch.compile, which is not asked for"),
+    ],
+)
+def test_what_an_engine_refuses_is_one_sentence(tmp_path: Path, words: list[str], expected: str) -> None:
+    done = launch("--cpu", "-n", "2", *words, write(tmp_path, ""), cwd=tmp_path)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_xla_devices_of_the_cpu_are_made_for_one_process(tmp_path: Path) -> None:
+    script = write(tmp_path, "")
+    done = launch("--dry-run", "--tpu", "--cpu", "--num_devices", "4", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "PJRT_DEVICE=CPU" in done.stdout
+    assert "CPU_NUM_DEVICES=4" in done.stdout
+    assert done.stdout.rstrip().endswith(f"{sys.executable} {script}")
+    done = launch("--dry-run", "--tpu", "--cpu", "--spmd", "false", "-n", "2", script, cwd=tmp_path)
+    assert "replicas.py" in done.stdout
+
+
+def test_the_deepspeed_launcher_where_it_is_asked_for(tmp_path: Path) -> None:
+    words = ["--cpu", "-n", "2", "--zero_stage", "2", "--deepspeed_launcher", "--dry-run"]
+    done = launch(*words, write(tmp_path, ""), "--rate", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tail = "-m deepspeed.launcher.runner --no_local_rank --num_gpus 2 script.py --rate 1"
+    assert done.stdout.rstrip().endswith(tail)
+    assert "ACCELIFY_ENGINE" in done.stdout

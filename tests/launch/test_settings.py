@@ -8,7 +8,19 @@ import pytest
 
 from accelify.runtime.launch.command import make_plan
 from accelify.runtime.launch.config_file import default_path, read_config
-from accelify.runtime.launch.settings import LaunchError, resolve
+from accelify.runtime.launch.settings import LaunchError, Settings, resolve
+
+
+def from_file(file: Path, devices: int = 0, **flags: object) -> Settings:
+    config = read_config(str(file))
+    return resolve(
+        flags,
+        environment={},
+        file_values=config.values,
+        file_name=config.name,
+        lines=config.lines,
+        devices=devices,
+    )
 
 
 def test_flag_beats_environment_beats_file_beats_default() -> None:
@@ -68,14 +80,12 @@ def test_place_of_the_configuration_file() -> None:
 
 
 def test_a_file_of_the_peer_is_read(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     file = tmp_path / "peer.yaml"
     file.write_text(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmixed_precision: no\n"
         "num_machines: 1\nnum_processes: 4\nuse_cpu: true\nmain_training_function: main\n"
     )
-    name, values = read_config(str(file))
-    settings = resolve({}, environment={}, file_values=values, file_name=name, devices=0)
+    settings = from_file(file)
     assert (settings["num_processes"], settings["cpu"], settings["mixed_precision"]) == (4, True, "no")
 
 
@@ -88,11 +98,20 @@ def test_a_file_of_the_peer_is_read(tmp_path: Path) -> None:
         ),
         ("a: [1\n", "not valid YAML"),
         ("- 1\n", "name: value"),
-        ("distributed_type: FSDP\n", "FSDP"),
+        ("num_machines: 1\nnum_machines: 2\n", "line 2: num_machines stands there twice"),
+        (
+            "debug: false\nfsdp_config:\n  fsdp_verison: 2\n",
+            r"line 3: unknown key fsdp_verison in fsdp_config; did",
+        ),
+        ("zero_stage: 2\n", "line 1: zero_stage belongs into the section deepspeed_config"),
+        (
+            "megatron_lm_config:\n  megatron_lm_tp_degree: 2\n",
+            "line 1: accelify has nothing for megatron_lm_config",
+        ),
+        ("compute_environment: AMAZON_SAGEMAKER\n", "line 1: accelify starts jobs on the machine it runs on"),
     ],
 )
 def test_bad_files_are_told_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
-    pytest.importorskip("yaml")
     file = tmp_path / "bad.yaml"
     file.write_text(text)
     with pytest.raises(LaunchError, match=words):
@@ -125,3 +144,136 @@ def test_missing_script_and_module(tmp_path: Path) -> None:
         make_plan(settings, str(tmp_path), [])
     with pytest.raises(LaunchError, match="No module named"):
         make_plan(settings, "no_such_module_at_all", [], module=True)
+
+
+PEER_FSDP = """\
+compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: FSDP
+downcast_bf16: 'no'
+fsdp_config:
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_version: 2
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: true
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_sections_of_the_file_are_overridden_by_flag_and_environment(tmp_path: Path) -> None:
+    config = read_config(str(write(tmp_path, PEER_FSDP)))
+    settings = resolve(
+        {"fsdp_reshard_after_forward": "false"},
+        environment={"ACCELIFY_FSDP_MIN_NUM_PARAMS": "100"},
+        file_values=config.values, file_name=config.name, lines=config.lines, devices=0,
+    )  # fmt: skip
+    assert settings["distributed_type"] == "FSDP"
+    assert settings.section("fsdp_config") == {
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_reshard_after_forward": False,
+        "fsdp_version": 2,
+        "fsdp_min_num_params": 100,
+    }
+    told = {row[0]: row[2] for row in settings.explain()}
+    assert told["fsdp_config.fsdp_version"] == f"config file ({tmp_path / 'config.yaml'}, line 8)"
+    assert told["fsdp_config.fsdp_reshard_after_forward"] == "flag"
+    assert told["fsdp_config.fsdp_min_num_params"] == "environment (ACCELIFY_FSDP_MIN_NUM_PARAMS)"
+
+
+def test_a_value_of_an_engine_asks_for_the_engine() -> None:
+    settings = resolve({"zero_stage": 3, "cpu": True, "num_processes": 2}, environment={})
+    assert (settings["distributed_type"], settings.section("deepspeed_config")) == (
+        "DEEPSPEED",
+        {"zero_stage": 3},
+    )
+    settings = resolve({"tp_size": 2, "cpu": True, "num_processes": 4}, environment={})
+    assert settings["distributed_type"] == "MULTI_CPU"
+    assert settings.section("parallelism_config") == {"parallelism_config_tp_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "words"),
+    [
+        (PEER_FSDP, {"zero_stage": 2}, r"--zero_stage belongs to DeepSpeed, and distributed_type in .*, line 3 asks"),
+        (PEER_FSDP.replace("FSDP\ndown", "MULTI_CPU\ndown"), {}, r"fsdp_config in .*, line 5 has values for FSDP"),
+        ("distributed_type: NO\nnum_processes: 2\n", {}, r"line 1 is NO, which means one process, and num_processes"),
+        ("distributed_type: MULTI_GPU\nnum_processes: 2\n", {}, "no CUDA device is visible"),
+        ("distributed_type: MULTI_GPU\nuse_cpu: true\n", {}, "leave one out"),
+        ("distributed_type: MULTI_TPU\n", {}, "one of NO, MULTI_CPU"),
+        ("distributed_type: XLA\nnum_processes: 4\nxla_config:\n  spmd: true\n", {}, "one process drives all"),
+        ("parallelism_config:\n  parallelism_config_tp_size: 3\nnum_processes: 4\n", {}, "does not divide the 4"),
+        ("distributed_type: DEEPSPEED\n", {"tp_size": 2}, "works alone or with FSDP"),
+        ("dynamo_config:\n  dynamo_mode: default\n", {}, "line 2 is for torch.compile"),
+        ("mixed_precision: bf17\n", {}, "line 1 is 'bf17'; it has to be one of"),
+        ("fsdp_config:\n  fsdp_version: two\ndistributed_type: FSDP\n", {}, "line 2 is 'two'; it has to be a whole"),
+    ],
+)  # fmt: skip
+def test_contradictions_of_the_file_name_their_lines(
+    tmp_path: Path, text: str, flags: dict[str, object], words: str
+) -> None:
+    with pytest.raises(LaunchError, match=words):
+        from_file(write(tmp_path, text), **flags)
+
+
+@pytest.mark.parametrize("kind", ["XLA", "TPU"])
+def test_xla_is_one_process_that_drives_all_devices(tmp_path: Path, kind: str) -> None:
+    text = f"distributed_type: {kind}\nuse_cpu: true\nxla_config:\n  num_devices: 4\n"
+    settings = from_file(write(tmp_path, text))
+    assert (settings["distributed_type"], settings["num_processes"]) == ("XLA", 1)
+    assert settings.section("xla_config") == {"spmd": True, "num_devices": 4}
+
+
+def test_several_xla_processes_are_replicas() -> None:
+    settings = resolve({"distributed_type": "TPU", "num_processes": 8}, environment={})
+    assert settings.section("xla_config") == {"spmd": False, "num_devices": 8}
+
+
+def test_a_flag_beats_no_and_gpu_of_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "distributed_type: NO\nuse_cpu: true\nnum_processes: 1\n")
+    settings = from_file(file, num_processes=2)
+    assert (settings["distributed_type"], settings["num_processes"]) == ("MULTI_CPU", 2)
+    file = write(tmp_path, "distributed_type: MULTI_GPU\nnum_processes: 2\n")
+    assert from_file(file, cpu=True)["distributed_type"] == "MULTI_CPU"
+
+
+def test_dynamo_of_old_and_new_files(tmp_path: Path) -> None:
+    assert from_file(write(tmp_path, "dynamo_backend: 'NO'\n")).sections == {}
+    assert from_file(write(tmp_path, "dynamo_config:\n  dynamo_backend: INDUCTOR\n")).section(
+        "dynamo_config"
+    ) == {"dynamo_backend": "INDUCTOR"}
+
+
+def test_restarts_over_machines_wait_for_them() -> None:
+    flags = {"num_processes": 2, "num_machines": 2, "main_process_ip": "h", "max_restarts": 1, "cpu": True}
+    assert resolve(flags, environment={})["rdzv_backend"] == "c10d"
+    with pytest.raises(LaunchError, match="no machine can come back"):
+        resolve({**flags, "rdzv_backend": "static"}, environment={})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("false", False), ("4", 4), ("FULL_SHARD", "FULL_SHARD")]
+)
+def test_resharding_is_a_word_a_number_or_a_choice(tmp_path: Path, text: str, value: object) -> None:
+    file = write(tmp_path, f"distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: {text}\n")
+    for settings in (
+        from_file(file),
+        resolve({"fsdp_reshard_after_forward": text}, environment={}, devices=0),
+    ):
+        found = settings.section("fsdp_config")["fsdp_reshard_after_forward"]
+        assert found == value
+        assert type(found) is type(value)

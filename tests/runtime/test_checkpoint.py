@@ -46,7 +46,7 @@ def _full_disk(monkeypatch, after):
         nonlocal count
         count += 1
         if count > after:
-            Path(f).write_bytes(b"half")
+            f.write(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(obj, f, *args, **kwargs)
 

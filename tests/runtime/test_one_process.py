@@ -159,3 +159,16 @@ def test_end_of_loader_is_known_where_asked():
     loader = accelerator.prepare(make_loader(Setting(samples=10, batch=4)))
     assert [accelerator.gradient_state.end_of_dataloader for _ in loader] == [False, False, True]
     assert not accelerator.gradient_state.in_dataloader
+
+
+def test_a_loop_left_by_break_is_left():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    outer, inner = accelerator.prepare(DataLoader(torch.arange(6), batch_size=2), DataLoader(torch.arange(4)))
+    steps = []
+    for _ in outer:
+        for _ in inner:
+            break
+        with accelerator.accumulate():
+            steps.append((accelerator.gradient_state.active_dataloader is outer, accelerator.sync_gradients))
+    assert steps == [(True, False), (True, True), (True, True)]
+    assert not accelerator.gradient_state.in_dataloader

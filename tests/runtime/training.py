@@ -1,7 +1,9 @@
 """One small training loop, once in plain PyTorch and once with the Accelerator, over many settings."""
 
+import random
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import (
@@ -91,6 +93,25 @@ class Noisy(Dataset):
     def __getitem__(self, i):
         x, y = self.data[i]
         return x + 0.1 * torch.randn_like(x), y
+
+    def __len__(self):
+        return len(self.data)
+
+
+class Augmented(Dataset):
+    """Draws from every generator that a transform in a worker may use, one of its own included."""
+
+    def __init__(self, data):
+        self.data = data
+        self.own = None
+
+    def __getitem__(self, i):
+        if self.own is None:
+            info = torch.utils.data.get_worker_info()
+            self.own = np.random.default_rng(info.seed)
+        x, y = self.data[i]
+        x = x.roll(int(torch.randint(6, ()))) + random.random() * np.random.rand()
+        return x * self.own.random(), y
 
     def __len__(self):
         return len(self.data)
@@ -196,7 +217,7 @@ def train_accelerated(setting, **kwargs):
                     scheduler.step()
         if setting.schedule == "epoch":
             scheduler.step()
-    return history, flat(accelerator.unwrap_model(model))
+    return history, torch.cat([v.reshape(-1) for v in accelerator.get_state_dict(model).values()])
 
 
 def whole_loss(accelerator, loss, reduction):

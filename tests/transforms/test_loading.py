@@ -29,7 +29,7 @@ def test_others_stay(snippet: str) -> None:
         ),
         (
             "checkpoint = torch.load(\n    'm.pt',\n)\nmodel.load_state_dict(checkpoint['model'])",
-            "checkpoint = torch.load(\n    'm.pt', map_location=accelerator.device\n)\n"
+            "checkpoint = torch.load(\n    'm.pt',\n    map_location=accelerator.device,\n)\n"
             "model.load_state_dict(checkpoint['model'])",
         ),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 
@@ -31,3 +31,10 @@ def test_the_wrapping_goes(snippet: str) -> None:
 def test_the_model_inside_stays(arguments: str) -> None:
     before = f"model = nn.DataParallel(nn.Linear(4, 2){arguments})\n{SGD}"
     check_transformed("build", before, f"model = nn.Linear(4, 2)\n{SGD}")
+
+
+def test_a_wrapper_that_is_moved_leaves_nothing_behind() -> None:
+    text = convert(ready="model = nn.DataParallel(model).cuda()").new_text
+    assert "DataParallel" not in text
+    assert "model = model" not in text
+    assert "accelerator.prepare(model, optimizer" in place_of(text, "ready")

@@ -275,15 +275,18 @@ class DistributedModel(DistributedDataParallel):
     def share_buffers(self) -> None:
         """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""
         own = [b.data for home in self._buffer_homes for b in home.values() if b is not None]
-        # A buffer laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
-        buffers = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
-        if buffers:
-            dist._broadcast_coalesced(  # type: ignore[attr-defined]
-                self.process_group, buffers, self.broadcast_bucket_size, 0
-            )
-            for buffer, copy in zip(own, buffers, strict=True):
-                if buffer is not copy:
-                    buffer.copy_(copy)
+        if own:
+            share_tensors(own, self.process_group, self.broadcast_bucket_size)
+
+
+def share_tensors(own: list[torch.Tensor], group: Any, bucket_size: int = 250 * 1024 * 1024) -> None:
+    """Overwrite tensors with those of the group's first rank, many in one broadcast."""
+    # One laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
+    tensors = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
+    dist._broadcast_coalesced(group, tensors, bucket_size, 0)  # type: ignore[attr-defined]
+    for tensor, copy in zip(own, tensors, strict=True):
+        if tensor is not copy:
+            tensor.copy_(copy)
 
 
 def _is_packed(tensor: torch.Tensor) -> bool:

@@ -47,7 +47,7 @@ class DataLoaderDispatcher(DataLoaderShard):
         batches = len(self.base_dataloader)
         if self.split_batches:
             return batches
-        ranks = PartialState().num_processes
+        ranks = PartialState().data_ranks
         return batches // ranks if self.base_dataloader.drop_last else -(-batches // ranks)
 
     def _before_pass(self) -> int | None:
@@ -69,13 +69,15 @@ class DataLoaderDispatcher(DataLoaderShard):
         return self._send() if process.is_main_process else self._receive(process.process_index)
 
     def _send(self) -> Iterator[Any]:
-        ranks = PartialState().num_processes
+        process = PartialState()
+        ranks = process.data_ranks
         size = 1 if self.split_batches else ranks
         whole = bool(self.base_dataloader.drop_last)
         for group, last in with_last(iter(self.base_dataloader), size, whole=whole):
             parts, shares = self._parts(group, ranks, last)
-            yield self._scatter([(part, shares) for part in parts])
-        self._scatter([None] * ranks)
+            mine = [(part, shares) for part in parts for _ in range(process.ranks_per_batch)]
+            yield self._scatter(mine)
+        self._scatter([None] * process.num_processes)
 
     def _receive(self, rank: int) -> Iterator[Any]:
         while (item := self._scatter(None)) is not None:

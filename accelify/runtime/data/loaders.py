@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,10 +38,13 @@ from .sharding import (
     WholeBatchShard,
     shuffles,
 )
+from .workers import WorkersApart
 
 _END = object()
 # The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
 _NOT_ASKED = -1
+# Seconds of reading skipped batches again after which that is said.
+_TELL = 10.0
 
 
 class LoaderIterator:
@@ -52,10 +57,13 @@ class LoaderIterator:
         "_base",
         "_buffer",
         "_ended",
+        "_entry",
         "_expected",
+        "_fed",
         "_shares",
         "_stream",
         "beginning",
+        "first",
         "loader",
         "position",
         "sampler_epoch",
@@ -80,8 +88,8 @@ class LoaderIterator:
             self._apart = None
             if self._stream is not None:
                 self._stream.number = None
-        by_index = loader._skips_by_index()
-        self._base = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
+        by_index = loader._skips_by_index() and not (resume is not None and loader._workers_may_draw())
+        self._base: Any = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
         self._shares: deque[Shares] | None = loader._open_shares()
         self._expected: int | None = _NOT_ASKED
         self._ahead = self._shares is None and loader._may_fetch_ahead() and self.expected is None
@@ -90,7 +98,14 @@ class LoaderIterator:
             self._discard(skip)
             if after_skip is not None:
                 after_skip()
-        loader.gradient_state.loaders.append(self)
+        # Batches that were skipped: those that an engine feeds are counted after them.
+        self.first = skip
+        self._fed = loader.feed is not None
+        if loader.feed is not None:
+            self._base = loader.feed(self._base, loader)
+        # Weakly: a loop left by break drops its iterator, and that ends the pass.
+        self._entry = weakref.proxy(self)
+        loader.gradient_state.loaders.append(self._entry)
 
     def __iter__(self) -> LoaderIterator:
         return self
@@ -117,11 +132,19 @@ class LoaderIterator:
         return None if total is None else max(0, total - self.position)
 
     def _discard(self, batches: int) -> None:
-        for _ in range(batches):
+        begun: float | None = time.monotonic()
+        for number in range(batches):
             if self._fetch() is _END:
                 return
             if self._shares:
                 self._shares.popleft()
+            if begun is not None and time.monotonic() - begun > _TELL:
+                begun = None
+                PartialState().print(
+                    f"accelify: the {batches} batches of the epoch that were done are read again ({number + 1} so "
+                    "far); DataLoaderConfiguration(replay_workers=False) leaves them out where samples can be chosen "
+                    "by index"
+                )
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -170,16 +193,18 @@ class LoaderIterator:
             if not self.shares.sizes:
                 process, known = PartialState(), self.shares
                 batch, self.shares = cut_batch(
-                    batch, process.num_processes, process.process_index, known.batches, known.last
+                    batch, process.data_ranks, process.data_rank, known.batches, known.last
                 )
-        return loader._place(batch)
+        return batch if self._fed else loader._place(batch)
 
     def close(self) -> None:
         """The pass is over: the loop is outside of this loader again."""
         self._ended = True
+        if self._fed:
+            self._base.close()
         loaders = self.loader.gradient_state.loaders
         for i, iterator in enumerate(loaders):
-            if iterator is self:
+            if iterator is self._entry:
                 del loaders[i]
                 if not loaders:
                     # What a script does after the loop is not part of a window.
@@ -233,6 +258,11 @@ class DataLoaderShard(DataLoader[Any]):
         values["_sharded"] = sharded
         # CPU batches already lie where they belong; walking over them would cost and could copy containers.
         values["_moves"] = device is not None and device.type != "cpu"
+        # How an engine lays a batch out once it is on the device; None: as it is.
+        values["layout"] = None
+        # How an engine places the batches of a pass itself, ahead of the loop: f(batches, loader); None: it does not.
+        values["feed"] = None
+        values["replay_workers"] = True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "base_dataloader" not in self.__dict__:
@@ -260,6 +290,14 @@ class DataLoaderShard(DataLoader[Any]):
             return isinstance(self.shard, BatchSamplerShard)
         base = self.base_dataloader
         return base.batch_sampler is not None and not isinstance(base.dataset, IterableDataset)
+
+    def _workers_may_draw(self) -> bool:
+        """Whether going on in the middle of a pass means that workers load the first batches again.
+
+        Nothing but that brings a worker back to where it was: its generators, those that the dataset made for itself,
+        what the dataset counted.
+        """
+        return bool(self.replay_workers) and self.base_dataloader.num_workers > 0
 
     def _start_pass(self, skip: int, after_skip: Callable[[], None] | None) -> Iterator[Any]:
         base = self.base_dataloader
@@ -297,6 +335,11 @@ class DataLoaderShard(DataLoader[Any]):
         for generator, saved in zip(self._generators(), state["generators"], strict=False):
             generator.set_state(saved)
         values["_resume"] = None if state["position"] is None else Resume(self._generators(), state, random)
+        if self.epoch and self.base_dataloader.num_workers and self.base_dataloader.persistent_workers:
+            PartialState().print(
+                "accelify: a loader with persistent_workers=True goes on with new workers, so the random numbers that "
+                "they draw are not those of the run that was stopped; with persistent_workers=False they are"
+            )
 
     def _take_resume(self) -> Resume | None:
         resume = self._resume
@@ -310,7 +353,7 @@ class DataLoaderShard(DataLoader[Any]):
         if size is None:
             return None
         split = bool(self.shard is not None and self.shard.split_batches)
-        return int(size) if split else int(size) * PartialState().num_processes
+        return int(size) if split else int(size) * PartialState().data_ranks
 
     @property
     def total_dataset_length(self) -> int:
@@ -405,7 +448,9 @@ class DataLoaderShard(DataLoader[Any]):
         return bool(plugin.num_steps > 1 and plugin.sync_with_dataloader)
 
     def _place(self, batch: Any) -> Any:
-        return send_to_device(batch, self.device, self.non_blocking) if self._moves else batch
+        if self._moves:
+            batch = send_to_device(batch, self.device, self.non_blocking)
+        return batch if self.layout is None else self.layout(batch, self)
 
 
 def index_source(loader: DataLoader[Any]) -> Any:
@@ -456,14 +501,16 @@ def prepare_data_loader(
     if isinstance(dataloader, DataLoaderShard):
         return dataloader
     process = PartialState()
-    ranks = process.num_processes if num_processes is None else num_processes
-    rank = process.process_index if process_index is None else process_index
+    ranks = process.data_ranks if num_processes is None else num_processes
+    rank = process.data_rank if process_index is None else process_index
     target = device if put_on_device else None
     base: DataLoader[Any] = dataloader
     batch_sampler = base.batch_sampler
     if use_seedable_sampler and batch_sampler is not None:
         _make_seedable(batch_sampler, data_seed)
-    if ranks == 1 or _is_sharded_already(base):
+    # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
+    alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
+    if alone or _is_sharded_already(base):
         return DataLoaderShard(base, target, rng_types, non_blocking)
     if dispatch_batches:
         from .dispatch import DataLoaderDispatcher
@@ -475,7 +522,10 @@ def prepare_data_loader(
         base = _shard_iterable(base, ranks, rank, split_batches, even_batches)
     elif batch_sampler is not None:
         shard = BatchSamplerShard(batch_sampler, ranks, rank, split_batches, even_batches)
-        base = copy_with(base, batch_sampler=shard, in_order=True)
+        apart: dict[str, Any] = {}
+        if rank and base.num_workers:
+            apart["worker_init_fn"] = WorkersApart(base.worker_init_fn, rank)
+        base = copy_with(base, batch_sampler=shard, in_order=True, **apart)
     else:
         base = copy_with(
             base, sampler=WholeBatchShard(base.sampler, ranks, rank, split_batches), in_order=True

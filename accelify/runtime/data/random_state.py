@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..backends import xla_device
 from ..state import PartialState
 
 RNG_TYPES = ("torch", "cuda", "numpy", "python", "generator")
@@ -24,13 +25,14 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
         deterministic: also ask torch for deterministic algorithms.
     """
     if device_specific:
-        seed += PartialState().process_index
+        seed += PartialState().data_rank
     random.seed(seed)
     if "numpy" in sys.modules or _has_numpy():
         import numpy as np
 
         np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    xla_device.seed(seed)
     if deterministic:
         torch.use_deterministic_algorithms(True)
 
@@ -50,6 +52,9 @@ def own_random_state() -> dict[str, Any]:
         state["numpy"] = _encode_numpy(_numpy_state())
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
+    on_xla = xla_device.random_state()
+    if on_xla is not None:
+        state["xla"] = on_xla
     return state
 
 
@@ -83,6 +88,8 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"].cpu())
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+    if "xla" in state:
+        xla_device.set_random_state(state["xla"])
 
 
 def share_random_state() -> None:
@@ -93,6 +100,7 @@ def share_random_state() -> None:
     state = broadcast_object(state)
     if not PartialState().is_main_process:
         state.pop("cuda", None)
+        state.pop("xla", None)
         restore_random_state(state)
 
 
@@ -205,7 +213,7 @@ class DataStream:
     def __init__(self) -> None:
         self.number: int | None = share_order([])
         self.state = torch.get_rng_state()
-        self._apart = PartialState().process_index > 0
+        self._apart = PartialState().data_rank > 0
 
     def read(self, fetch: Callable[[], Any]) -> Any:
         """Call `fetch` on this stream."""
@@ -225,6 +233,7 @@ class DataStream:
 
 def move_apart(number: int) -> None:
     """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's."""
-    rank = PartialState().process_index
+    rank = PartialState().data_rank
     if rank:
-        torch.manual_seed(((number << 20) + rank) % 2**63)
+        # Far apart in the low 32 bits, which are all that torch's generator on the CPU looks at.
+        torch.manual_seed((number + rank * 0x9E3779B97F4A7C15) % 2**63)

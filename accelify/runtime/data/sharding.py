@@ -22,6 +22,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from ..state import PartialState
+
 RANDOM_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 # Index lists of samplers without a length travel in pieces of this many batches.
 _PIECE = 1024
@@ -224,7 +226,10 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
     Nothing is known of samplers that are not torch's, such as where they take their randomness from: rank 0 runs
     them and sends its list to the others.
     """
-    if ranks == 1 or not torch.distributed.is_initialized() or _knows_its_order(batch_sampler):
+    if not torch.distributed.is_initialized() or _knows_its_order(batch_sampler):
+        yield from batch_sampler
+        return
+    if ranks == 1 and PartialState().ranks_per_batch == 1:
         yield from batch_sampler
         return
     from ..collectives import broadcast_object

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import json
@@ -19,10 +20,28 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from accelify.runtime.launch.settings import LaunchError, Settings
+from accelify.runtime.launch.engines import engine_environment
+from accelify.runtime.launch.fields import DEEPSPEED, XLA
+from accelify.runtime.launch.machines import Watch, end_workers, interface_of, own_address, reachable
+from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
 
+# For so many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
+_COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
+REPLICAS = Path(__file__).with_name("replicas.py")
 NO_TORCH = "torch is not installed, and nothing can be launched without it: pip install 'accelify[runtime]'."
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The part of a plan about several machines."""
+
+    host: str
+    port: int
+    machine: int
+    count: int
+    patience: int
+    restarts: int
 
 
 @dataclass(frozen=True)
@@ -34,6 +53,8 @@ class Plan:
     local_processes: int
     elastic: tuple[str, ...] = ()
     """Arguments for torch.distributed.run; empty for a single process."""
+    machines: Machines | None = None
+    """Where there are several."""
 
     def line(self) -> str:
         """The plan as one line for a shell."""
@@ -50,19 +71,51 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
         arguments: handed to the script as they are.
 
     Raises:
-        LaunchError: the script or module is not there.
+        LaunchError: the script or module is not there, or an engine refuses its settings.
     """
     _check_target(script, module)
     target = (["-m"] if module else []) + [script, *arguments]
     machines: int = settings["num_machines"]
     local: int = settings["num_processes"] // machines
     environment = _environment(settings)
+    if XLA in settings.sections:
+        # One process drives all devices, or torch_xla starts one process a device; it finds other machines by itself.
+        if settings.section(XLA)["spmd"]:
+            return Plan(environment, (sys.executable, *target), 1)
+        return Plan(environment, (sys.executable, str(REPLICAS), *target), local)
+    if settings.deepspeed_launcher:
+        as_module = ["--module"] if module else []
+        return Plan(environment, (*_deepspeed(settings, local), *as_module, script, *arguments), local)
     if local == 1 and machines == 1 and not settings["max_restarts"]:
         return Plan(environment, (sys.executable, *target), 1)
-    if "OMP_NUM_THREADS" not in os.environ:
+    _check_devices(settings, local)
+    if "OMP_NUM_THREADS" not in {**os.environ, **environment}:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // local))
+    several = _machines(settings) if machines > 1 else None
+    if several and "GLOO_SOCKET_IFNAME" not in os.environ:
+        # gloo would ask for the machine's own name, which many a machine answers with 127.0.1.1.
+        address = own_address(several.host, several.port)
+        if address and (interface := interface_of(address)):
+            environment["GLOO_SOCKET_IFNAME"] = interface
+    if several and settings["rdzv_backend"] == "c10d":
+        # A store of their own for every attempt: in the agent's, a machine that comes back finds the addresses of those
+        # that have gone.
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     elastic = (*_rendezvous(settings, local), str(WORKER), *target)
-    return Plan(environment, (sys.executable, "-m", "torch.distributed.run", *elastic), local, elastic)
+    return Plan(
+        environment, (sys.executable, "-m", "torch.distributed.run", *elastic), local, elastic, several
+    )
+
+
+def _machines(settings: Settings) -> Machines:
+    return Machines(
+        settings["main_process_ip"],
+        settings["main_process_port"] or 29500,
+        settings["machine_rank"],
+        settings["num_machines"],
+        settings["machine_timeout"],
+        settings["max_restarts"],
+    )
 
 
 def run(plan: Plan) -> int:
@@ -117,23 +170,69 @@ def _environment(settings: Settings) -> dict[str, str]:
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:
             told[name.upper()] = str(settings[name])
-    return {
+    environment = {
         f"{prefix}_{name}": value for name, value in told.items() for prefix in ("ACCELIFY", "ACCELERATE")
     }
+    if settings["gpu_ids"] not in (None, "all"):
+        environment["CUDA_VISIBLE_DEVICES"] = settings["gpu_ids"]
+    if settings["num_cpu_threads_per_process"] is not None:
+        environment["OMP_NUM_THREADS"] = str(settings["num_cpu_threads_per_process"])
+    return environment | engine_environment(settings)
+
+
+def _check_devices(settings: Settings, local: int) -> None:
+    if settings["cpu"]:
+        return
+    chosen = settings["gpu_ids"] not in (None, "all")
+    there = len(settings["gpu_ids"].split(",")) if chosen else count_devices()
+    if there and local > there:
+        raise LaunchError(
+            f"{local} processes on this machine, and {there} CUDA device{'s' if there > 1 else ''}: "
+            "give --num_processes no more than there are devices, or --cpu."
+        )
+
+
+def _deepspeed(settings: Settings, local: int) -> list[str]:
+    """The deepspeed launcher's own command, for one machine or, with a hostfile, for several."""
+    section = settings.section(DEEPSPEED)
+    words = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--num_gpus", str(local)]
+    if settings["num_machines"] > 1:
+        if not section.get("deepspeed_hostfile"):
+            raise LaunchError("The deepspeed launcher needs --deepspeed_hostfile to reach several machines.")
+        words += ["--num_nodes", str(settings["num_machines"])]
+    if settings["main_process_ip"]:
+        words += ["--master_addr", settings["main_process_ip"]]
+    if settings["main_process_port"]:
+        words += ["--master_port", str(settings["main_process_port"])]
+    options = {
+        "deepspeed_hostfile": "--hostfile", "deepspeed_inclusion_filter": "--include",
+        "deepspeed_exclusion_filter": "--exclude", "deepspeed_multinode_launcher": "--launcher",
+    }  # fmt: skip
+    for key, option in options.items():
+        if section.get(key) and (key, section[key]) != ("deepspeed_multinode_launcher", "standard"):
+            words += [option, str(section[key])]
+    return words
 
 
 def _rendezvous(settings: Settings, local: int) -> list[str]:
     words = ["--nproc-per-node", str(local), "--max-restarts", str(settings["max_restarts"])]
+    if settings["log_dir"]:
+        words += ["--log-dir", settings["log_dir"], "--redirects", "3", "--tee", "3"]
     if settings["num_machines"] == 1:
         return [*words, "--standalone"]
     words += ["--nnodes", str(settings["num_machines"])]
-    address, port = settings["main_process_ip"], settings["main_process_port"] or 29500
+    several = _machines(settings)
     if settings["rdzv_backend"] == "static":
         return [
-            *words, "--node-rank", str(settings["machine_rank"]),
-            "--master-addr", address, "--master-port", str(port),
+            *words, "--node-rank", str(several.machine),
+            "--master-addr", several.host, "--master-port", str(several.port),
         ]  # fmt: skip
-    return [*words, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{address}:{port}", "--rdzv-id", "accelify"]
+    address = own_address(several.host, several.port)
+    return [
+        *words, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{several.host}:{several.port}", "--rdzv-id", "accelify",
+        "--rdzv-conf", f"is_host={'false' if several.machine else 'true'}",
+        *(["--local-addr", address] if address else []),
+    ]  # fmt: skip
 
 
 def _run_single(plan: Plan) -> int:
@@ -174,30 +273,86 @@ def _in_foreground() -> bool:
 
 
 def _run_elastic(plan: Plan) -> int:
+    # Read once, when torch is loaded: its words about a store that has gone are not for the script's processes.
+    quiet = plan.machines is not None and "TORCH_CPP_LOG_LEVEL" not in os.environ
+    if quiet:
+        os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
+    # Nothing of what an import makes is garbage; looking for some takes a fifth of the time, and once more at the end.
+    gc.disable()
+    launcher: Any = importlib.import_module("torch.distributed.run")
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    launcher: Any = importlib.import_module("torch.distributed.run")
+    gc.freeze()
+    gc.enable()
+    if quiet:
+        del os.environ["TORCH_CPP_LOG_LEVEL"]
     if "LOGLEVEL" not in os.environ:
         # The agent's own account of a failure repeats, less well, what is printed below.
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="accelify-launch-") as errors:
         os.environ.update(plan.environment, ACCELIFY_ERROR_DIR=errors)
+        watch = _watch(plan.machines, Path(errors)) if plan.machines else None
+        # Without a place for it torch leaves an empty folder behind.
+        place = [] if "--log-dir" in plan.elastic else ["--log-dir", errors]
+        arguments = [*place, *plan.elastic]
         try:
-            launcher.run(launcher.parse_args(list(plan.elastic)))
-        except ChildFailedError as error:
-            return _report(error, Path(errors))
-        except SignalException as stop:
-            return 128 + stop.sigval
-        except KeyboardInterrupt:
-            return 128 + signal.SIGINT
-        except (ConnectionError, TimeoutError, OSError) as error:
-            raise LaunchError(f"The processes could not find each other: {error}.") from error
-        except RuntimeError as error:
-            if "rendezvous" not in f"{type(error).__name__} {error}".lower():
-                raise
-            raise LaunchError(f"The processes could not find each other: {error}.") from error
-    return 0
+            while True:
+                try:
+                    launcher.run(launcher.parse_args(arguments))
+                    return 0
+                except ChildFailedError as error:
+                    return _tell_loss(watch.lost) if watch and watch.lost else _report(error, Path(errors))
+                except SignalException as stop:
+                    return 128 + stop.sigval
+                except KeyboardInterrupt:
+                    return 128 + signal.SIGINT
+                except (ConnectionError, TimeoutError, OSError, RuntimeError) as error:
+                    if not isinstance(error, OSError) and not _is_about_meeting(error):
+                        raise
+                    if watch is None or not watch.lost:
+                        raise LaunchError(f"The processes could not find each other: {error}.") from error
+                    if not _may_try_again(plan.machines, arguments):
+                        return _tell_loss(watch.lost)
+        finally:
+            if watch is not None:
+                watch.stop()
+
+
+def _watch(machines: Machines, folder: Path) -> Watch:
+    def on_loss(sentence: str) -> None:
+        # The agent sees its processes end and does what it does for any failure: start again, or end the job.
+        if end_workers(folder) and machines.restarts:
+            print(f"accelify launch: {sentence}; waiting for it to come back.", file=sys.stderr, flush=True)
+
+    print(
+        f"accelify launch: machine {machines.machine} of {machines.count} meets the others at "
+        f"{machines.host}:{machines.port}.",
+        file=sys.stderr,
+        flush=True,
+    )
+    watch = Watch(machines.host, machines.port, machines.machine, machines.count, machines.patience, on_loss)
+    watch.start()
+    return watch
+
+
+def _is_about_meeting(error: Exception) -> bool:
+    return "rendezvous" in f"{type(error).__name__} {error}".lower() or "store" in str(error).lower()
+
+
+def _tell_loss(sentence: str) -> int:
+    print(f"accelify launch: the job was ended: {sentence}.", file=sys.stderr)
+    return 1
+
+
+def _may_try_again(machines: Machines | None, arguments: list[str]) -> bool:
+    """Whether restarts are left; then wait until the first machine answers again, and count one."""
+    place = arguments.index("--max-restarts") + 1
+    left = int(arguments[place])
+    if machines is None or left < 1 or not reachable(machines.host, machines.port, _COME_BACK):
+        return False
+    arguments[place] = str(left - 1)
+    return True
 
 
 def _report(error: Any, folder: Path) -> int:

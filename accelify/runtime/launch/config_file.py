@@ -1,25 +1,31 @@
-"""The configuration file of a launch: where it lies and how it is read, Hugging Face Accelerate's too."""
+"""The configuration file of a launch: where it lies, how it is read (Hugging Face Accelerate's too) and written."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accelify.runtime.launch.settings import FIELDS, LaunchError
+from accelify.runtime.launch.fields import FIELDS, IDLE_KEYS, MISSING_KEYS, SECTIONS, section_keys
+from accelify.runtime.launch.settings import LaunchError
 
-_OWN_KEYS = {field.key for field in FIELDS if field.key}
-# Keys that the peer writes and that a launch on one or several machines does not need to know.
-_KNOWN_ELSEWHERE = {
-    "compute_environment", "debug", "distributed_type", "downcast_bf16", "enable_cpu_affinity", "gpu_ids",
-    "main_training_function", "same_network", "tpu_env", "tpu_name", "tpu_use_cluster", "tpu_use_sudo", "tpu_zone",
-    "dynamo_config", "fsdp_config", "deepspeed_config", "megatron_lm_config", "mpirun_config", "ipex_config",
-    "fp8_config", "parallelism_config", "dynamo_backend", "commands", "command_file",
-}  # fmt: skip
-_ENGINES_TO_COME = {"FSDP", "DEEPSPEED", "MEGATRON_LM", "TPU", "XLA"}
+_OWN_KEYS = {item.file_key for item in FIELDS if item.file_key}
+_KNOWN_KEYS = _OWN_KEYS | set(SECTIONS) | IDLE_KEYS | MISSING_KEYS | {"dynamo_backend"}
+
+
+@dataclass
+class Config:
+    """A configuration file: its name (empty where there is none), its values, and the lines of their keys."""
+
+    name: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def place(self, *keys: str) -> str:
+        return f"{self.name}, line {self.lines[keys]}" if keys in self.lines else self.name
 
 
 def default_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -34,59 +40,131 @@ def default_path(environment: Mapping[str, str] | None = None) -> Path:
     return folder / "accelerate" / "default_config.yaml"
 
 
-def read_config(path: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The file's name and its values.
+def read_config(path: str | None = None) -> Config:
+    """The file's values.
 
     Args:
         path: None for the default place, where no file is no error.
 
     Raises:
-        LaunchError: no such file, not YAML, an unknown key, or an engine that a launch cannot start yet.
+        LaunchError: no such file, not YAML, an unknown key, or something that accelify does not have.
     """
     file = Path(path).expanduser() if path else default_path()
-    if not file.is_file():
+    if not file.exists() or file.is_dir():
         if path:
-            raise LaunchError(f"There is no configuration file {path}.")
-        return "", {}
+            raise LaunchError(f"There is no configuration file {path}; `accelify config default` makes one.")
+        return Config()
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LaunchError(f"The configuration file {file} cannot be read: {error}.") from None
-    values = _parse(text, file)
-    _check_keys(values, text, file)
-    kind = str(values.get("distributed_type", "NO")).upper()
-    if kind in _ENGINES_TO_COME:
-        raise LaunchError(
-            f"{file} asks for distributed_type {kind}, which accelify launch cannot start yet: "
-            "set it to MULTI_GPU or NO, or give another file with --config_file."
-        )
-    return str(file), values
+    config = _parse(text, file)
+    check(config)
+    return config
 
 
-def _parse(text: str, file: Path) -> dict[str, Any]:
+def write_config(values: Mapping[str, Any], path: Path) -> None:
+    """Write values as plain YAML, whole or not at all.
+
+    Raises:
+        LaunchError: the file cannot be written.
+    """
+    import yaml
+
     try:
-        yaml = importlib.import_module("yaml")
-    except ImportError:
-        raise LaunchError(f"Reading {file} needs PyYAML: pip install pyyaml.") from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside.write_text(yaml.safe_dump(dict(values), sort_keys=False), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise LaunchError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def _parse(text: str, file: Path) -> Config:
+    import yaml
+
+    # The C parser where PyYAML has it; both know plain data only.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        values = yaml.safe_load(text)
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}" if mark else "it"
         raise LaunchError(f"{file} is not valid YAML: {where} cannot be read.") from None
+    finally:
+        loader.dispose()
     if values is None:
-        return {}
+        return Config(str(file))
     if not isinstance(values, dict):
         raise LaunchError(f"{file} has to hold `name: value` lines.")
-    return values
+    lines: dict[tuple[str, ...], int] = {}
+    _note_lines(node, (), lines, str(file))
+    return Config(str(file), values, lines)
 
 
-def _check_keys(values: dict[str, Any], text: str, file: Path) -> None:
-    known = _OWN_KEYS | _KNOWN_ELSEWHERE
-    for key in values:
-        if key in known:
-            continue
-        number = next((n for n, line in enumerate(text.splitlines(), 1) if str(key) in line), 1)
-        close = difflib.get_close_matches(str(key), sorted(known), n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(_OWN_KEYS))}."
-        raise LaunchError(f"{file}, line {number}: unknown key {key}; {hint}")
+def _note_lines(node: Any, above: tuple[str, ...], lines: dict[tuple[str, ...], int], file: str) -> None:
+    for key, value in node.value:
+        path = (*above, str(key.value))
+        if path in lines:
+            raise LaunchError(
+                f"{file}, line {key.start_mark.line + 1}: {path[-1]} stands there twice; line {lines[path]} has it too."
+            )
+        lines[path] = key.start_mark.line + 1
+        if not above and value.id == "mapping":
+            _note_lines(value, path, lines, file)
+
+
+def check(config: Config) -> None:
+    """LaunchError for keys that no launch knows, with their lines and suggestions."""
+    for key, value in config.values.items():
+        if key not in _KNOWN_KEYS:
+            elsewhere = next((name for name in SECTIONS if key in section_keys(name)), None)
+            if elsewhere:
+                raise LaunchError(f"{config.place(str(key))}: {key} belongs into the section {elsewhere}.")
+            raise LaunchError(f"{config.place(str(key))}: unknown key {key}; {_hint(str(key), _KNOWN_KEYS)}")
+        if key in MISSING_KEYS and value:
+            raise LaunchError(f"{config.place(key)}: accelify has nothing for {key}; take it out.")
+        if key in SECTIONS:
+            _check_section(config, key, value)
+    if str(config.values.get("compute_environment", "LOCAL_MACHINE")) not in ("LOCAL_MACHINE", "TPU"):
+        raise LaunchError(
+            f"{config.place('compute_environment')}: accelify starts jobs on the machine it runs on, "
+            f"not on {config.values['compute_environment']}; write LOCAL_MACHINE."
+        )
+
+
+def _check_section(config: Config, name: str, section: Any) -> None:
+    if section is None:
+        return
+    if not isinstance(section, dict):
+        raise LaunchError(
+            f"{config.place(name)}: {name} has to be a section with `name: value` lines below it."
+        )
+    known = set(section_keys(name)) | (
+        {"gradient_accumulation_steps"} if name == "deepspeed_config" else set()
+    )
+    for key in section:
+        if key not in known and not _is_of_the_peer(name, str(key), section[key]):
+            raise LaunchError(
+                f"{config.place(name, str(key))}: unknown key {key} in {name}; {_hint(str(key), known)}"
+            )
+
+
+def _is_of_the_peer(section: str, key: str, value: Any) -> bool:
+    """A key of the peer's for a way of working that its value leaves off."""
+    off = {
+        "parallelism_config": ("cp_size", "sp_size"),
+        "fsdp_config": ("fsdp_activation_checkpointing_offload",),
+        "dynamo_config": ("dynamo_use_regional_compilation",),
+    }
+    wanted = key.removeprefix("parallelism_config_")
+    if wanted in off.get(section, ()):
+        return value in (None, False, 1, "1", "false")
+    return section == "parallelism_config" and wanted.startswith(("cp_", "sp_"))
+
+
+def _hint(key: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(key, sorted(known), n=1)
+    own = sorted(known & _OWN_KEYS) or sorted(known)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(own)}."

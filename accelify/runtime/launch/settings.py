@@ -4,56 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accelify.runtime.launch.fields import (
+    DEEPSPEED,
+    FIELDS,
+    PARALLELISM,
+    PRECISIONS,
+    SECTION_FIELDS,
+    SECTIONS,
+    XLA,
+    Field,
+)
+
+__all__ = ["FIELDS", "PRECISIONS", "Field", "LaunchError", "Settings", "Value", "count_devices", "resolve"]
+
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "config file", "default"
-PRECISIONS = ("no", "fp16", "bf16", "fp8")
-RENDEZVOUS = ("static", "c10d")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
+_ENGINES = ("FSDP", "DEEPSPEED", "XLA")
 
 
 class LaunchError(Exception):
     """A launch that cannot start, told in one sentence."""
-
-
-@dataclass(frozen=True)
-class Field:
-    """One value of a launch: its name, which is the flag's too, its kind, and the names it has elsewhere."""
-
-    name: str
-    kind: type
-    default: Any
-    variable: str
-    """Environment variable read when the flag is absent."""
-    key: str = ""
-    """Key in the configuration file; empty where it has none."""
-    choices: tuple[str, ...] = ()
-    least: int | None = None
-
-
-FIELDS = (
-    Field("num_processes", int, None, "ACCELIFY_NUM_PROCESSES", "num_processes", least=1),
-    Field("cpu", bool, False, "ACCELIFY_USE_CPU", "use_cpu"),
-    Field("mixed_precision", str, None, "ACCELIFY_MIXED_PRECISION", "mixed_precision", choices=PRECISIONS),
-    Field(
-        "gradient_accumulation_steps",
-        int,
-        None,
-        "ACCELIFY_GRADIENT_ACCUMULATION_STEPS",
-        "gradient_accumulation_steps",
-        least=1,
-    ),
-    Field("num_machines", int, 1, "ACCELIFY_NUM_MACHINES", "num_machines", least=1),
-    Field("machine_rank", int, 0, "ACCELIFY_MACHINE_RANK", "machine_rank", least=0),
-    Field("main_process_ip", str, None, "ACCELIFY_MAIN_PROCESS_IP", "main_process_ip"),
-    Field("main_process_port", int, None, "ACCELIFY_MAIN_PROCESS_PORT", "main_process_port", least=0),
-    Field("rdzv_backend", str, "static", "ACCELIFY_RDZV_BACKEND", "rdzv_backend", choices=RENDEZVOUS),
-    Field("max_restarts", int, 0, "ACCELIFY_MAX_RESTARTS", "max_restarts", least=0),
-)
-BY_NAME = {field.name: field for field in FIELDS}
 
 
 @dataclass(frozen=True)
@@ -62,13 +37,23 @@ class Value:
 
     value: Any
     source: str
+    where: str = ""
+    """What to name in a sentence about it: the flag, the variable, or the file's line."""
+
+    @property
+    def given(self) -> bool:
+        """Whether the command line or the environment has it, which both stand above the file."""
+        return self.source.startswith((FLAG, ENVIRONMENT))
 
 
+@dataclass
 class Settings:
-    """Every value of a launch, by name, with its source."""
+    """Every value of a launch, by name, with its source, and the sections of the engines that are asked for."""
 
-    def __init__(self, values: dict[str, Value]) -> None:
-        self.values = values
+    values: dict[str, Value]
+    sections: dict[str, dict[str, Value]] = field(default_factory=dict)
+    """By name in the configuration file, then by key."""
+    file_name: str = ""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
@@ -76,12 +61,76 @@ class Settings:
     def source(self, name: str) -> str:
         return self.values[name].source
 
+    def section(self, name: str) -> dict[str, Any]:
+        """A section's plain values; empty where it is not asked for."""
+        return {key: value.value for key, value in self.sections.get(name, {}).items()}
+
+    @property
+    def deepspeed_launcher(self) -> bool:
+        """Whether DeepSpeed's own launcher is to start the processes: asked for, or one of its options is given."""
+        section = self.section(DEEPSPEED)
+        implied = section.get("deepspeed_multinode_launcher", "standard") != "standard"
+        return bool(section.get("deepspeed_launcher", implied or bool(section.get("deepspeed_hostfile"))))
+
     def explain(self) -> list[tuple[str, str, str]]:
         """One row a value: name, value, source."""
-        return [
-            (name, "not set" if v.value is None else str(v.value), v.source)
-            for name, v in self.values.items()
+        rows = [(name, value) for name, value in self.values.items()]
+        rows += [
+            (f"{name}.{key}", v) for name, section in self.sections.items() for key, v in section.items()
         ]
+        return [(name, "not set" if v.value is None else str(v.value), v.source) for name, v in rows]
+
+
+class _Sources:
+    """Looks a field up: flag first, then environment, then configuration file, then default."""
+
+    def __init__(
+        self,
+        flags: Mapping[str, Any],
+        environment: Mapping[str, str],
+        file_values: Mapping[str, Any],
+        file_name: str,
+        lines: Mapping[tuple[str, ...], int],
+    ) -> None:
+        self.flags = flags
+        self.environment = environment
+        self.file_values = file_values
+        self.file_name = file_name
+        self.lines = lines
+
+    def place(self, *keys: str) -> str:
+        """A key of the file, with its line, for a sentence."""
+        line = self.lines.get(keys)
+        at = f", line {line}" if line else ""
+        return f"{keys[-1]} in {self.file_name or 'the configuration file'}{at}"
+
+    def in_file(self, *keys: str) -> Value | None:
+        """The raw value of a key of the file, None where it has none."""
+        found: Any = self.file_values
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found is None:
+            return None
+        line = self.lines.get(keys)
+        at = f", line {line}" if line else ""
+        return Value(found, f"{FILE} ({self.file_name}{at})", self.place(*keys))
+
+    def given(self, field: Field) -> Value | None:
+        """The value of the command line or the environment, None where neither has it."""
+        if (flag := self.flags.get(field.name)) is not None:
+            return Value(_checked(field, flag, f"--{field.name}"), FLAG, f"--{field.name}")
+        variable = field.environment_variable
+        if (text := self.environment.get(variable)) is not None:
+            return Value(_checked(field, text, variable), f"{ENVIRONMENT} ({variable})", variable)
+        return None
+
+    def find(self, field: Field, keys: tuple[str, ...]) -> Value | None:
+        if (given := self.given(field)) is not None:
+            return given
+        value = self.in_file(*keys)
+        if value is None:
+            return None
+        return Value(_checked(field, value.value, value.where), value.source, value.where)
 
 
 def resolve(
@@ -90,6 +139,7 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     file_values: Mapping[str, Any] | None = None,
     file_name: str = "",
+    lines: Mapping[tuple[str, ...], int] | None = None,
     devices: int | None = None,
 ) -> Settings:
     """Settle every value: flag first, then environment, then configuration file, then default.
@@ -99,45 +149,182 @@ def resolve(
         environment: default `os.environ`.
         file_values: what the configuration file holds, by its own keys.
         file_name: named in messages and sources.
-        devices: visible accelerators of this machine; counted when None and needed.
+        lines: of the file's keys, a section's as (section, key).
+        devices: visible CUDA devices of this machine; counted when None and needed.
 
     Raises:
         LaunchError: a value of the wrong kind or out of range, or values that contradict each other.
     """
     environment = os.environ if environment is None else environment
-    file_values = file_values or {}
+    sources = _Sources(flags, environment, file_values or {}, file_name, lines or {})
     values: dict[str, Value] = {}
-    for field in FIELDS:
-        given = flags.get(field.name)
-        variable = environment.get(field.variable)
-        if given is not None:
-            values[field.name] = Value(_checked(field, given, f"--{field.name}"), FLAG)
-        elif variable is not None:
-            values[field.name] = Value(
-                _checked(field, variable, field.variable), f"{ENVIRONMENT} ({field.variable})"
-            )
-        elif field.key and file_values.get(field.key) is not None:
-            where = f"{field.key} in {file_name or 'the configuration file'}"
-            values[field.name] = Value(
-                _checked(field, file_values[field.key], where), f"{FILE} ({file_name})"
-            )
-        else:
-            values[field.name] = Value(field.default, DEFAULT)
-    _settle_processes(values, devices)
+    for item in FIELDS:
+        found = sources.find(item, (item.file_key,) if item.file_key else ())
+        values[item.name] = Value(item.default, DEFAULT) if found is None else found
+    sections = _sections(sources, values)
+    _settle_type(values, sections)
+    _settle_processes(values, sections, devices)
+    _settle_rendezvous(values)
     _check_machines(values)
-    return Settings(values)
+    _check_mesh(values, sections)
+    return Settings(values, sections, file_name)
 
 
-def _settle_processes(values: dict[str, Value], devices: int | None) -> None:
-    if values["num_processes"].value is not None:
+def _sections(sources: _Sources, values: dict[str, Value]) -> dict[str, dict[str, Value]]:
+    """The sections that are asked for: by the distributed type, or by a value of theirs."""
+    kind = values["distributed_type"]
+    if kind.value == "TPU":
+        kind = values["distributed_type"] = Value("XLA", kind.source, kind.where)
+    asked = {name: [v for f in _fields(name) if (v := sources.given(f))] for name in SECTIONS}
+    for name, (_, owner, title) in SECTIONS.items():
+        if not owner or not asked[name] or kind.value == owner:
+            continue
+        first = asked[name][0]
+        if kind.value in _ENGINES or kind.given:
+            raise LaunchError(
+                f"{first.where} belongs to {title}, and {kind.where} asks for {kind.value}: "
+                f"leave one of them out, or add --distributed_type {owner}."
+            )
+        kind = values["distributed_type"] = Value(owner, first.source, first.where)
+    chosen: dict[str, dict[str, Value]] = {}
+    for name, (_, owner, title) in SECTIONS.items():
+        in_file = sources.in_file(name)
+        has_values = in_file is not None and bool(in_file.value)
+        if owner and owner != kind.value:
+            if has_values and in_file is not None and kind.source.startswith(FILE):
+                raise LaunchError(
+                    f"{in_file.where} has values for {title}, and {kind.where} asks for {kind.value}: take the "
+                    f"section out, or write distributed_type: {owner}."
+                )
+            continue
+        if owner or has_values or asked[name]:
+            chosen[name] = _section(sources, name)
+    return {name: section for name, section in chosen.items() if section or SECTIONS[name][1]}
+
+
+def _fields(section: str) -> list[Field]:
+    return [item for item in SECTION_FIELDS if item.section == section]
+
+
+def _section(sources: _Sources, name: str) -> dict[str, Value]:
+    found = {item.file_key: sources.find(item, (name, item.file_key)) for item in _fields(name)}
+    section = {key: value for key, value in found.items() if value is not None}
+    if name == DEEPSPEED:
+        # The one value that stands outside of the section too, and that the engine wants to know.
+        steps = next(item for item in FIELDS if item.name == "gradient_accumulation_steps")
+        for keys in ((name, steps.name), (steps.name,)):
+            if steps.name not in section and (value := sources.find(steps, keys)) is not None:
+                section[steps.name] = value
+    if name == "dynamo_config":
+        old = sources.in_file("dynamo_backend")
+        if old is not None and "dynamo_backend" not in section:
+            section["dynamo_backend"] = old
+        backend = section.get("dynamo_backend")
+        if backend is None and section:
+            raise LaunchError(
+                f"{next(iter(section.values())).where} is for torch.compile, which is not asked for: "
+                "add dynamo_backend, such as inductor."
+            )
+        if backend is not None and str(backend.value).lower() in ("no", "false"):
+            return {}
+    return section
+
+
+def _settle_type(values: dict[str, Value], sections: dict[str, dict[str, Value]]) -> None:
+    kind, cpu = values["distributed_type"], values["cpu"]
+    if kind.value == "MULTI_CPU" and not cpu.value:
+        if cpu.given or (cpu.source != DEFAULT and not kind.given):
+            raise LaunchError(
+                f"{kind.where} asks for MULTI_CPU, and {cpu.where} is false: leave one of them out."
+            )
+        values["cpu"] = Value(True, kind.source, kind.where)
+    if kind.value == "MULTI_GPU" and cpu.value:
+        if cpu.given == kind.given:
+            raise LaunchError(f"{kind.where} asks for MULTI_GPU, and {cpu.where} for the CPU: leave one out.")
+        if cpu.given:
+            values["distributed_type"] = Value("MULTI_CPU", cpu.source, cpu.where)
+        else:
+            values["cpu"] = Value(False, kind.source, kind.where)
+    mesh = sections.get(PARALLELISM)
+    if mesh and kind.value in ("DEEPSPEED", "XLA"):
+        raise LaunchError(
+            f"{next(iter(mesh.values())).where} works alone or with FSDP, and {kind.where} asks for {kind.value}: "
+            "leave one of them out."
+        )
+
+
+def _settle_processes(
+    values: dict[str, Value], sections: dict[str, dict[str, Value]], devices: int | None
+) -> None:
+    kind, count = values["distributed_type"], values["num_processes"]
+    machines = values["num_machines"].value
+    if kind.value == "NO" and count.value is not None and count.value > 1:
+        if kind.given == count.given:
+            raise LaunchError(
+                f"{kind.where} is NO, which means one process, and {count.where} is {count.value}: leave one of them "
+                "out, or write MULTI_CPU or MULTI_GPU."
+            )
+        if kind.given:
+            values["num_processes"] = count = Value(1, kind.source, kind.where)
+        else:
+            values["distributed_type"] = kind = Value(None, DEFAULT)
+    if kind.value == "XLA":
+        _settle_xla(values, sections[XLA])
         return
-    if values["cpu"].value:
-        count, why = 1, f"{DEFAULT} (one, on the CPU)"
-    else:
-        found = count_devices() if devices is None else devices
-        count = max(found, 1)
-        why = f"{DEFAULT} (visible devices)" if found else f"{DEFAULT} (no device visible)"
-    values["num_processes"] = Value(count * values["num_machines"].value, why)
+    if count.value is None:
+        if kind.value == "NO":
+            number, why = 1, kind.source
+        elif values["cpu"].value:
+            number, why = 1, f"{DEFAULT} (one, on the CPU)"
+        else:
+            found = count_devices() if devices is None else devices
+            number = max(found, 1)
+            why = f"{DEFAULT} (visible devices)" if found else f"{DEFAULT} (no device visible)"
+        values["num_processes"] = count = Value(number * machines, why)
+    if kind.value is None:
+        several = "MULTI_CPU" if values["cpu"].value else "MULTI"
+        name = "NO" if count.value == 1 else several
+        if name == "MULTI":
+            found = count_devices() if devices is None else devices
+            name = "MULTI_GPU" if found else "MULTI_CPU"
+        values["distributed_type"] = Value(name, f"{DEFAULT} (from the processes and devices)")
+    elif kind.value == "MULTI_GPU" and not (count_devices() if devices is None else devices):
+        raise LaunchError(
+            f"{kind.where} asks for MULTI_GPU, and no CUDA device is visible here: --cpu runs it on the CPU."
+        )
+
+
+def _settle_xla(values: dict[str, Value], section: dict[str, Value]) -> None:
+    """One process a machine that drives all its devices, or one process a device."""
+    count, machines = values["num_processes"], values["num_machines"].value
+    number, spmd = section.get("num_devices"), section.get("spmd")
+    if spmd is None:
+        several = count.value is not None and count.value > machines
+        spmd = section["spmd"] = Value(not several, f"{DEFAULT} ({'num_processes' if several else 'SPMD'})")
+    if not spmd.value and number is None and count.value is not None:
+        number = section["num_devices"] = Value(count.value // machines, count.source, count.where)
+    if spmd.value and count.value is not None and count.value > machines:
+        raise LaunchError(
+            f"{count.where} is {count.value}, and under SPMD ({spmd.where or 'the default'}) one process drives all "
+            "devices of a machine: leave it out, or set --spmd false."
+        )
+    processes = 1 if spmd.value or number is None else number.value
+    if count.value is None:
+        values["num_processes"] = Value(processes * machines, f"{DEFAULT} (XLA)")
+
+
+def _settle_rendezvous(values: dict[str, Value]) -> None:
+    way, restarts = values["rdzv_backend"], values["max_restarts"]
+    if values["num_machines"].value == 1 or not restarts.value or way.value == "c10d":
+        return
+    if way.source == DEFAULT or (way.source.startswith(FILE) and restarts.given):
+        # A machine can only come back to a rendezvous that waits for it.
+        values["rdzv_backend"] = Value("c10d", f"{DEFAULT} (for {restarts.where})")
+        return
+    raise LaunchError(
+        f"{restarts.where} is {restarts.value}, and with {way.where} static no machine can come back: "
+        "use c10d, or no restarts."
+    )
 
 
 def _check_machines(values: dict[str, Value]) -> None:
@@ -158,6 +345,18 @@ def _check_machines(values: dict[str, Value]) -> None:
         )
 
 
+def _check_mesh(values: dict[str, Value], sections: dict[str, dict[str, Value]]) -> None:
+    mesh, processes = sections.get(PARALLELISM), values["num_processes"].value
+    if not mesh:
+        return
+    product = 1
+    for value in mesh.values():
+        product *= max(value.value, 1)
+    if processes % product:
+        sizes = " times ".join(f"{value.where} {value.value}" for value in mesh.values())
+        raise LaunchError(f"{sizes} does not divide the {processes} processes of --num_processes.")
+
+
 def _checked(field: Field, given: Any, where: str) -> Any:
     if field.kind is bool:
         if isinstance(given, bool):
@@ -166,18 +365,28 @@ def _checked(field: Field, given: Any, where: str) -> Any:
         if word in _TRUE + _FALSE:
             return word in _TRUE
         raise LaunchError(f"{where} is {given!r}; it has to be true or false.")
-    if field.kind is int:
+    if field.kind is object:
+        words: dict[str, Any] = {"true": True, "false": False}
+        text = str(given).strip()
+        return int(text) if text.isdecimal() else words.get(text.lower(), given)
+    if field.kind in (int, float):
+        if given == "auto" and field.section == DEEPSPEED:
+            return given
         try:
-            number = int(given)
+            number = field.kind(given)
         except (TypeError, ValueError):
-            raise LaunchError(f"{where} is {given!r}; it has to be a whole number.") from None
+            kind = "a whole number" if field.kind is int else "a number"
+            raise LaunchError(f"{where} is {given!r}; it has to be {kind}.") from None
         if field.least is not None and number < field.least:
             raise LaunchError(f"{where} is {number}; it has to be at least {field.least}.")
         return number
     # YAML reads an unquoted `no` as false, and that is how a precision of "no" often stands in a file.
-    word = "no" if given is False and "no" in field.choices else str(given)
-    if field.choices and word not in field.choices:
-        raise LaunchError(f"{where} is {word!r}; it has to be one of {', '.join(field.choices)}.")
+    word = "no" if given is False else str(given)
+    if field.choices:
+        fitting = next((choice for choice in field.choices if choice.lower() == word.lower()), None)
+        if fitting is None:
+            raise LaunchError(f"{where} is {word!r}; it has to be one of {', '.join(field.choices)}.")
+        return fitting
     return word
 
 

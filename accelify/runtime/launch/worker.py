@@ -14,6 +14,7 @@ from typing import Any
 def main() -> None:
     """Run `[-m] SCRIPT ARGS...` of the command line as Python itself would."""
     die_with_the_launcher()
+    note_process()
     arguments = sys.argv[1:]
     as_module = arguments[:1] == ["-m"]
     sys.argv = arguments[1:] if as_module else arguments
@@ -72,6 +73,12 @@ def own_frames(error: BaseException) -> None:
         trace = trace.tb_next
     if trace is not None:
         error.__traceback__ = trace
+
+
+def note_process() -> None:
+    """Leave this process's number where the launcher looks when it has to end it."""
+    if folder := os.environ.get("ACCELIFY_ERROR_DIR"):
+        open(os.path.join(folder, f"{os.getpid()}.pid"), "w").close()
 
 
 def note_failure(error: BaseException) -> bool:

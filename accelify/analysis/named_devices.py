@@ -1,0 +1,101 @@
+"""Devices that a script is told by name: `args.device`, `config["device"]`, a parameter `device="cuda:0"`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_keyword, dotted
+from accelify.analysis.values import Mapping, Thing
+
+
+@dataclass(frozen=True)
+class NamedDevice:
+    """A device read from options: its source text, the scope that binds the name it begins with, and that name."""
+
+    text: str
+    owner: Scope | None
+    name: str
+
+
+def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
+    """The options that something is moved to, those in `chosen` (assigned by the script itself) left out."""
+    found: dict[tuple[str, Scope | None], NamedDevice] = {}
+    for call in script.calls():
+        for node in device_arguments(call):
+            text = dotted(node) or (script.tree.segment(node) if isinstance(node, ast.Subscript) else "")
+            if not text or text in chosen or not _is_option(script, node):
+                continue
+            root = node
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            assert isinstance(root, ast.Name)
+            owner = script.scope_of(node).resolve(root.id)
+            name = root.id
+            if root.id == script.scope_of(node).self_name() and text.count(".") > 1:
+                name = ".".join(text.split(".")[:2])
+            found.setdefault((text, owner), NamedDevice(text, owner, name))
+    return list(found.values())
+
+
+def device_arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call is told to place something on."""
+    found = []
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
+        found.append(call.args[0])
+    for value in (call_keyword(call, "device"), call_keyword(call, "map_location")):
+        if value is not None:
+            found.append(value)
+    return found
+
+
+def _is_option(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression is an entry of the script's options (and not the device of a tensor or a model)."""
+    if isinstance(node, ast.Name):
+        return _is_defaulted(script, node)
+    if isinstance(node, ast.Subscript):
+        literal = isinstance(node.slice, ast.Constant) and k.DEVICE_NAME.search(str(node.slice.value))
+        return bool(literal) and isinstance(node.value, ast.Name) and _holds_options(script, node.value)
+    if isinstance(node, ast.Attribute) and k.DEVICE_NAME.search(node.attr):
+        base = node.value
+        if isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name():
+            return False
+        return isinstance(base, (ast.Name, ast.Attribute)) and _holds_options(script, base)
+    return False
+
+
+def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
+    """A parameter whose default is a device's name."""
+    owner = script.scope_of(name).resolve(name.id)
+    arguments = getattr(owner.node, "args", None) if owner is not None else None
+    if owner is None or not isinstance(arguments, ast.arguments):
+        return False
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return any(
+        argument.arg == name.id
+        and isinstance(default, ast.Constant)
+        and isinstance(default.value, str)
+        and bool(k.DEVICE_TEXT.match(default.value))
+        for argument, default in pairs
+    )
+
+
+def _holds_options(script: ScriptModel, node: ast.expr) -> bool:
+    last = (dotted(node) or "").rsplit(".", 1)[-1]
+    if k.OPTIONS_NAME.search(last):
+        return True
+    return any(
+        isinstance(w, Mapping)
+        or (
+            isinstance(w, Thing) and w.kind == v.INSTANCE and w.cls is not None and not w.cls.external_bases()
+        )
+        for w in script.values(node)
+    )

@@ -1,0 +1,122 @@
+"""Which files of a project belong together, seen from the words of their imports: quick, before anything is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from accelify.analysis.program import roots_of
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
+)
+_LOOP = b".backward("
+# Beyond this a file is data or generated.
+_LARGEST = 1_000_000
+
+
+class Imports:
+    """The imports between files. Reads a file once, however often it is asked about: make one for all that is
+    converted together, and a new one where files may have changed since."""
+
+    def __init__(self) -> None:
+        self._data: dict[Path, bytes] = {}
+        self._imported: dict[Path, list[Path]] = {}
+        self._roots: dict[Path, list[Path]] = {}
+        self._located: dict[tuple[str, Path], Path | None] = {}
+        self._trains: dict[Path, bool] = {}
+
+    def of(self, path: Path) -> list[Path]:
+        """The files of the project that a file imports itself, in order."""
+        path = path.resolve()
+        if path not in self._imported:
+            found: dict[Path, None] = {}
+            for name in _names(self._read(path)):
+                target = self._locate(name, path)
+                if target is not None and target != path:
+                    found[target] = None
+            self._imported[path] = list(found)
+        return self._imported[path]
+
+    def _locate(self, name: str, importer: Path) -> Path | None:
+        """The file that an imported name stands for, where it lies in the importer's own project."""
+        key = (name, importer.parent)
+        if key not in self._located:
+            dots = len(name) - len(name.lstrip("."))
+            if 0 < dots <= len(importer.parents):
+                roots = [importer.parents[dots - 1]]
+            else:
+                roots = self._roots.get(importer.parent) or roots_of(importer)
+                self._roots[importer.parent] = roots
+            self._located[key] = _find(name, roots)
+        return self._located[key]
+
+    def reached(self, path: Path) -> list[Path]:
+        """Every file of the project that a file imports, itself or through others."""
+        found: dict[Path, None] = {}
+        queue = self.of(path)[:]
+        while queue:
+            one = queue.pop(0)
+            if one not in found:
+                found[one] = None
+                queue += self.of(one)
+        return list(found)
+
+    def leads_to_training(self, path: Path) -> bool:
+        """Whether a file that has no training loop imports one from its project."""
+        path = path.resolve()
+        if path not in self._trains:
+            reached = self.reached(path)
+            self._trains[path] = any(_LOOP in self._read(one) for one in reached)
+            if not self._trains[path]:
+                # Nothing that it reaches can reach more.
+                self._trains.update(dict.fromkeys(reached, False))
+        return self._trains[path]
+
+    def entries(self, paths: Iterable[Path]) -> list[Path]:
+        """Those of some files that none of the others imports, in order."""
+        every = list(paths)
+        imported = {one for path in every for one in self.of(path)}
+        return [path for path in every if path.resolve() not in imported]
+
+    def mentioning(self, name: str, module: Path, paths: Iterable[Path]) -> list[Path]:
+        """Those of some files that import a module and have a name of it in their text."""
+        word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\s*\(")
+        return [p for p in paths if word.search(self._read(p.resolve())) and module.resolve() in self.of(p)]
+
+    def _read(self, path: Path) -> bytes:
+        if path not in self._data:
+            try:
+                self._data[path] = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
+            except OSError:
+                self._data[path] = b""
+        return self._data[path]
+
+
+def _names(data: bytes) -> list[str]:
+    """Dotted names that a file imports; relative ones begin with their dots."""
+    found = []
+    for match in _IMPORT.finditer(data):
+        base, names, plain = (part.decode("utf-8", "replace") if part else "" for part in match.groups())
+        if plain:
+            found += [part.split(" as ")[0].strip() for part in plain.split(",")]
+            continue
+        found.append(base)
+        joint = "" if base.endswith(".") else "."
+        for part in names.strip("() \t\r\n\\").split(","):
+            name = part.split(" as ")[0].strip()
+            if name.isidentifier():
+                found.append(f"{base}{joint}{name}")
+    return [name for name in found if name]
+
+
+def _find(name: str, roots: Iterable[Path]) -> Path | None:
+    parts = name.lstrip(".").split(".")
+    for root in roots:
+        relative = root.joinpath(*[part for part in parts if part])
+        for candidate in (relative.with_name(relative.name + ".py"), relative / "__init__.py"):
+            if candidate.is_file():
+                return candidate.resolve()
+    return None

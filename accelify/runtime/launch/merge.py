@@ -1,0 +1,117 @@
+"""One weights file of a checkpoint of which every process wrote its part."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+from accelify.runtime.launch.settings import LaunchError
+
+_FOLDER = "pytorch_model_fsdp_"
+
+
+def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Path, int, int]:
+    """Write the weights of a sharded checkpoint into one safetensors file.
+
+    Args:
+        checkpoint: what `save_state` wrote under FSDP, tensor parallel or DeepSpeed ZeRO, or a folder of
+            torch.distributed.checkpoint.
+        output: the file; a folder gets a model.safetensors.
+        index: number of the model, where the checkpoint has several.
+
+    Returns:
+        The file, the number of its tensors and of their bytes. All of them are in memory on the way.
+
+    Raises:
+        LaunchError: there is no sharded checkpoint, it has several models and `index` is None, or it is damaged.
+    """
+    from accelify.runtime import files
+
+    if output.suffix != ".safetensors":
+        output = output / "model.safetensors"
+    weights = _weights(checkpoint, index)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        files.save(weights, output, safe_serialization=True)
+    except OSError as error:
+        raise LaunchError(f"{output} cannot be written: {error.strerror or error}.") from None
+    return output, len(weights), sum(t.numel() * t.element_size() for t in weights.values())
+
+
+def _weights(checkpoint: Path, index: int | None) -> dict[str, Any]:
+    if not checkpoint.is_dir():
+        raise LaunchError(f"There is no folder {checkpoint}.")
+    if (checkpoint / ".metadata").is_file():
+        return _read_shards(checkpoint)
+    shards = {
+        _number(path): path for path in checkpoint.glob(f"{_FOLDER}*") if (path / ".metadata").is_file()
+    }
+    if shards:
+        return _read_shards(_chosen(shards, checkpoint, index))
+    zero = {
+        _number(path): path for path in checkpoint.glob("model_*") if any(path.glob("*/*_optim_states.pt"))
+    }
+    if zero:
+        return _read_zero(_chosen(zero, checkpoint, index))
+    whole = any(checkpoint.glob("*.safetensors"))
+    raise LaunchError(
+        f"{checkpoint} holds no sharded checkpoint"
+        + ("; its weights are whole already." if whole else ": give the folder that save_state wrote.")
+    )
+
+
+def _number(path: Path) -> int:
+    tail = path.name.rpartition("_")[2]
+    return int(tail) if tail.isdecimal() else 0
+
+
+def _chosen(folders: dict[int, Path], checkpoint: Path, index: int | None) -> Path:
+    if index is None and len(folders) == 1:
+        return next(iter(folders.values()))
+    if index is None or index not in folders:
+        numbers = ", ".join(map(str, sorted(folders)))
+        raise LaunchError(f"{checkpoint} holds models {numbers}: choose one with --model.")
+    return folders[index]
+
+
+def _read_shards(folder: Path) -> dict[str, Any]:
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    state_dict_loader: Any = importlib.import_module("torch.distributed.checkpoint.state_dict_loader")
+    import torch
+
+    try:
+        entries = FileSystemReader(folder).read_metadata().state_dict_metadata
+        known = {name: e for name, e in entries.items() if isinstance(e, TensorStorageMetadata)}
+        chosen = {name: e for name, e in known.items() if name.startswith("model.")} or known
+        weights = {name: torch.empty(e.size, dtype=e.properties.dtype) for name, e in chosen.items()}
+        with warnings.catch_warnings():
+            # That there is no group of processes here is meant.
+            warnings.simplefilter("ignore", UserWarning)
+            state_dict_loader.load(weights, checkpoint_id=folder, no_dist=True)
+    except (CheckpointException, OSError, RuntimeError, EOFError) as error:
+        causes = getattr(error, "failures", {})
+        cause = next(iter(causes.values()), error)
+        cause = cause[0] if isinstance(cause, tuple) else cause
+        told = f"{type(cause).__name__}: {cause}".splitlines()[0]
+        raise LaunchError(f"The checkpoint in {folder} is damaged and cannot be read ({told}).") from None
+    return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+
+
+def _read_zero(folder: Path) -> dict[str, Any]:
+    try:
+        zero: Any = importlib.import_module("deepspeed.utils.zero_to_fp32")
+    except ImportError:
+        raise LaunchError(
+            f"{folder} was written by DeepSpeed, which is not installed here: pip install 'accelify[deepspeed]'."
+        ) from None
+    tag = next(path.parent.name for path in folder.glob("*/*_optim_states.pt"))
+    try:
+        weights: dict[str, Any] = zero.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=tag)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise LaunchError(f"The checkpoint in {folder} is damaged: {error}.") from None
+    return dict(weights)

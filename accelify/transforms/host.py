@@ -1,0 +1,81 @@
+"""Tensors that go to NumPy: prepare places batches and models on the device, where NumPy cannot read them.
+
+predictions.append(labels.numpy())      ->  predictions.append(labels.cpu().numpy())
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.values import Thing
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+HOST = Rule(
+    "ACC114",
+    "host-copy",
+    "A tensor that prepare puts on the device is read by NumPy, which cannot reach it there.",
+    Severity.ERROR,
+    effort=1,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield `.cpu()` before `.numpy()` of what comes from a prepared loader or model."""
+    if context.plan.arguments.get("cpu") == "True":
+        return
+    tree = context.tree
+    for call in context.script.calls():
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr != "numpy" or tree.in_fstring(call):
+            continue
+        if (
+            context.is_claimed(call)
+            or not _is_on_device(context, func.value)
+            or _is_copied(context, func.value)
+        ):
+            continue
+        dot = tree.data.rindex(b".", tree.end(func.value), tree.end(func))
+        yield context.change(
+            HOST,
+            call,
+            "NumPy cannot read a tensor that lies on the device",
+            [verbs.insert(tree, dot, ".cpu()")],
+            core=True,
+        )
+
+
+def _is_on_device(context: Context, node: ast.expr) -> bool:
+    """Whether a tensor comes out of a prepared loader or a prepared model."""
+    queue = list(context.script.things(node, v.BATCH, v.OUTPUT, v.TENSOR))
+    seen: set[Thing] = set(queue)
+    while queue:
+        thing = queue.pop()
+        if thing.kind == v.BATCH and thing.link("loader") and thing.link("loader") <= context.plan.prepared:
+            return True
+        if thing.kind == v.OUTPUT and thing.link("model") & context.plan.prepared:
+            return True
+        inner = {t for t in thing.link("sources") if t.kind in (v.BATCH, v.OUTPUT, v.TENSOR)}
+        queue += inner - seen
+        seen |= inner
+    return False
+
+
+def _is_copied(context: Context, node: ast.expr) -> bool:
+    """Whether a tensor, or the name that holds it, was brought back already."""
+    if any(isinstance(n, ast.Attribute) and n.attr in ("cpu", "tolist") for n in ast.walk(node)):
+        return True
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    scope = context.script.scope_of(node)
+    for stmt in context.tree.nodes(ast.Assign):
+        stored = {n.id for t in stmt.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        if stored & names and context.script.scope_of(stmt) is scope:
+            for inner in ast.walk(stmt.value):
+                if isinstance(inner, ast.Attribute) and inner.attr in ("cpu", "numpy"):
+                    return True
+                if isinstance(inner, ast.Constant) and inner.value == "cpu":
+                    return True
+    return False

@@ -1,0 +1,145 @@
+"""NVIDIA apex's amp."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_source
+from accelify.source import Source
+
+SCRIPT = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from apex import amp
+from torch.utils.data import DataLoader, TensorDataset
+
+{setup}
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8)
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{initialize}
+for x, y in loader:
+    loss = F.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+{backward}
+    optimizer.step()
+{end}
+"""
+INITIALIZE = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+BACKWARD = """\
+with amp.scale_loss(loss, optimizer) as scaled_loss:
+    scaled_loss.backward()
+"""
+
+
+def convert(
+    initialize: str = INITIALIZE, backward: str = BACKWARD, setup: str = "", end: str = ""
+) -> Conversion:
+    backward = textwrap.indent(textwrap.dedent(backward), "    ").rstrip()
+    text = SCRIPT.format(initialize=initialize, backward=backward, setup=setup, end=end)
+    conversion = convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+    compile(conversion.new_text, "after.py", "exec", dont_inherit=True)
+    return conversion
+
+
+def converted(**parts: str) -> str:
+    conversion = convert(**parts)
+    assert conversion.status == "converted", conversion.reason
+    assert "apex" not in conversion.new_text
+    assert "amp." not in conversion.new_text
+    again = convert_source(Source.from_text(conversion.new_text, Path("/nowhere/train.py")))
+    assert again.new_text == conversion.new_text
+    return conversion.new_text
+
+
+def test_the_accelerator_casts_and_scales() -> None:
+    text = converted()
+    assert 'accelerator = Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")' in text
+    assert "    optimizer.zero_grad()\n    accelerator.backward(loss)\n    optimizer.step()" in text
+
+
+@pytest.mark.parametrize(
+    ("initialize", "argument"),
+    [
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O0")', ""),
+        (
+            "model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)",
+            '"fp16" if args.level != "O0" and torch.cuda.is_available() else "no"',
+        ),
+        (
+            "if args.fp16:\n    model, optimizer = amp.initialize(model, optimizer)",
+            '"fp16" if args.fp16 and torch.cuda.is_available() else "no"',
+        ),
+        (
+            "[model], [optimizer] = amp.initialize([model], [optimizer], opt_level='O2')",
+            '"fp16" if torch.cuda.is_available() else "no"',
+        ),
+    ],
+)
+def test_levels(initialize: str, argument: str) -> None:
+    setup = "import argparse\nparser = argparse.ArgumentParser()\nargs = parser.parse_args()\n"
+    text = converted(initialize=initialize, setup=setup)
+    assert f"mixed_precision={argument}" in text if argument else "mixed_precision" not in text
+
+
+def test_a_level_that_does_more_is_said() -> None:
+    conversion = convert(initialize="model, optimizer = amp.initialize(model, optimizer, opt_level='O2')")
+    assert any("whatever level `'O2'` asks for" in f.message for f in conversion.applied)
+
+
+def test_both_branches_become_one() -> None:
+    text = converted(
+        backward="""\
+            if fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            """,
+        setup="fp16 = True",
+    )
+    assert "    optimizer.zero_grad()\n    accelerator.backward(loss)\n    optimizer.step()" in text
+
+
+def test_master_parameters_are_the_models() -> None:
+    text = converted(
+        backward=BACKWARD + "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n",
+    )
+    assert "accelerator.clip_grad_norm_(model.parameters(), 1.0)" in text
+
+
+def test_a_checkpoint_loses_amps_state() -> None:
+    text = converted(
+        end="state = {'model': model.state_dict(), 'amp': amp.state_dict()}\n"
+        "torch.save(state, 'last.pt')\namp.load_state_dict(state['amp'])\n"
+    )
+    assert "state = {'model': accelerator.unwrap_model(model).state_dict()}" in text
+
+
+@pytest.mark.parametrize(
+    ("backward", "why"),
+    [
+        ("scaled = amp.scale_loss(loss, optimizer)\n", "line 16 scales the loss other than by"),
+        (
+            BACKWARD + "    print(scaled_loss)\n",
+            "the scaled loss of line 18 is used for more than backward",
+        ),
+        ("handle = amp.init()\nloss.backward()\n", "line 16 uses amp.init"),
+    ],
+)
+def test_what_is_not_understood_is_left_alone(backward: str, why: str) -> None:
+    conversion = convert(backward=backward)
+    assert conversion.status == "refused"
+    assert why in conversion.reason
+    assert not conversion.changed
+
+
+def test_optimizers_of_apex_stay_with_apex() -> None:
+    conversion = convert(setup="from apex.optimizers import FusedAdam\nother = FusedAdam([torch.zeros(1)])")
+    assert conversion.status == "refused"
+    assert "NVIDIA apex" in conversion.reason
