@@ -125,7 +125,6 @@ class PartialState:
             if init_method is None:
                 arguments |= store_of_this_attempt()
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
-            _owned.append(os.getpid())
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.cpu = cpu
@@ -297,10 +296,6 @@ class PartialState:
 
             _guards.clear()
             dist.destroy_process_group()
-
-
-# The process (not one forked from it) that formed the group.
-_owned: list[int] = []
 
 
 def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:
