@@ -9,6 +9,7 @@ import contextlib
 import enum
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -166,6 +167,18 @@ class PartialState:
     ranks_per_batch: int = 1
     data_group: Any = None
 
+    @property
+    def group_holders(self) -> weakref.WeakSet[Any]:
+        """What holds the process group from C++, and lets it go by `leave_group()` before it is destroyed.
+
+        A holder that outlives the group would end it, and wait for its threads, while no thread can run Python: where
+        one of them has a tensor to drop, that is for ever (https://github.com/pytorch/pytorch/issues/56297).
+        """
+        found: weakref.WeakSet[Any] = PartialState._shared_state.setdefault(
+            "_group_holders", weakref.WeakSet()
+        )
+        return found
+
     def share_batches(self, ranks: int, group: Any) -> None:
         """Let every `ranks` ranks that follow each other work on the same batches.
 
@@ -295,6 +308,9 @@ class PartialState:
             from .guard import _guards
 
             _guards.clear()
+            for holder in list(self.group_holders):
+                holder.leave_group()
+            self.group_holders.clear()
             dist.destroy_process_group()
 
 
