@@ -148,7 +148,7 @@ class Devices:
         return None
 
     def _chain(self, node: ast.IfExp) -> list[ast.expr]:
-        if _is_cpu(node.body):
+        if names_cpu(node.body):
             return [ast.UnaryOp(ast.Not(), node.test)]
         tests = [node.test]
         if isinstance(node.orelse, ast.IfExp):
@@ -163,7 +163,7 @@ class Devices:
 
     def _if_chain(self, node: ast.If) -> list[ast.expr]:
         values = [s.value for s in node.body if isinstance(s, ast.Assign)]
-        if any(_is_cpu(w) for w in values):
+        if any(names_cpu(w) for w in values):
             return [ast.UnaryOp(ast.Not(), node.test)]
         tests = [node.test]
         if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
@@ -254,10 +254,11 @@ class Devices:
         return value
 
 
-def _is_cpu(node: ast.expr) -> bool:
+def names_cpu(node: ast.expr) -> bool:
+    """Whether an expression is the CPU, written out: `"cpu"` or `torch.device("cpu")`."""
     if isinstance(node, ast.Call) and node.args:
         argument = call_argument(node, 0, "device") or call_argument(node, 0, "type")
-        return argument is not None and _is_cpu(argument)
+        return argument is not None and names_cpu(argument)
     return isinstance(node, ast.Constant) and node.value == "cpu"
 
 

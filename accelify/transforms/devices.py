@@ -9,12 +9,14 @@ noise = noise.cuda()                                    ->  noise = noise.to(acc
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices import names_cpu
 from accelify.analysis.syntax import call_argument, dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
@@ -181,7 +183,7 @@ class _Moves:
             pure = True
         else:
             device = call_argument(call, 0, "device")
-            if device is None or not self.script.is_a(device, v.DEVICE):
+            if device is None or names_cpu(device) or not self.script.is_a(device, v.DEVICE):
                 return None
             if (
                 isinstance(device, ast.Attribute)
@@ -190,7 +192,7 @@ class _Moves:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
-        if pure and self._is_placed(func.value):
+        if pure and self._is_placed(func.value) and not self._comes_back(call):
             return _REMOVE
         if func.attr == "cuda":
             return _REWRITE
@@ -198,6 +200,23 @@ class _Moves:
         if pure and isinstance(device, ast.Call) and self.script.callees(device):
             return _REWRITE  # x.to(get_device())
         return None
+
+    def _comes_back(self, call: ast.Call) -> bool:
+        """Whether this moves a model that the script takes to the CPU in between, to save it say."""
+        assert isinstance(call.func, ast.Attribute)
+        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
+        return bool(models & self._taken_to_cpu) and self.context.plan.after_prepare(call)
+
+    @functools.cached_property
+    def _taken_to_cpu(self) -> set[v.Thing]:
+        found: set[v.Thing] = set()
+        for call in self.script.calls():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
+                device = call_argument(call, 0, "device")
+                if func.attr == "cpu" or (device is not None and names_cpu(device)):
+                    found |= self.script.things(func.value, v.MODEL)
+        return found
 
     def _is_namespace(self, node: ast.expr) -> bool:
         return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)

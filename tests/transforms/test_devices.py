@@ -88,6 +88,20 @@ def test_models_are_placed_by_prepare(model: str) -> None:
     check_transformed("build", f"{model}\n{SGD}", f"model = nn.Linear(4, 2)\n{SGD}", setup=DEVICE)
 
 
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("model.cpu()", "model.to(device)"),
+        ("model.eval().cpu()", "model.to(device).train()"),
+        ("model = model.to('cpu')", "model = model.to(device)"),
+    ],
+)
+def test_a_model_that_was_taken_to_the_cpu_comes_back(there: str, back: str) -> None:
+    conversion = convert(build=f"model = nn.Linear(4, 2)\n{SGD}", setup=DEVICE, epoch=f"{there}\n{back}")
+    assert conversion.status == "converted", conversion.reason
+    assert f"{there}\n    {back}\n" in conversion.new_text
+
+
 def test_a_criterion_is_moved_still() -> None:
     check_transformed(
         "ready",
