@@ -10,6 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices import Devices, negated
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
+from accelify.analysis.placement import PrepareSite
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.analysis.values import Thing
@@ -31,6 +32,7 @@ class ConstructorArguments:
     accumulation: Window | None
     kept_window: Window | None
     named_devices: list[NamedDevice]
+    sites: list[PrepareSite]
 
     if TYPE_CHECKING:
 
@@ -108,17 +110,23 @@ class ConstructorArguments:
 
     def _cuda_guard(self) -> tuple[str, frozenset[str]] | None:
         """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
+        found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"):
                 continue
             for ancestor in self.tree.ancestors(call):
                 test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
-                named = isinstance(test, ast.Name) and bool(k.FLAG_NAME.search(test.id))
+                name = dotted(test) if test is not None else None
+                named = name is not None and bool(k.FLAG_NAME.search(name.rpartition(".")[2]))
                 if test is not None and (named or self.script.is_a(test, v.FLAG)):
                     wish = self.devices.wish(test)
                     if wish is not None:
-                        return wish
-        return None
+                        # A helper can ask by a name of its own for what was decided where the models are made.
+                        names = {name.split(".")[0] for name in wish[1]}
+                        if all(site.scope.resolve(n) is not None for site in self.sites for n in names):
+                            return wish
+                        found.append(wish)
+        return found[0] if found else None
 
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""

@@ -117,3 +117,23 @@ def test_selections() -> None:
     conversion = convert(setup=f"os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{DEVICE}")
     assert "os.environ['CUDA_VISIBLE_DEVICES'] = '1'" in conversion.new_text
     assert "ACC113" in codes(conversion)
+
+
+def test_the_wish_for_a_gpu_is_read_where_models_are_made() -> None:
+    setup = """
+args = argparse.Namespace(gpu=None)
+args.cuda = args.gpu is not None
+class Data:
+    def __init__(self, cuda):
+        self.cuda = cuda
+    def get(self):
+        x = torch.zeros(4)
+        return x.cuda() if self.cuda else x
+"""
+    conversion = convert(
+        imports="import argparse",
+        setup=setup,
+        build=f"model = nn.Linear(4, 2)\nif args.cuda:\n    model.cuda()\n{SGD}",
+    )
+    assert conversion.status == "converted", conversion.reason
+    assert "Accelerator(cpu=args.gpu is None)" in conversion.new_text
