@@ -13,6 +13,7 @@ from accelify.transforms import (
     host,
     lengths,
     loading,
+    meetings,
     parallel,
     precision,
     printing,
@@ -31,6 +32,7 @@ from accelify.transforms.base import Transform
 TRANSFORMS: tuple[Transform, ...] = (
     replace_ddp.transform,
     parallel.transform,
+    meetings.transform,
     devices.transform,
     precision.transform,
     accumulation.transform,
