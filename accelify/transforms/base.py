@@ -183,6 +183,20 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
+    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+        """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
+        if self.plan.known.reduces:
+            return []
+        found = [
+            loop
+            for loop, loaders in self.script.loader_loops
+            if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
+        ]
+        cut = self.plan.hand_cut
+        if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
+            found.append(cut.loop)
+        return found
+
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
         return node in self.guarded or any(a in self.guarded for a in self.tree.ancestors(node))
