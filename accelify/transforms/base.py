@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
 from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -73,6 +75,12 @@ class Context:
     def for_accelerate(self) -> bool:
         """Whether the script is written for Hugging Face Accelerate and not for accelify's own runtime."""
         return self.plan.for_accelerate
+
+    @cached_property
+    def locations(self) -> tuple[Locations, Locations]:
+        """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
+        prepared = self.plan.prepared
+        return Locations(self.script, prepared, False), Locations(self.script, prepared, True)
 
     def import_line(self, module: ast.Module, line: str, limit: int | None = None) -> tuple[Edit, ast.AST]:
         """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
@@ -174,6 +182,20 @@ class Context:
     def _is_whole(self, evaluation: EvaluationLoop) -> bool:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
+
+    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+        """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
+        if self.plan.known.reduces:
+            return []
+        found = [
+            loop
+            for loop, loaders in self.script.loader_loops
+            if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
+        ]
+        cut = self.plan.hand_cut
+        if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
+            found.append(cut.loop)
+        return found
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
