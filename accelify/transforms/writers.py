@@ -14,6 +14,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.values import Thing
 from accelify.edits import Edit, Indent
 from accelify.transforms.base import Change, Context, Rule
 
@@ -27,20 +28,56 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _objects(context: Context) -> Iterator[Change]:
+    script = context.script
+    own: list[ast.Call] = []
+    held: set[Thing] = set()
+    for call in script.calls():
+        if script.qualname(call.func) in k.WRITER_CLASSES:
+            own.append(call)
+            held |= {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
+        elif isinstance(context.tree.parent(call), ast.Assign) and (kept := _made_elsewhere(context, call)):
+            if any(t.kind == v.WRITER for t in kept):
+                own.append(call)
+                held |= kept
+            else:
+                yield from _group(context, [call], kept)
+    if own:
+        yield from _group(context, own, held)
+
+
+def _made_elsewhere(context: Context, call: ast.Call) -> set[Thing]:
+    """The writers, or objects of the project that keep a file open, which a call of another module's function gives."""
+    script = context.script
+    callees = script.callees(call)
+    if not callees or any(script.interpreter.module_of(c) in script.modules for c in callees):
+        return set()
+    return {
+        t
+        for t in script.things(call)
+        if (t.kind == v.WRITER and t.qualname in k.WRITER_CLASSES)
+        or (t.kind == v.INSTANCE and t.cls is not None and context.effects.keeps_log(t.cls))
+    }
+
+
+def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator[Change]:
+    """Writers that are there on the main process only, where every use of them is seen and needs no other process."""
     tree, script = context.tree, context.script
-    made = [c for c in script.calls() if script.qualname(c.func) in k.WRITER_CLASSES]
     uses = [
-        c for c in script.calls()
-        if isinstance(c.func, ast.Attribute)
-        and any(t.qualname in k.WRITER_CLASSES for t in script.things(c.func.value, v.WRITER))
-    ]  # fmt: skip
-    if not made:
-        return
-    fits = all(context.accelerator(c) is not None for c in [*made, *uses]) and all(
-        isinstance(tree.parent(c), ast.Expr) or _result_unused(context, c) for c in uses
+        c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
+    ]
+    fits = (
+        all(context.accelerator(c) is not None for c in [*made, *uses])
+        and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
+        and not _hidden_use(context, made, held)
+        and not _reads_off(context, held)
+        and not _handed_away(context, held)
     )
-    if not fits or _hidden_use(context, made) or _reads_off(context):
+    if not fits:
         for call in made:
+            if script.qualname(call.func) not in k.WRITER_CLASSES:
+                context.claim(call)
+                yield context.change(WRITER, call, "every process would open a log of its own")
+                continue
             yield context.todo(
                 WRITER,
                 call,
@@ -53,12 +90,13 @@ def _objects(context: Context) -> Iterator[Change]:
         if not isinstance(stmt, ast.Assign) or context.plan.on_main_only(call):
             continue
         accelerator = context.accelerator(call)
+        context.claim(call)
         edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
         yield context.change(WRITER, call, "every process would open a log of its own", [edit])
     yield from _guards(context, [tree.statement(c) for c in uses])
 
 
-def _hidden_use(context: Context, made: list[ast.Call]) -> bool:
+def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:
     """Whether a writer's name is read where it is not known to be the writer (a global, a helper's own variable)."""
     names = {
         n
@@ -69,24 +107,44 @@ def _hidden_use(context: Context, made: list[ast.Call]) -> bool:
         for n in target_names(t)
     }
     return any(
-        isinstance(node.ctx, ast.Load) and node.id in names and not context.script.is_a(node, v.WRITER)
+        isinstance(node.ctx, ast.Load)
+        and node.id in names
+        and not context.script.things(node) & held
+        and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Name)
     )
 
 
-def _reads_off(context: Context) -> bool:
+def _reads_off(context: Context, held: set[Thing]) -> bool:
     """Whether something is read off a writer (`writer.log_dir`), which the other processes would not have."""
     return any(
         isinstance(node.ctx, ast.Load)
-        and context.script.is_a(node.value, v.WRITER)
+        and context.script.things(node.value) & held
         and not (isinstance(parent := context.tree.parent(node), ast.Call) and parent.func is node)
+        and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Attribute)
         if isinstance(node.value, (ast.Name, ast.Attribute))
     )
 
 
-def _result_unused(context: Context, call: ast.Call) -> bool:
-    return isinstance(context.tree.parent(call), ast.Expr)
+def _handed_away(context: Context, held: set[Thing]) -> bool:
+    """Whether a writer is handed to a function that is not converted with this script and uses it there."""
+    script = context.script
+    for call in script.calls():
+        callees = script.callees(call)
+        if not callees or context.is_guarded(call):
+            continue
+        if all(script.interpreter.module_of(c) in script.modules for c in callees):
+            continue
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if any(script.things(a) & held for a in given if isinstance(a, (ast.Name, ast.Attribute))):
+            return True
+    return False
+
+
+def _can_be_guarded(context: Context, call: ast.Call) -> bool:
+    stmt = context.tree.parent(call)
+    return isinstance(stmt, ast.Expr) and not context.meets_others(stmt)
 
 
 def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
@@ -152,7 +210,10 @@ def _wandb(context: Context) -> Iterator[Change]:
         if context.plan.on_main_only(call):
             continue
         if isinstance(parent, ast.Expr):
-            if not (reads and name.endswith(".init")):
+            if context.meets_others(parent):
+                mark = "compute this on every process, and log it on the main process"
+                yield context.todo(WRITER, call, "every process would log this", mark)
+            elif not (reads and name.endswith(".init")):
                 statements.append(parent)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
             uses = _uses_of(context, parent)
