@@ -35,7 +35,9 @@ def _objects(context: Context) -> Iterator[Change]:
         if script.qualname(call.func) in k.WRITER_CLASSES:
             own.append(call)
             held |= {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
-        elif isinstance(context.tree.parent(call), ast.Assign) and (kept := _made_elsewhere(context, call)):
+        elif isinstance(context.tree.parent(call), (ast.Assign, ast.AnnAssign)) and (
+            kept := _made_elsewhere(context, call)
+        ):
             if any(t.kind == v.WRITER for t in kept):
                 own.append(call)
                 held |= kept
@@ -87,7 +89,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         return
     for call in made:
         stmt = tree.parent(call)
-        if not isinstance(stmt, ast.Assign) or context.plan.on_main_only(call):
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or context.plan.on_main_only(call):
             continue
         accelerator = context.accelerator(call)
         context.claim(call)
@@ -102,8 +104,8 @@ def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> boo
         n
         for call in made
         for stmt in [context.tree.statement(call)]
-        if isinstance(stmt, ast.Assign)
-        for t in stmt.targets
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign))
+        for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])
         for n in target_names(t)
     }
     return any(
