@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -19,14 +19,13 @@ from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, 
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
-# Folders that are only made where they are missing: two processes can both find them missing.
-MISSING_FOLDERS = "missing folders"
+LOGS = "logs"  # lines and figures added to what is open already
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
 _PICTURES = frozenset(
     """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
     torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
-    scipy.misc.imsave scipy.misc.toimage skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
+    scipy.misc.imsave skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
     scipy.io.wavfile.write plotly.io.write_image""".split()
 )
 _FILES = frozenset(
@@ -78,6 +77,7 @@ _RANDOM = (
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
 _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
+_TRAINING = frozenset("step update unscale_ scale add_param_group".split())
 # What only looks at a model.
 _LOOKS = frozenset(
     """state_dict parameters named_parameters modules named_modules children named_children buffers named_buffers
@@ -100,12 +100,13 @@ _MAKING = (
 
 @dataclass(frozen=True)
 class Site:
-    """One place that does something: of which kind, by what, where."""
+    """One place that does something: of which kind, by what, where; `missing` where it looks first what is there."""
 
     kind: str
     name: str
     path: str
     line: int
+    missing: bool = False
 
 
 @dataclass
@@ -121,7 +122,8 @@ class Effects:
     state: set[tuple[Scope, str]] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     reads: bool = False
-    asks: bool = False
+    lists: bool = False
+    calls_model: bool = False
 
     def kinds(self) -> set[str]:
         """The kinds of what it does."""
@@ -165,19 +167,32 @@ class SideEffects:
         return found
 
     def keeps_log(self, cls: Class) -> bool:
-        """Whether the instances of a class open a file for writing, or a writer, when they are made."""
-        init = cls.method("__init__")
-        return init is not None and any(
-            s.kind == FILES and (s.name in OPENING or s.name in k.WRITER_CLASSES)
-            for s in self.of(init[1]).sites
-        )
+        """Whether the instances of a class keep a file that is open for writing, or a writer."""
+        if any(
+            isinstance(b, Imported) and b.name in k.WRITER_CLASSES for c in cls.ancestry() for b in c.bases
+        ):
+            return True
+        for own in cls.ancestry():
+            for method in own.scope.children.values():
+                for node in walk_scope(method.node.body):
+                    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                        name = self.qualname(own.module, method, node.value.func)
+                        opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
+                        if opened and any(self._own_attribute(method, t) for t in node.targets):
+                            return True
+        return False
 
-    def not_alone(self, effects: Effects, inside: Node | None = None) -> str:
-        """Why one process may not do this alone; "" where it may."""
+    def not_alone(self, effects: Effects, *, unwrapped: bool = False) -> str:
+        """Why one process may not do this alone; "" where it may.
+
+        A model that is handed over `unwrapped` may be called.
+        """
         if effects.tied:
             return effects.tied
+        if effects.calls_model and not unwrapped:
+            return "it calls the model"
         for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
-            if self._read_elsewhere(owner, name, inside):
+            if self._read_elsewhere(owner, name):
                 return f"it sets `{name}`, which is read elsewhere"
         return ""
 
@@ -188,6 +203,9 @@ class SideEffects:
             if isinstance(node, ast.Call):
                 self._call(found, module, scope, node)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+                value = getattr(node, "value", None)
+                if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
+                    continue  # a file that is opened anew
                 targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
                 for target in (t for one in targets for t in _flat(one)):
                     self._store(found, module, scope, target)
@@ -244,9 +262,9 @@ class SideEffects:
         kind = self._writes(module, scope, call, name, attribute)
         if kind is not None:
             path, line = self._place(module, call)
-            found.sites.append(Site(kind, name or attribute, path, line))
-        if name == "builtins.input":
-            found.asks = True
+            found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
+        if name.startswith(("glob.", "os.listdir", "os.scandir")) or attribute in ("glob", "iterdir"):
+            found.lists = True
         if name.startswith(tuple(READING)) and kind is None:
             found.reads = True
         if name in _LEAVING:
@@ -263,12 +281,17 @@ class SideEffects:
                 if isinstance(argument, (ast.Name, ast.Attribute)) and self._is_a(
                     module, scope, argument, v.MODEL
                 ):
-                    found.tie("it may call the model")
+                    found.calls_model = True
         for callee in callees:
             inner = self.of(callee)
-            found.sites += [s for s in inner.sites if s not in found.sites]
+            asked = bool(inner.sites) and _asks_first(module, call)
+            for site in inner.sites:
+                site = replace(site, missing=True) if asked else site
+                if site not in found.sites:
+                    found.sites.append(site)
             found.reads = found.reads or inner.reads
-            found.asks = found.asks or inner.asks
+            found.lists = found.lists or inner.lists
+            found.calls_model = found.calls_model or inner.calls_model
             if inner.tied:
                 found.tie(inner.tied)
             own = self._class_of(callee)
@@ -287,7 +310,7 @@ class SideEffects:
     ) -> None:
         func = call.func
         if self._is_a(module, scope, func, v.MODEL, v.CRITERION):
-            found.tie("it calls the model")
+            found.calls_model = True
             return
         if not isinstance(func, ast.Attribute):
             if isinstance(func, ast.Name) and scope.kind == "function":
@@ -297,11 +320,7 @@ class SideEffects:
         base = func.value
         if dotted(base) in ("accelerator", "self.accelerator"):
             found.tie("it asks the Accelerator")
-        if self._is_a(module, scope, base, *_ROLES) and attribute not in (
-            "state_dict",
-            "get_last_lr",
-            "get_lr",
-        ):
+        if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not callees:
             found.tie("it trains or loads")
         if (
             self._is_a(module, scope, base, v.MODEL)
@@ -309,7 +328,7 @@ class SideEffects:
             and attribute not in WRITING_METHODS | {"save"}
             and not callees
         ):
-            found.tie("it calls the model")
+            found.calls_model = True
         inplace = attribute.endswith("_") and not attribute.startswith("_") and attribute != "requires_grad_"
         if (attribute in _CHANGING or inplace) and not callees:
             name, owner = self._own_attribute(scope, base), self._class_of(scope)
@@ -327,7 +346,7 @@ class SideEffects:
         if name in _FOLDERS or (attribute == "mkdir" and not name):
             if is_constant(call_keyword(call, "exist_ok"), True):
                 return None  # as often as one likes
-            return MISSING_FOLDERS if _asks_first(module, call) else FOLDERS
+            return FOLDERS
         if name in _PICTURES or attribute in _PICTURE_METHODS:
             return PICTURES
         if name in _FILES or attribute in _FILE_METHODS or name == "torch.save":
@@ -337,16 +356,17 @@ class SideEffects:
         if name in FETCHING or (name and is_constant(call_keyword(call, "download"), True)):
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
-            return FILES
+            return LOGS
         if opens_for_writing(call, name) is not None:
-            return FILES
+            mode = call_argument(call, 1, "mode")
+            return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             if attribute in _STREAM_METHODS:
-                return FILES
+                return LOGS
             if attribute == "save" and call.args and not name and not self.interpreter.calls.get(call):
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
-                return FILES
+                return LOGS
             if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
                 return FILES
         return None
@@ -400,7 +420,7 @@ class SideEffects:
 
     # -- who reads what is kept
 
-    def _read_elsewhere(self, owner: Scope, name: str, inside: Node | None) -> bool:
+    def _read_elsewhere(self, owner: Scope, name: str) -> bool:
         if owner.kind == "module":
             module = self.interpreter.module_of(owner)
             return any(
@@ -412,10 +432,6 @@ class SideEffects:
                 for n in module.tree.nodes(ast.Name)
             ) or any(True for _ in self._reads_of(name))
         for module, node in self._reads_of(name):
-            if inside is not None and (
-                node is inside or any(a is inside for a in module.tree.ancestors(node))
-            ):
-                continue
             scope = self._scope_in(module, node)
             if self._class_of(scope) is owner and isinstance(node.value, ast.Name):
                 if self._gives_back(module, node):
@@ -477,12 +493,13 @@ def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
 
 
 def _asks_first(module: Module, call: ast.Call) -> bool:
-    """Whether a folder is made only where it does not exist."""
+    """Whether something is made only where it does not exist."""
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         if isinstance(ancestor, ast.If):
             words = {n.attr for n in ast.walk(ancestor.test) if isinstance(n, ast.Attribute)}
+            words |= {n.id for n in ast.walk(ancestor.test) if isinstance(n, ast.Name)}
             if words & {"exists", "isdir", "is_dir", "isfile"}:
                 return True
         if isinstance(ancestor, ast.Try):
@@ -491,9 +508,11 @@ def _asks_first(module: Module, call: ast.Call) -> bool:
 
 
 def _writing_mode(mode: ast.expr | None) -> bool:
-    return (
-        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and any(c in mode.value for c in "wax")
-    )
+    if isinstance(mode, ast.Constant):
+        return isinstance(mode.value, str) and any(c in mode.value for c in "wax")
+    if isinstance(mode, ast.IfExp):
+        return _writing_mode(mode.body) or _writing_mode(mode.orelse)
+    return False
 
 
 def _root(node: ast.expr) -> str | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import node_of
+from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import LOADER
+from accelify.analysis.values import LOADER, MODEL, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
@@ -105,6 +105,24 @@ class Context:
     def accelerator(self, node: ast.AST) -> str | None:
         """How the accelerator is written at a node, None where it cannot be had there."""
         return self.plan.accelerator(node)
+
+    def accelerator_through(self, call: ast.Call) -> str | None:
+        """The accelerator at a call, or that of the object whose attribute it uses: `trainer.accelerator`."""
+        found, func = self.accelerator(call), call.func
+        if (
+            found is not None
+            or not isinstance(func, ast.Attribute)
+            or not isinstance(func.value, ast.Attribute)
+        ):
+            return found
+        reach, holder = self.plan.reach, func.value.value
+        if reach is None or not isinstance(holder, (ast.Name, ast.Attribute)):
+            return None
+        homes = {reach.root, *reach.threaded}
+        held = self.script.values(holder)
+        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
+            return f"{self.tree.segment(holder)}.{NAME}"
+        return None
 
     def reaches_cheaply(self, node: ast.AST) -> bool:
         """Whether the accelerator is at hand without a parameter threaded only for this."""
@@ -208,10 +226,19 @@ class Context:
         for call in ast.walk(node):
             for callee in self.script.callees(call) if isinstance(call, ast.Call) and not reason else ():
                 if self.script.interpreter.module_of(callee) not in self.script.modules:
+                    assert isinstance(call, ast.Call)
                     effects = self.effects.of(callee)
                     if effects.sites:
-                        reason = reason or self.effects.not_alone(effects)
+                        unwrapped = not callee.is_method and self._hands_over_model(call)
+                        reason = self.effects.not_alone(effects, unwrapped=unwrapped)
+                    reason = reason or effects.tied
         return reason
+
+    def _hands_over_model(self, call: ast.Call) -> bool:
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        return any(
+            isinstance(a, (ast.Name, ast.Attribute)) and self.plan.is_prepared(a, MODEL) for a in given
+        )
 
     def changes_outside(self, node: ast.stmt) -> bool:
         """Whether a statement changes objects (`results.append(x)`) that are read outside of it."""

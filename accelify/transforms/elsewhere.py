@@ -16,12 +16,13 @@ from accelify.analysis.effects import (
     DOWNLOADS,
     FILES,
     FOLDERS,
-    MISSING_FOLDERS,
+    LOGS,
     PICTURES,
     TERMINAL,
     Effects,
     Site,
 )
+from accelify.analysis.syntax import walk_scope
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -33,9 +34,9 @@ ELSEWHERE = Rule(
 )
 _WORDS = {
     FILES: "writes files",
+    LOGS: "writes to a log",
     PICTURES: "draws pictures",
     FOLDERS: "makes folders",
-    MISSING_FOLDERS: "makes folders",
     TERMINAL: "prints",
 }
 
@@ -75,18 +76,18 @@ def left(context: Context) -> Iterator[Change]:
         reason = context.needs_all(stmt) if isinstance(tree.parent(call), ast.Expr) else "its result is used"
         if accelerator is None:
             reason = "the Accelerator is not known there"
-        kinds = effects.kinds() - {TERMINAL}
-        if not kinds:
+        sites = [s for s in effects.sites if s.kind != TERMINAL]
+        if not sites:
             continue
-        # Missing folders: the main process makes them, and the others find them.
-        alone = isinstance(stmt, (ast.Assign, ast.Expr)) and stmt not in context.guarded
-        if kinds == {MISSING_FOLDERS} and accelerator is not None and alone:
+        # What is only made where it is missing: the main process makes it, and the others find it.
+        alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
+        if alone and all(s.missing for s in sites) and not effects.lists:
             if context.runs_everywhere(stmt) and not context.meets_others(stmt):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
-        if kinds != {MISSING_FOLDERS}:
+        if any(s.kind != FOLDERS or not s.missing for s in sites):
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
@@ -132,7 +133,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
             return None  # guarded inside
         inner = context.effects.of(callee)
         found.sites += inner.sites
-        found.reads = found.reads or inner.reads
+        found.lists = found.lists or inner.lists
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
 
@@ -141,8 +142,11 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     """Whether what it writes can be needed right behind it: data that is made before the training."""
     if FILES not in effects.kinds() or context.script.enclosing_loops(stmt):
         return False
-    scope = context.script.scope_of(stmt)
-    return scope.kind == "module" or scope in context.script.training_scopes
+    scope, end = context.script.scope_of(stmt), context.tree.end(stmt)
+    body = walk_scope(scope.node.body)
+    return any(
+        isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
+    )
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
@@ -159,7 +163,7 @@ def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
 
 def _does(effects: Effects) -> str:
     """`it would write files (numpy.save, utils.py line 3)`."""
-    order = (FILES, PICTURES, FOLDERS, MISSING_FOLDERS, TERMINAL)
+    order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
     site: Site = min(effects.sites, key=lambda s: order.index(s.kind))
     return f"it {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
 

@@ -29,31 +29,37 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _objects(context: Context) -> Iterator[Change]:
     script = context.script
-    own: list[ast.Call] = []
-    held: set[Thing] = set()
+    groups: list[tuple[list[ast.Call], set[Thing]]] = []
     for call in script.calls():
         if script.qualname(call.func) in k.WRITER_CLASSES:
-            own.append(call)
-            held |= {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
-        elif isinstance(context.tree.parent(call), (ast.Assign, ast.AnnAssign)) and (
-            kept := _made_elsewhere(context, call)
-        ):
-            if any(t.kind == v.WRITER for t in kept):
-                own.append(call)
-                held |= kept
-            else:
-                yield from _group(context, [call], kept)
-    if own:
-        yield from _group(context, own, held)
+            held = {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
+        elif isinstance(context.tree.parent(call), (ast.Assign, ast.AnnAssign)):
+            held = _made_elsewhere(context, call)
+        else:
+            continue
+        if held:
+            groups.append(([call], held))
+    # Writers that are used in the same place are there on the same processes.
+    for call in script.calls():
+        if isinstance(call.func, ast.Attribute):
+            used = script.things(call.func.value)
+            together = [group for group in groups if group[1] & used]
+            for other in together[1:]:
+                together[0][0].extend(other[0])
+                together[0][1].update(other[1])
+                groups.remove(other)
+    for made, held in groups:
+        yield from _group(context, made, held)
 
 
 def _made_elsewhere(context: Context, call: ast.Call) -> set[Thing]:
     """The writers, or objects of the project that keep a file open, which a call of another module's function gives."""
     script = context.script
+    found = {t for t in script.things(call, v.WRITER) if t.cls is not None and t.site is call}
     callees = script.callees(call)
     if not callees or any(script.interpreter.module_of(c) in script.modules for c in callees):
-        return set()
-    return {
+        return found
+    return found | {
         t
         for t in script.things(call)
         if (t.kind == v.WRITER and t.qualname in k.WRITER_CLASSES)
@@ -68,7 +74,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
     ]
     fits = (
-        all(context.accelerator(c) is not None for c in [*made, *uses])
+        all(context.accelerator_through(c) is not None for c in [*made, *uses])
         and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
         and not _hidden_use(context, made, held)
         and not _reads_off(context, held)
@@ -164,7 +170,10 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
                 break
             done.add(following)
             last = following
-        accelerator = context.accelerator(stmt)
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        accelerator = (
+            context.accelerator_through(call) if isinstance(call, ast.Call) else context.accelerator(stmt)
+        )
         context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
         edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
         yield context.change(WRITER, stmt, "every process would write to the log", edits)

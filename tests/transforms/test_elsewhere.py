@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, convert_project
+from accelify.convert import Conversion, convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import frame, place_of
+from tests.transforms.support import PATH, frame, place_of
 
 HEAD = """
 import csv, json, os, random, sys, time
@@ -59,7 +59,8 @@ TIED = {
     "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
     "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
     "    np.save(path, x)\n",
-    "it calls the model": "def keep(x, path):\n    np.save(path, x(torch.zeros(1, 4)))\n",
+    "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
+    "    np.save(path, NET(x))\n",
     "it draws random numbers": "def keep(x, path):\n    np.save(path, np.random.rand(3))\n",
     "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
     "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
@@ -69,8 +70,8 @@ TIED = {
 
 @pytest.mark.parametrize("helper", TIED.values(), ids=TIED)
 def test_what_all_processes_need_is_only_said(tmp_path: Path, helper: str) -> None:
-    conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
-    assert place_of(conversion.new_text, "epoch") == "keep(model, 'a')"
+    conversion = converted(tmp_path, helper, epoch="keep(x, 'a')")
+    assert place_of(conversion.new_text, "epoch") == "keep(x, 'a')"
     (message,) = findings(conversion)
     assert "it writes files (numpy.save in helper.py, line " in message
 
@@ -109,6 +110,14 @@ def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
     conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}keep(accelerator.unwrap_model(model), 'a')"
+
+
+def test_a_model_that_draws_a_picture(tmp_path: Path) -> None:
+    helper = (
+        "def draw(net, path):\n    with torch.no_grad():\n        plt.imsave(path, net(torch.zeros(1, 4)))\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="draw(model, 'a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}draw(accelerator.unwrap_model(model), 'a')"
 
 
 LOG = """
@@ -159,3 +168,113 @@ def test_a_download_in_another_module(tmp_path: Path) -> None:
     conversion = converted(tmp_path, helper, ready="extra = load('a')")
     expected = "with accelerator.main_process_first():\n    extra = load('a')"
     assert place_of(conversion.new_text, "ready") == expected
+
+
+def test_a_writer_s_subclass(tmp_path: Path) -> None:
+    helper = """
+    class Board(SummaryWriter):
+        def __init__(self, folder):
+            super().__init__(folder)
+
+        def losses(self, x):
+            self.add_scalar('loss', x)
+    """
+    conversion = converted(
+        tmp_path, helper, ready="board = Board('a')", epoch="board.losses(1)\nboard.add_scalar('x', 1)"
+    )
+    assert (
+        place_of(conversion.new_text, "ready")
+        == "board = Board('a') if accelerator.is_main_process else None"
+    )
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}board.losses(1)\n    board.add_scalar('x', 1)"
+
+
+def test_each_writer_by_itself(tmp_path: Path) -> None:
+    """One that is handed to a function that all processes have to call is there on all of them."""
+    helper = "def score(writer, x):\n    writer.add_scalar('x', 1)\n    return 1\n"
+    ready = "one = SummaryWriter('a')\nother = SummaryWriter('b')"
+    conversion = converted(tmp_path, helper, ready=ready, epoch="one.add_scalar('x', 1)\nn = score(other, x)")
+    assert place_of(conversion.new_text, "ready") == (
+        "one = SummaryWriter('a') if accelerator.is_main_process else None\n"
+        "# TODO(accelify ACC204): only the main process should write this log\nother = SummaryWriter('b')"
+    )
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}one.add_scalar('x', 1)\nn = score(other, x)"
+
+
+def test_what_is_only_made_where_it_is_missing(tmp_path: Path) -> None:
+    helper = """
+    def table(path):
+        if not os.path.exists(path):
+            np.save(path, np.zeros(3))
+        return np.load(path)
+
+    def numbered(path):
+        n = len(os.listdir(path))
+        if not os.path.exists(path + str(n)):
+            os.makedirs(path + str(n))
+        return n
+    """
+    conversion = converted(tmp_path, helper, ready="a = table('a')\nn = numbered('b')")
+    expected = "with accelerator.main_process_first():\n    a = table('a')\nn = numbered('b')"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+LOGGED = """
+class Notes:
+    def __init__(self, path):
+        self.path, self.rows = path, []
+        self.file = open(path, 'a')
+
+    def note(self, x, again=False):
+        self.file.write(x)
+        if again:
+            self.file.close()
+            self.file = open(self.path, 'a')
+"""
+
+
+def test_a_file_that_is_opened_again(tmp_path: Path) -> None:
+    conversion = converted(
+        tmp_path, LOGGED, ready="notes = Notes('a')\nnotes.note('x')", end="print(1, file=notes.file)"
+    )
+    assert place_of(conversion.new_text, "ready") == f"notes = Notes('a')\n{GUARD}notes.note('x')"
+    assert findings(conversion, "ACC204")
+
+
+def test_a_writer_of_a_trainer_is_closed_by_who_made_it() -> None:
+    text = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Trainer:
+    def __init__(self):
+        self.writer = SummaryWriter('runs')
+        self.model = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(TensorDataset(torch.randn(20, 3)), batch_size=4)
+
+    def fit(self):
+        for (x,) in self.loader:
+            self.model(x).mean().backward()
+            self.optimizer.step()
+
+
+def main():
+    trainer = Trainer()
+    trainer.fit()
+    trainer.writer.close()
+
+
+main()
+"""
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert (
+        "self.writer = SummaryWriter('runs') if self.accelerator.is_main_process else None"
+        in conversion.new_text
+    )
+    assert (
+        "    if trainer.accelerator.is_main_process:\n        trainer.writer.close()" in conversion.new_text
+    )
