@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify import edits as verbs
+from accelify.analysis.anchors import NAME
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.script import ScriptModel
@@ -226,6 +227,17 @@ def _is_handed_an_accelerator(tree: Tree) -> bool:
     return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
 
 
+def _calls_without(script: ScriptModel) -> bool:
+    """Whether a function that takes the Accelerator is called without one."""
+    for call in script.calls():
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
+            continue
+        if any(a.arg == NAME for callee in script.callees(call) for a in callee.parameters()):
+            return True
+    return False
+
+
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
     context = Context(script, plan, name)
     changes: list[Change] = []
@@ -272,6 +284,12 @@ def convert_project(
             if _is_handed_an_accelerator(part) or any(
                 _imports(part, r) for r in ("accelify", options.runtime)
             ):
+                if not _calls_without(script):
+                    return [
+                        _left_alone(
+                            source, UNCHANGED, f"it is converted already, as its module {one.path} is"
+                        )
+                    ]
                 reason = (
                     f"its module {one.path} is converted already: hand it the Accelerator as that script does"
                 )

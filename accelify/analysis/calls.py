@@ -466,6 +466,8 @@ class CallEvaluator(LibraryCalls):
                 return v.SCHEDULER
             if base in k.LOADER_CLASSES:
                 return v.LOADER
+            if base in k.WRITER_CLASSES:
+                return v.WRITER
             if base.rsplit(".", 1)[-1] in ("Dataset", "IterableDataset", "ImageFolder", "InMemoryDataset"):
                 return v.DATASET
         return v.INSTANCE

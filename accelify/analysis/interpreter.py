@@ -103,6 +103,10 @@ class Interpreter(CallEvaluator):
             self.things[key] = found
         return found
 
+    def module_of(self, scope: Scope) -> Module:
+        """The module in which a scope stands."""
+        return self._module_of[scope]
+
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
         """The one thing made at a site."""
         key = (site, tag)

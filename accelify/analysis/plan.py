@@ -220,8 +220,8 @@ class Plan(ConstructorArguments):
             if evaluation.problem is not None:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
         if self.known.distributed:
-            chosen = self._as_distributed(chosen)
-        return chosen
+            return self._as_distributed(chosen)
+        return chosen - self.script.episode_loaders
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
         """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
@@ -254,7 +254,9 @@ class Plan(ConstructorArguments):
     @property
     def shares_training_data(self) -> bool:
         """Whether each process trains on its own part of the data."""
-        return self.hand_cut is not None or self.is_sharded(self.script.training_loaders)
+        return self.hand_cut is not None or self.is_sharded(
+            self.script.training_loaders - self.script.episode_loaders
+        )
 
     def _batch_schedulers(self) -> set[Thing]:
         found: set[Thing] = set()

@@ -60,7 +60,7 @@ def roots_of(path: Path) -> list[Path]:
         if any((roots[-1] / name).exists() for name in _TOP_OF_PROJECT):
             break
         roots.append(roots[-1].parent)
-    return roots
+    return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
 class Program:

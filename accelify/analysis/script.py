@@ -373,6 +373,32 @@ class ScriptModel(UniformValues):
         return found
 
     @cached_property
+    def episode_loaders(self) -> set[Thing]:
+        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        whole = {
+            t
+            for loop, loaders in self.loader_loops
+            if any(self.trains(s) for s in loop.body)
+            for t in loaders
+        }
+        found: set[Thing] = set()
+        for holder in self.holders:
+            loaders = {t for t in holder.things if t.kind == v.LOADER} - whole
+            made = [stmt for stmt, _ in holder.assignments]
+            if loaders and made and all(self._in_episode(stmt) for stmt in made):
+                found |= loaders
+        return found
+
+    def _in_episode(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        loops = self.enclosing_loops(stmt)
+        outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
+        if not outer:
+            return False
+        steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
+        return outer[0] in steps or loops[0] is not outer[0]
+
+    @cached_property
     def optimizers(self) -> set[Thing]:
         """Optimizers that step somewhere in this script (or are made in it)."""
         found: set[Thing] = set()

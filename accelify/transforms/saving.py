@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
@@ -53,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
                 before = body[body.index(stmt) - 1] if body.index(stmt) else None
                 waited.add(stmt)
                 # A run of saves waits once.
-                if before not in waited and _runs_on_every_process(context, stmt):
+                if before not in waited and context.runs_everywhere(stmt):
                     edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
 
@@ -80,7 +79,7 @@ def _handed_over(context: Context) -> Iterator[Change]:
         elif not models:
             continue
         accelerator = context.accelerator(call)
-        if accelerator is None or not context.plan.after_prepare(call):
+        if accelerator is None or not context.plan.after_prepare(call) or context.meets_others(stmt):
             continue
         edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
         for model in models:
@@ -137,26 +136,6 @@ def _open_block(context: Context, call: ast.Call) -> ast.With | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id:
                     return ancestor
     return None
-
-
-def _runs_on_every_process(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
-    """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
-    if context.plan.on_main_only(stmt):
-        return False
-    for ancestor in context.tree.ancestors(stmt):
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            scope = context.script.scope_for(ancestor)
-            return scope in seen or all(
-                _runs_on_every_process(context, context.tree.statement(c), seen | {scope})
-                for c in context.script.callers(scope)
-            )
-        if isinstance(ancestor, ast.If) and not (
-            context.script.is_uniform(ancestor.test) or context.gathered(ancestor.test)
-        ):
-            return False
-        if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
-            return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
-    return True
 
 
 __all__ = ["SAVE", "Safety", "transform"]
