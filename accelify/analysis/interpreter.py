@@ -187,7 +187,7 @@ class Interpreter(CallEvaluator):
         if isinstance(base, Imported):
             return self._imported(module, f"{base.name}.{name}")
         if isinstance(base, Class):
-            return self._class_attribute(base, name, None)
+            return self._class_attribute(base, name, None, unbound=True)
         if not isinstance(base, Thing):
             return set()
         if base.cls is not None:
@@ -210,7 +210,9 @@ class Interpreter(CallEvaluator):
             return {method, child}
         return {self.things.setdefault((base, ("method", name)), Method(base, name))}
 
-    def _class_attribute(self, cls: Class, name: str, receiver: Thing | None) -> Values:
+    def _class_attribute(
+        self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False
+    ) -> Values:
         found: Values = set()
         for ancestor in cls.ancestry():
             found |= ancestor.attributes.get(name, set())
@@ -219,6 +221,8 @@ class Interpreter(CallEvaluator):
         method = cls.method(name)
         if method is not None:
             _, scope = method
+            if unbound and not is_class_method(scope):
+                return {self.function(scope)}  # `Base.method(self, ...)`
             key = (scope.node, ("bound", receiver))
             bound = self.things.get(key)
             if bound is None:
@@ -399,6 +403,13 @@ class Interpreter(CallEvaluator):
             if kind is not None and kind != value.kind:
                 value.kind = kind
                 self.changed = True
+
+
+def is_class_method(scope: Scope) -> bool:
+    """Whether a method is given its class in place of an object."""
+    return isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+        isinstance(d, ast.Name) and d.id == "classmethod" for d in scope.node.decorator_list
+    )
 
 
 def _kind_from_use(thing: Thing) -> str | None:

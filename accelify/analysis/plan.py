@@ -141,9 +141,13 @@ class Plan(ConstructorArguments):
                 if not found:
                     if self._prepare_inline(thing, kind):
                         self.prepared.add(thing)
-                    elif kind in (v.MODEL, v.OPTIMIZER):
-                        self.blockers.append(self._homeless(thing, kind))
-                    continue
+                        continue
+                    kept = self.placement.container_home(thing, kind)
+                    if kept is None:
+                        if kind in (v.MODEL, v.OPTIMIZER):
+                            self.blockers.append(self._homeless(thing, kind))
+                        continue
+                    found = [kept]
                 self.prepared.add(thing)
                 for item in found:
                     key = (id(item.holder), item.scope)

@@ -30,6 +30,8 @@ class Holder:
     scope: Scope | None = None
     cls: Class | None = None
     things: set[Thing] = field(default_factory=set)
+    # The lists, tuples and dictionaries it holds.
+    containers: Values = field(default_factory=set)
     assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
 
     def text(self, scope: Scope) -> str:
@@ -417,6 +419,12 @@ class ScriptModel(UniformValues):
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
         if not found:
+            # `generator.optim.step()`: it keeps an optimizer of its own.
+            for call in self.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                    if isinstance(call.func.value, ast.Attribute):
+                        found |= self.models_of(call.func.value.value)
+        if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
                     found |= self.models_of(call.func.value)
@@ -437,7 +445,7 @@ class ScriptModel(UniformValues):
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
-            return {
+            instances = {
                 t
                 for t in self.interpreter.things.values()
                 if isinstance(t, Thing)
@@ -445,6 +453,7 @@ class ScriptModel(UniformValues):
                 and t.cls is model.cls
                 and not isinstance(t.site, ast.ClassDef)
             }
+            return {owner for instance in instances for owner in self.owners_of(instance)}
         outer: set[Thing] = set()
         for thing in self.interpreter.things.values():
             if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
@@ -452,11 +461,25 @@ class ScriptModel(UniformValues):
             held = thing.cls.attributes if thing.cls is not None else thing.attributes
             if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
                 outer.add(thing)
+        # Objects of a class share its attributes here: those that other files make are none of this script's.
+        outer = {t for t in outer if self._is_seen(t)} or outer
         if outer and not self.holders_outside_modules(model):
             return outer
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _is_seen(self, thing: Thing) -> bool:
+        """Whether a thing is made or kept in the files that are converted."""
+        return thing.module in self.modules or any(
+            thing in h.things
+            or any(
+                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
+                for c in h.containers
+                if isinstance(c, (Mapping, Sequence))
+            )
+            for h in self.holders
+        )
 
     @cached_property
     def _called_in_training(self) -> set[Thing]:
@@ -518,6 +541,7 @@ class ScriptModel(UniformValues):
             return
         holder.assignments.append((stmt, scope))
         holder.things |= {w for w in held if isinstance(w, Thing)}
+        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
 
     def holders_of(self, thing: Thing) -> list[Holder]:
         """Where a thing is kept in this script."""
@@ -551,6 +575,18 @@ class ScriptModel(UniformValues):
     def trains_around(self, node: Node) -> bool:
         """Whether the loops around a node train."""
         return any(self.trains(loop) for loop in self.enclosing_loops(node))
+
+    def is_without_gradients(self, node: Node) -> bool:
+        """Whether a node stands in a `with torch.no_grad():` of its own function."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return False
+            if isinstance(ancestor, (ast.With, ast.AsyncWith)) and any(
+                isinstance(item.context_expr, ast.Call) and self.qualname(item.context_expr.func) in k.NO_GRAD
+                for item in ancestor.items
+            ):
+                return True
+        return False
 
     def reads(self, name: str, scope: Scope) -> list[ast.Name]:
         """Every read of a variable of a scope, from that scope and the ones inside it."""

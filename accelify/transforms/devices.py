@@ -177,8 +177,9 @@ class _Moves:
             return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
-        if self.script.callees(call) and not self.script.models_of(func.value):
-            return None  # a method of the script's own that is only named so
+        if self.script.callees(call):
+            # A method of the script's own that is only named so, or that moves more than prepare does.
+            return None
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
