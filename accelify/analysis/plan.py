@@ -63,7 +63,7 @@ class Plan(ConstructorArguments):
         # Batches made by hand are always shared out, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
-        self.evaluations: list[EvaluationLoop] = evaluation_loops(script)
+        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size)
         self.prepared: set[Thing] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []

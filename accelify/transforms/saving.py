@@ -17,6 +17,8 @@ from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
+# `load_checkpoint(path, model)`: every process needs what it brings.
+_LOADING = re.compile(r"(^|_)(load|restore|resume|read|from|get|find)", re.I)
 SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
 
 
@@ -64,7 +66,12 @@ def _handed_over(context: Context) -> Iterator[Change]:
     for call in script.calls():
         name = (dotted(call.func) or "").rsplit(".", 1)[-1]
         stmt = tree.parent(call)
-        if not _SAVING.search(name) or not isinstance(stmt, ast.Expr) or context.is_guarded(stmt):
+        if (
+            not _SAVING.search(name)
+            or _LOADING.search(name)
+            or not isinstance(stmt, ast.Expr)
+            or context.is_guarded(stmt)
+        ):
             continue
         if script.qualname(call.func) == "torch.save" or any(s in known for s in script.callees(call)):
             continue

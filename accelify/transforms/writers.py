@@ -77,6 +77,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         all(context.accelerator_through(c) is not None for c in [*made, *uses])
         and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
         and not _hidden_use(context, made, held)
+        and not _taken_by_name(context, made)
         and not _reads_off(context, held)
         and not _handed_away(context, held)
     )
@@ -120,6 +121,19 @@ def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> boo
         and not context.script.things(node) & held
         and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Name)
+    )
+
+
+def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
+    """Whether attributes are read by names that are put together: `getattr(self, mode + "_writer")`."""
+    script = context.script
+    homes = {script.scope_of(call).owner_class for call in made} - {None}
+    return bool(homes) and any(
+        dotted(call.func) == "getattr"
+        and len(call.args) > 1
+        and not isinstance(call.args[1], ast.Constant)
+        and script.scope_of(call).owner_class in homes
+        for call in script.calls()
     )
 
 
