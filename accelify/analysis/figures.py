@@ -64,15 +64,43 @@ class Figures:
 
     def kind(self, value: ast.expr) -> str | None:
         """`sum` for what counts or adds over samples, `mean` for an average per batch, None for plain counters."""
+        return self._kind(value, 0)
+
+    def _kind(self, value: ast.expr, depth: int) -> str | None:
         if isinstance(value, ast.Constant):
             return None
         if any(self._counts(node) for node in ast.walk(value)):
-            divided = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
-            return None if divided and not self.is_loss(value) else "sum"
-        if not self.is_loss(value):
-            return None
-        loss = loss_inside(value)
-        return "sum" if loss is not None and self.reductions.of(loss) == SUM else "mean"
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not self.is_loss(value):
+                # Hits of a batch over its size.
+                whole = (
+                    self._kind(value.left, depth + 1) == "sum" and self._kind(value.right, depth + 1) == "sum"
+                )
+                return "mean" if whole else None
+            return "sum"
+        if self.is_loss(value):
+            loss = loss_inside(value)
+            return "sum" if loss is not None and self.reductions.of(loss) == SUM else "mean"
+        inner = plain(value)
+        if isinstance(inner, ast.Name) and depth < 4:
+            made = self._made_in_loop(inner)
+            return self._kind(made, depth + 1) if made is not None else None
+        if isinstance(inner, ast.Call):
+            last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
+            if last == "mean" and not inner.args:
+                return "mean"
+        return None
+
+    def _made_in_loop(self, name: ast.Name) -> ast.expr | None:
+        """What a name is assigned in the innermost loop around it, where that is once."""
+        for loop in self.script.enclosing_loops(name)[:1]:
+            found = [
+                stmt.value
+                for stmt in ast.walk(loop)
+                if isinstance(stmt, ast.Assign) and any(name.id in target_names(t) for t in stmt.targets)
+            ]
+            if len(found) == 1 and name.id not in names_in(found[0]):
+                return found[0]
+        return None
 
     def _counts(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Name):
@@ -173,6 +201,23 @@ class Figures:
             if isinstance(ancestor, ast.If) and not self.script.is_uniform(ancestor.test):
                 return False
         return False
+
+
+def plain(value: ast.expr) -> ast.expr:
+    """What is made a number in `x.item()`, `x.data[0]`, `float(x)`, `x.cpu().numpy()`."""
+    while True:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr not in ("item", "cpu", "numpy", "detach", "float", "double", "tolist", "data"):
+                return value
+            value = value.func.value
+        elif isinstance(value, ast.Call) and dotted(value.func) in ("float", "int") and len(value.args) == 1:
+            value = value.args[0]
+        elif isinstance(value, ast.Subscript) and isinstance(value.value, ast.Attribute):
+            value = value.value
+        elif not isinstance(value, ast.Attribute) or value.attr != "data":
+            return value
+        else:
+            value = value.value
 
 
 def loss_inside(value: ast.expr) -> ast.Name | None:

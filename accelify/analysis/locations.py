@@ -172,16 +172,20 @@ class Locations:
             return _together([self.of(a) for a in given])
         callees = self.script.callees(node)
         if callees:
-            returned = [
-                n.value
-                for scope in callees
-                for n in walk_scope(scope.node.body)
-                if isinstance(n, ast.Return) and n.value is not None
-            ]
-            return _union(self.of(value) for value in returned)
+            return _union(self.of(value) for value in self._returned(node))
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return NOWHERE
+
+    def _returned(self, node: ast.Call) -> list[ast.expr]:
+        """What the functions of these modules that a call can run give back."""
+        return [
+            n.value
+            for scope in self.script.callees(node)
+            if self.tree.parent(scope.node) is not None
+            for n in walk_scope(scope.node.body)
+            if isinstance(n, ast.Return) and n.value is not None
+        ]
 
     def _forwards(self, node: ast.Call) -> set[object]:
         return {s for s in self.script.callees(node) if getattr(s.node, "name", "") == "forward"}
@@ -199,6 +203,12 @@ class Locations:
             return self._moved(node, func)
         if func.attr == "type_as" and node.args:
             return self.of(node.args[0])
+        if (
+            func.attr == "type"
+            and node.args
+            and not (self.script.qualname(node.args[0]) or "").startswith("torch.")
+        ):
+            return NOWHERE  # x.type(Tensor), which can be a type of the device
         return self.of(func.value)
 
     def _moved(self, node: ast.Call, func: ast.Attribute) -> Place:
@@ -366,13 +376,7 @@ class Locations:
                 and not starred
             ):
                 return self._part(target.elts[index], value.elts[index], name)
-            callees = self.script.callees(value) if isinstance(value, ast.Call) else set()
-            returned = [
-                n.value
-                for scope in callees
-                for n in walk_scope(scope.node.body)
-                if isinstance(n, ast.Return) and n.value is not None
-            ]
+            returned = self._returned(value) if isinstance(value, ast.Call) else []
             if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
                 return _union(
                     self.of(r.elts[index]) if isinstance(r, ast.Tuple) and index < len(r.elts) else self.of(r)

@@ -21,7 +21,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, Tree, dotted
 from accelify.analysis.values import Imported, Thing
-from accelify.analysis.windows import Window
+from accelify.analysis.windows import Window, mixed_precision
 
 
 @dataclass(frozen=True)
@@ -319,6 +319,8 @@ class Plan(ConstructorArguments):
         for name in ("mixed_precision", "cpu"):
             if name in self.known.arguments:
                 continue
+            if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
+                found = self._precision_seen_from(found, core)
             if name in self.arguments and not self._names_known(found):
                 self.dropped[name] = self.arguments.pop(name)
                 self.argument_reads.pop(name, None)
@@ -350,6 +352,30 @@ class Plan(ConstructorArguments):
                     Blocker("ACC007", "the Accelerator cannot be had where the model is made", site.after)
                 )
                 return
+
+    def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
+        kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
+        if seen is None or seen == kept:
+            return anchor
+        self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
+        found = find_anchor(self.script, core, self.argument_names)
+        if not self._names_known(found):
+            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
+            return anchor
+        return found
+
+    def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
+        """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
+        if not isinstance(node, ast.Attribute):
+            return None
+        held = self.script.things(node.value)
+        for (owner, name), values in self.script.interpreter.variables.items():
+            if owner is scope and held and held & values:
+                return f"{name}.{node.attr}", frozenset({name})
+        return None
 
     def _bound_before(self, anchor: Anchor) -> list[NamedDevice]:
         """The options naming a device that can be assigned where the Accelerator is made, each once."""

@@ -14,6 +14,7 @@ from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.program import Module, Program
+from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.uniform import UniformValues
@@ -244,7 +245,8 @@ class ScriptModel(UniformValues):
             if self.qualname(call.func) in k.AUTOCAST_CLASSES:
                 dtype = call_keyword(call, "dtype")
                 literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
-                if not literal or not isinstance(self.tree.parent(call), ast.withitem):
+                opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
+                if not literal or not opened:
                     return False
         return True
 

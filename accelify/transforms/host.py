@@ -46,6 +46,7 @@ def _conversions(context: Context) -> Iterator[Change]:
             context.is_claimed(call)
             or not _is_on_device(context, func.value)
             or _is_copied(context, func.value)
+            or context.locations[1].of(func.value) == {HOST}
         ):
             continue
         dot = tree.data.rindex(b".", tree.end(func.value), tree.end(func))

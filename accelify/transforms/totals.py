@@ -33,7 +33,11 @@ _TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs
 def transform(context: Context) -> Iterator[Change]:
     """Yield the reduction of running totals behind the loops that train on sharded loaders."""
     for loop in context.shared_loops():
-        totals = _Totals(context, loop).found()
+        sums = _Totals(context, loop)
+        totals = sums.found()
+        for place, node in sums.unclear.items():
+            message = f"`{place.text}` adds up something of one process's share of the data"
+            yield context.change(TOTALS, node, message)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
             continue
@@ -74,10 +78,13 @@ class _Totals:
         self.context, self.loop = context, loop
         self.script, self.tree = context.script, context.tree
         self.figures = Figures(context.script, context.plan.reductions)
+        # Additions of which it is not known how the parts of processes go together.
+        self.unclear: dict[Place, ast.AST] = {}
 
     def found(self) -> dict[Place, str]:
         found: dict[Place, str] = {}
         wrong: set[Place] = set()
+        batch = self.figures.of_the_batch(self.loop)
         for node in (n for stmt in self.loop.body for n in ast.walk(stmt)):
             target, value = _addition(node)
             place = place_of(self.script, target) if target is not None else None
@@ -85,6 +92,9 @@ class _Totals:
                 continue
             kind = self.figures.kind(value)
             if kind is None:
+                own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
+                if own and not _is_collected(value):
+                    self.unclear.setdefault(place, node)
                 continue
             if found.setdefault(place, kind) != kind or (place.whole and self.context.for_accelerate):
                 wrong.add(place)
@@ -176,6 +186,13 @@ def _addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
         if len(own) == 1:
             return target, next(side for side in sides if side is not own[0])
     return None, None
+
+
+def _is_collected(value: ast.expr) -> bool:
+    """Whether a list grows, and no number."""
+    return isinstance(value, (ast.List, ast.ListComp)) or (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "tolist"
+    )
 
 
 def _is_product(node: ast.expr) -> bool:
