@@ -121,7 +121,10 @@ def _place(conversion: Conversion) -> Path | None:
 
 
 def convert_source(
-    source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
+    source: Source,
+    options: ConvertOptions | None = None,
+    imports: Imports | None = None,
+    models: list[ScriptModel] | None = None,
 ) -> Conversion:
     """Convert one script; writes nothing.
 
@@ -129,6 +132,7 @@ def convert_source(
         source: the script.
         options: what the user chose.
         imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
+        models: takes the script's model, for who goes on to ask it.
 
     Raises:
         SourceError: when it is not Python.
@@ -145,7 +149,7 @@ def convert_source(
     except RecursionError:
         return _left_alone(source, FAILED, "it nests too deeply to be read")
     try:
-        return _convert(source, tree, name, options)
+        return _convert(source, tree, name, options, models if models is not None else [])
     except Exception as error:  # one odd script must not keep the others from being converted
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
@@ -159,13 +163,16 @@ def convert_source(
         return _left_alone(source, FAILED, reason)
 
 
-def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> Conversion:
+def _convert(
+    source: Source, tree: Tree, name: str, options: ConvertOptions, models: list[ScriptModel]
+) -> Conversion:
     for runtime in ("accelify", options.runtime):
         if _imports(tree, runtime):
             return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
     if _is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     script = ScriptModel(tree, Path(source.path) if source.path else None)
+    models.append(script)
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:
         return _convert_plain(source, script, plain, name, options)
@@ -264,12 +271,13 @@ def convert_project(
     """
     options = options or ConvertOptions()
     imports = imports or Imports()
-    alone = convert_source(source, options, imports)
+    models: list[ScriptModel] = []
+    alone = convert_source(source, options, imports, models)
     if source.path is None or not any(f.code == "ACC009" for f in alone.remaining):
         return [alone]
     name = str(source.path)
     try:
-        script = ScriptModel(Tree(source.text, name), Path(source.path), project=True)
+        script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
         folder = Path(source.path).resolve().parent
         sources = [source]
         for module in script.modules[1:]:

@@ -507,7 +507,7 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
-            if head in k.DISTRIBUTED_LIBRARIES and head not in script.program.modules:
+            if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
                 return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):

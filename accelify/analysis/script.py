@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.program import Module, Program
+from accelify.analysis.program import TRAINING_WORDS, Module, Program
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
@@ -61,12 +61,16 @@ class ScriptModel(UniformValues):
     Args:
         tree: the parsed script.
         path: where it lies, None for stdin.
+        project: whether the modules of the project that train are part of it.
+        known: its model without them, where there is one.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None, project: bool = False) -> None:
+    def __init__(
+        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+    ) -> None:
         self.path = path
-        self.program = Program(tree, path)
-        self.interpreter = Interpreter(self.program)
+        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
         self.modules: list[Module] = [self.module]
@@ -90,7 +94,7 @@ class ScriptModel(UniformValues):
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            if ("backward" in text or ".eval()" in text or "no_grad" in text) and any(
+            if any(word in text for word in TRAINING_WORDS) and any(
                 s in reached for s in module.scopes.functions()
             ):
                 found.append(module)
