@@ -9,6 +9,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.device_constants import DeviceConstant
 from accelify.analysis.devices import Devices, negated
+from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
 from accelify.analysis.placement import PrepareSite
@@ -70,7 +71,8 @@ class ConstructorArguments:
                 self._moves_to_accelerator(c) for c in self.script.calls()
             ):
                 # A script without any device code runs on the CPU; its tensors are made there.
-                if not self._batches_only_from_loaders() and self._models_are_made_here():
+                stays = not self._batches_only_from_loaders() and self._models_are_made_here()
+                if stays and not helpers_use_accelerator(self.script):
                     self.arguments["cpu"] = "True"
 
     def _asking_names(self) -> list[NamedDevice]:
@@ -158,6 +160,7 @@ class ConstructorArguments:
                         if all(site.scope.resolve(n) is not None for site in self.sites for n in names):
                             return wish
                         found.append(wish)
+        found += [w for given in flags_of_helpers(self.script) if (w := self.devices.wish(given)) is not None]
         return found[0] if found else None
 
     def _names_a_device(self) -> bool:

@@ -116,6 +116,10 @@ class Interpreter(CallEvaluator):
         self.changed = True
         return found
 
+    def module_of(self, scope: Scope) -> Module:
+        """The module in which a scope of the program stands."""
+        return self._module_of[scope]
+
     # -- bindings
 
     def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None:
