@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_constants import DeviceConstant
 from accelify.analysis.devices import Devices, negated
+from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
 from accelify.analysis.placement import PrepareSite
@@ -26,6 +28,7 @@ class ConstructorArguments:
     batch_size: str
     for_accelerate: bool
     devices: Devices
+    device_constants: list[DeviceConstant]
     prepared: set[Thing]
     arguments: dict[str, str]
     argument_reads: dict[str, frozenset[str]]
@@ -53,10 +56,12 @@ class ConstructorArguments:
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
-        elif not self.devices.assignments and self.named_devices:
-            told = self.named_devices[0]
+        elif not self.devices.assignments and self._asking_names():
+            told = self._asking_names()[0]
             self.arguments["cpu"] = f'str({told.text}) == "cpu"'
             self.argument_reads["cpu"] = frozenset({told.name})
+        elif not self.devices.assignments and self._moved_to_constants():
+            self._wish_of_constants()
         elif not self.devices.assignments:
             guard = self._cuda_guard()
             if guard is not None and PLACEHOLDER not in guard[1]:
@@ -66,8 +71,37 @@ class ConstructorArguments:
                 self._moves_to_accelerator(c) for c in self.script.calls()
             ):
                 # A script without any device code runs on the CPU; its tensors are made there.
-                if not self._batches_only_from_loaders() and self._models_are_made_here():
+                stays = not self._batches_only_from_loaders() and self._models_are_made_here()
+                if stays and not helpers_use_accelerator(self.script):
                     self.arguments["cpu"] = "True"
+
+    def _asking_names(self) -> list[NamedDevice]:
+        """The named devices that can be the CPU although there is something better."""
+        settled = {
+            dotted(read) for c in self.device_constants if not (c.asks_user or c.is_cpu) for read in c.reads
+        }
+        return [told for told in self.named_devices if told.text not in settled]
+
+    def _moved_to_constants(self) -> list[tuple[str, DeviceConstant]]:
+        """The device constants of other modules that something is moved to here, by the names that they have here."""
+        targets = {id(node) for call in self.script.calls() for node in device_arguments(call)}
+        return [
+            (dotted(read) or "", constant)
+            for constant in self.device_constants
+            for read in constant.reads
+            if id(read) in targets
+        ]
+
+    def _wish_of_constants(self) -> None:
+        """The CPU, where a constant that the script moves things to is nothing else or depends on an option."""
+        moved = self._moved_to_constants()
+        if all(constant.is_cpu for _, constant in moved):
+            self.arguments["cpu"] = "True"
+            self.argument_reads["cpu"] = frozenset()
+        asked = [text for text, constant in moved if constant.asks_user]
+        if asked:
+            self.arguments["cpu"] = f'str({asked[0]}) == "cpu"'
+            self.argument_reads["cpu"] = frozenset({asked[0].split(".")[0]})
 
     def _reachable_choices(self) -> set[str]:
         """Names that the script itself assigns a device, where the Accelerator's can be written instead."""
@@ -126,6 +160,7 @@ class ConstructorArguments:
                         if all(site.scope.resolve(n) is not None for site in self.sites for n in names):
                             return wish
                         found.append(wish)
+        found += [w for given in flags_of_helpers(self.script) if (w := self.devices.wish(given)) is not None]
         return found[0] if found else None
 
     def _names_a_device(self) -> bool:

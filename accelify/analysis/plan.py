@@ -10,6 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
 from accelify.analysis.constructor import ConstructorArguments
+from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
@@ -58,6 +59,7 @@ class Plan(ConstructorArguments):
         self.for_accelerate = runtime == "accelerate"
         self.placement = Placement(script, self.known.wrapped)
         self.devices = Devices(script)
+        self.device_constants: list[DeviceConstant] = device_constants(script)
         # Who distributes by hand shares out what he cuts by hand too.
         self.hand_cut = None if self.known.distributed else find_hand_cut(script)
         # Batches made by hand are always shared out, whatever the batch size of loaders means.
