@@ -191,7 +191,7 @@ class Figures:
             for node in self.tree.nodes(ast.Attribute)
         )
 
-    def runs_everywhere(self, node: ast.AST, loop: BatchLoop) -> bool:
+    def runs_everywhere(self, node: ast.AST, loop: ast.stmt) -> bool:
         """Whether every process comes to a node of a loop in the same rounds."""
         for ancestor in self.tree.ancestors(node):
             if ancestor is loop:

@@ -103,3 +103,35 @@ def test_selections() -> None:
     conversion = convert(setup=f"os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{DEVICE}")
     assert "os.environ['CUDA_VISIBLE_DEVICES'] = '1'" in conversion.new_text
     assert "ACC113" in codes(conversion)
+
+
+def test_both_branches_of_a_flag_say_nothing_once_the_moves_are_gone() -> None:
+    check_transformed(
+        "batch",
+        "if use_cuda:\n    x, y = x.cuda(), y.cuda()\nelse:\n    x, y = x.cpu(), y.cpu()",
+        "",
+        setup="use_cuda = torch.cuda.is_available()",
+    )
+
+
+def test_a_choice_in_both_branches_is_made_once() -> None:
+    check_transformed(
+        "setup",
+        """
+        if torch.cuda.is_available():
+            device = torch.device("cuda")
+            torch.backends.cudnn.benchmark = True
+        else:
+            device = torch.device("cpu")
+        """,
+        """
+        accelerator = Accelerator()
+        device = accelerator.device
+        if torch.cuda.is_available():
+            torch.backends.cudnn.benchmark = True
+        """,
+    )
+
+
+def test_of_two_parts_the_one_that_stays() -> None:
+    check_transformed("batch", "x, y = x.cuda(), torch.clamp(y, 0)", "y = torch.clamp(y, 0)")
