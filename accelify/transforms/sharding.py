@@ -81,11 +81,10 @@ def _unsharded(context: Context) -> Iterator[Change]:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
-    yield context.change(
-        UNSHARDED,
-        backward,
-        f"{why}: every process works on the same data, which is right but no faster on several of them",
-    )
+    message = f"{why}: every process works on the same data, which is right but no faster on several of them"
+    if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
+        message += "; accelerator.shard_batch gives each its share of a batch that is made by hand"
+    yield context.change(UNSHARDED, backward, message)
 
 
 def _shapes(context: Context) -> Iterator[Change]:
