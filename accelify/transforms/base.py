@@ -10,13 +10,13 @@ from functools import cached_property
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
 from accelify.analysis.evaluation import EvaluationLoop
-from accelify.analysis.figures import Figures, plain
+from accelify.analysis.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import LOADER
+from accelify.analysis.values import BATCH, LOADER
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
@@ -184,15 +184,23 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
-    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+    def shared_loops(self) -> list[BatchLoop]:
         """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
         if self.plan.known.reduces:
             return []
-        found = [
+        found: list[BatchLoop] = [
             loop
             for loop, loaders in self.script.loader_loops
             if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
         ]
+        for call in self.script.calls():
+            # A loop over steps, each of which draws a batch.
+            if draws(call):
+                loops = self.script.enclosing_loops(call)[:1]
+                loaders = {t for b in self.script.things(call, BATCH) for t in b.link("loader")}
+                if loops and loops[0] not in found and self.plan.is_sharded(loaders):
+                    if any(self.script.trains(s) for s in loops[0].body):
+                        found.append(loops[0])
         cut = self.plan.hand_cut
         if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
             found.append(cut.loop)
