@@ -11,12 +11,13 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import LOADER, MODEL, Thing
+from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
@@ -203,19 +204,79 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
-    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+    def shared_loops(self) -> list[BatchLoop]:
         """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
         if self.plan.known.reduces:
             return []
-        found = [
+        found: list[BatchLoop] = [
             loop
             for loop, loaders in self.script.loader_loops
             if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
         ]
+        for call in self.script.calls():
+            # A loop over steps, each of which draws a batch.
+            if draws(call):
+                loops = self.script.enclosing_loops(call)[:1]
+                loaders = {t for b in self.script.things(call, BATCH) for t in b.link("loader")}
+                if loops and loops[0] not in found and self.plan.is_sharded(loaders):
+                    if any(self.script.trains(s) for s in loops[0].body):
+                        found.append(loops[0])
         cut = self.plan.hand_cut
         if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
             found.append(cut.loop)
         return found
+
+    def agreed(self, node: ast.expr) -> list[Edit]:
+        """Edits that put the loss of all processes into an expression on which they have to agree.
+
+        None where something else in it differs too, or where not every process comes to it.
+        """
+        accelerator, figures = self.accelerator(node), Figures(self.script, self.plan.reductions)
+        loops, stmt = self.script.enclosing_loops(node), self.tree.statement(node)
+        if accelerator is None or self.tree.in_fstring(node):
+            return []
+        if not isinstance(stmt, ast.While) and (not loops or not figures.runs_everywhere(stmt, loops[0])):
+            return []
+        losses = self._losses(figures, node)
+        edits: list[Edit] = []
+        for part in losses:
+            value, kind, number = self.tree.segment(part), figures.kind(part), ""
+            if self.for_accelerate:
+                # Its reduce takes tensors alone.
+                tensor, number = part, ""
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                    tensor, number = part.func.value, ".item()"
+                elif not self._is_backward_loss(part):
+                    return []
+                value = f"{self.tree.segment(tensor)}.detach()"
+            text = f'{accelerator}.reduce({value}, reduction="{kind}"){number}'
+            edits.append(verbs.replace(self.tree, part, text))
+        settled = {id(n) for part in losses for n in ast.walk(part)}
+        called = {id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)}
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):
+            if self.script.qualname(name) is None and not self.script.is_uniform(name):
+                if not self.gathered(name):
+                    return []
+        return edits
+
+    def _is_backward_loss(self, node: ast.expr) -> bool:
+        losses = {b.loss.id for b in self.script.backwards if isinstance(b.loss, ast.Name)}
+        return isinstance(node, ast.Name) and node.id in losses
+
+    def _losses(self, figures: Figures, node: ast.expr) -> list[ast.expr]:
+        """The largest parts of an expression that are a loss, as a tensor or a number."""
+        bare = plain(node)
+        if isinstance(bare, ast.Name) and figures.kind(node) is not None:
+            made = [s for s in self.locations[1].bindings(bare) if isinstance(s, ast.Assign)]
+            number = bool(made) and all(plain(s.value) is not s.value for s in made)
+            if self._is_backward_loss(bare) or number:
+                return [node]
+        return [
+            part
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+            for part in self._losses(figures, child)
+        ]
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""

@@ -1,4 +1,8 @@
-"""What keeps several processes from sharing the work, said where it stands."""
+"""What keeps several processes from sharing the work, or from going on together, said where it stands.
+
+if loss.item() < 0.01:    ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
+    break                         break
+"""
 
 from __future__ import annotations
 
@@ -84,11 +88,10 @@ def _unsharded(context: Context) -> Iterator[Change]:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
-    yield context.change(
-        UNSHARDED,
-        backward,
-        f"{why}: every process works on the same data, which is right but no faster on several of them",
-    )
+    message = f"{why}: every process works on the same data, which is right but no faster on several of them"
+    if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
+        message += "; accelerator.shard_batch gives each its share of a batch that is made by hand"
+    yield context.change(UNSHARDED, backward, message)
 
 
 def _shapes(context: Context) -> Iterator[Change]:
@@ -220,20 +223,40 @@ def _same_tensor(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _exits(context: Context) -> Iterator[Change]:
-    for stop in context.tree.nodes(ast.Break):
+    for test in _decisions(context):
+        if context.script.is_uniform(test) or not _local_number(context, test):
+            continue
+        text = context.tree.segment(test)
+        message = f"`{text}` can be true on one process only; the others then wait for ever"
+        edits = context.agreed(test)
+        if edits:
+            yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
+        else:
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(EXIT, context.tree.statement(test), message, mark)
+
+
+def _decisions(context: Context) -> Iterator[ast.expr]:
+    """The tests of a training loop after which a process makes fewer steps: it leaves, or skips a backward."""
+    for stop in context.tree.nodes(ast.Break, ast.Continue):
         test = context.tree.parent(stop)
         while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
             test = context.tree.parent(test)
         if not isinstance(test, ast.If) or not context.script.trains_around(stop):
             continue
-        if context.script.is_uniform(test.test) or not _local_number(context, test.test):
-            continue
-        yield context.todo(
-            EXIT,
-            test,
-            f"`{context.tree.segment(test.test)}` can be true on one process only; the others then wait for ever",
-            "let all processes agree: accelerator.reduce(value) before the test",
-        )
+        if isinstance(stop, ast.Break) or _skips_backward(context, stop):
+            yield test.test
+    for loop in context.tree.nodes(ast.While):
+        if any(context.script.trains(stmt) for stmt in loop.body):
+            yield loop.test
+
+
+def _skips_backward(context: Context, stop: ast.AST) -> bool:
+    loop = context.script.enclosing_loops(stop)[0]
+    return any(
+        context.script.trains(stmt) and context.tree.start(stmt) > context.tree.start(stop)
+        for stmt in loop.body
+    )
 
 
 def _local_number(context: Context, test: ast.expr) -> bool:
