@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from accelify.analysis.program import roots_of
+from accelify.analysis.program import added_roots, roots_of
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -42,16 +42,26 @@ class Imports:
 
     def _locate(self, name: str, importer: Path) -> Path | None:
         """The file that an imported name stands for, where it lies in the importer's own project."""
-        key = (name, importer.parent)
+        key = (name, self._key(importer))
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
             else:
-                roots = self._roots.get(importer.parent) or roots_of(importer)
-                self._roots[importer.parent] = roots
+                roots = self._roots_for(importer)
             self._located[key] = _find(name, roots)
         return self._located[key]
+
+    def _key(self, importer: Path) -> Path:
+        """What decides where an importer's names are looked for: its folder, or itself where it adds places."""
+        return importer if b"sys.path" in self._read(importer) else importer.parent
+
+    def _roots_for(self, importer: Path) -> list[Path]:
+        key = self._key(importer)
+        if key not in self._roots:
+            text = self._read(importer).decode("utf-8", "replace") if key == importer else ""
+            self._roots[key] = [*roots_of(importer), *added_roots(importer, text)]
+        return self._roots[key]
 
     def reached(self, path: Path) -> list[Path]:
         """Every file of the project that a file imports, itself or through others."""

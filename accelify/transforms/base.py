@@ -18,7 +18,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
 from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
-from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
 
@@ -367,6 +367,33 @@ class Context:
             if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
                 return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
         return True
+
+    def takes_a_test(self, parent: ast.If) -> bool:
+        """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
+        calls = [n for n in ast.walk(parent.test) if isinstance(n, ast.Call)]
+        return (
+            not parent.orelse
+            and not self.tree.is_elif(parent)
+            and not any(self.script.callees(call) for call in calls)
+            and not self.is_guarded(parent)
+        )
+
+    def main_process_too(self, parent: ast.If, accelerator: str) -> Edit:
+        """`if test:` as `if accelerator.is_main_process and test:`."""
+        test = self.tree.segment(parent.test)
+        loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) and not (
+            isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
+        )
+        text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
+        return verbs.replace(self.tree, parent.test, text)
+
+    def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
+        """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
+        parent = self.tree.parent(run[0])
+        if isinstance(parent, ast.If) and run == parent.body and self.takes_a_test(parent):
+            if self.accelerator(parent) == accelerator and parent is not self.script.main_guard:
+                return self.main_process_too(parent, accelerator), parent
+        return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

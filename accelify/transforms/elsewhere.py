@@ -107,14 +107,16 @@ def _guarded(
     tree = context.tree
     call, effects = wanted[run[0]]
     accelerator = context.accelerator(run[0])
-    edits: list[Edit] = [Indent(run[0], run[-1], f"if {accelerator}.is_main_process:")]
+    assert accelerator is not None
+    edit, last = context.guard(run, accelerator)
+    edits: list[Edit] = [edit]
     if any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
         if not context.runs_everywhere(run[0]):
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
             )
             return
-        edits.append(InsertAfter(run[-1], (f"{accelerator}.wait_for_everyone()",)))
+        edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
     for stmt in run:
         for model in _models(context, stmt):
             text = f"{accelerator}.unwrap_model({tree.segment(model)})"

@@ -15,7 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.syntax import call_argument, walk_scope
-from accelify.edits import Edit, Indent, InsertAfter
+from accelify.edits import Edit, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
@@ -34,28 +34,6 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         if accelerator is None:
             continue
-        parent = tree.parent(stmt)
-        if (
-            isinstance(parent, ast.If)
-            and stmt in parent.body
-            and not parent.orelse
-            and not tree.is_elif(parent)
-            and all(_writes(context, s) for s in parent.body)
-            and not any(isinstance(n, ast.Call) and context.script.callees(n) for n in ast.walk(parent.test))
-        ):
-            done.update(parent.body)
-            context.guarded.update(parent.body)
-            if context.is_guarded(parent) or context.accelerator(parent) is None:
-                continue
-            test = tree.segment(parent.test)
-            loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda)) and not (
-                isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
-            )
-            text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
-            yield context.change(
-                FILES, stmt, "every process would write this", [verbs.replace(tree, parent.test, text)]
-            )
-            continue
         block = tree.block_of(stmt)[2]
         last = stmt
         done.add(stmt)
@@ -65,8 +43,9 @@ def transform(context: Context) -> Iterator[Change]:
             done.add(following)
             last = following
         runs_everywhere = context.runs_everywhere(stmt)
-        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
         run = block[block.index(stmt) : block.index(last) + 1]
+        edit, last = context.guard(run, accelerator)
+        edits: list[Edit] = [edit]
         if _read_back(context, run):
             # All of them go on to read what the main process is still writing.
             if not runs_everywhere:

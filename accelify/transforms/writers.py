@@ -15,7 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Indent
+from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -189,7 +189,8 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
             context.accelerator_through(call) if isinstance(call, ast.Call) else context.accelerator(stmt)
         )
         context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
-        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
+        assert accelerator is not None
+        edits: list[Edit] = [context.guard(block[block.index(stmt) : block.index(last) + 1], accelerator)[0]]
         yield context.change(WRITER, stmt, "every process would write to the log", edits)
 
 
