@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.plan import is_shardable
 from accelify.analysis.script import is_in_model
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -73,6 +74,16 @@ def _unsharded(context: Context) -> Iterator[Change]:
     backward = context.script.backwards[0].call
     if loaders and context.script.fixed_batch_size is not None:
         why = "its batches cannot be split"
+    elif loaders & context.plan.prepared:
+        rest = sorted({min(t.names, default="one") for t in loaders - context.plan.prepared})
+        message = (
+            f"some of its training data does not come from torch's DataLoader ({', '.join(rest)}): every process works "
+            "on all of that, and on its own part of the rest"
+        )
+        yield context.change(UNSHARDED, backward, message)
+        return
+    elif loaders and all(is_shardable(t) for t in loaders):
+        why = "its loader is kept in no variable here, so that it cannot be prepared"
     elif loaders:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
@@ -213,13 +224,16 @@ def _same_tensor(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _exits(context: Context) -> Iterator[Change]:
-    for stop in context.tree.nodes(ast.Break):
+    for stop in context.tree.nodes(ast.Break, ast.Raise):
         test = context.tree.parent(stop)
         while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
             test = context.tree.parent(test)
         if not isinstance(test, ast.If) or not context.script.trains_around(stop):
             continue
-        if context.script.is_uniform(test.test) or not _local_number(context, test.test):
+        if isinstance(stop, ast.Raise) and not _is_caught_around(context, stop):
+            continue  # an error ends all processes
+        local = not context.script.is_uniform(test.test) and _local_number(context, test.test)
+        if not local and not _counts_local_numbers(context, test.test):
             continue
         yield context.todo(
             EXIT,
@@ -227,6 +241,37 @@ def _exits(context: Context) -> Iterator[Change]:
             f"`{context.tree.segment(test.test)}` can be true on one process only; the others then wait for ever",
             "let all processes agree: accelerator.reduce(value) before the test",
         )
+
+
+def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
+    """Whether a raise ends the training like a break: somebody around it goes on."""
+    calls = context.script.callers(context.script.scope_of(stop))
+    return any(
+        isinstance(ancestor, ast.Try) and bool(ancestor.handlers)
+        for node in (stop, *calls)
+        for ancestor in context.tree.ancestors(node)
+    )
+
+
+def _counts_local_numbers(context: Context, test: ast.expr) -> bool:
+    """Whether a test reads a counter that a test of one process's own numbers sets: how long a loss did not fall."""
+    read = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        names = {t.id for t in targets if isinstance(t, ast.Name)} & read
+        here, scope = context.script.scope_of(test), context.script.scope_of(stmt)
+        if not any(scope.resolve(name) is here.resolve(name) for name in names):
+            continue
+        for ancestor in context.tree.ancestors(stmt):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            if (
+                isinstance(ancestor, ast.If)
+                and not context.script.is_uniform(ancestor.test)
+                and _local_number(context, ancestor.test)
+            ):
+                return True
+    return False
 
 
 def _local_number(context: Context, test: ast.expr) -> bool:
