@@ -193,15 +193,19 @@ class Devices:
     def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
         """The part of a test that is the user's wish: its text and names. None where it only asks the machine."""
         if isinstance(test, ast.BoolOp):
-            parts = [self.wish(value, seen) for value in test.values]
-            kept = [p for p in parts if p is not None]
-            if isinstance(test.op, ast.Or) and len(kept) < len(parts):
+            wishes = [self.wish(value, seen) for value in test.values]
+            kept = [p for p in wishes if p is not None]
+            if isinstance(test.op, ast.Or) and len(kept) < len(wishes):
                 return None
             if not kept:
                 return None
             joiner = " and " if isinstance(test.op, ast.And) else " or "
             return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
+                # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no wish.
+                parts = [ast.UnaryOp(ast.Not(), value) for value in test.operand.values]
+                return self.wish(ast.BoolOp(ast.And(), list[ast.expr](parts)), seen)
             inner = self.wish(test.operand, seen)
             return None if inner is None else (negated(inner[0]), inner[1])
         if isinstance(test, ast.Call):

@@ -33,6 +33,7 @@ _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
 _DEEPEST_NAME = 10
+_DEEPEST_PART = 5
 
 
 class Interpreter(CallEvaluator):
@@ -48,15 +49,17 @@ class Interpreter(CallEvaluator):
         self.changed = False
         self.settled = False
         self._resolving: set[str] = set()
+        self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._star_imports: dict[Module, list[Module]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
-        for module in program.modules.values():
+        modules = list(dict.fromkeys(program.modules.values()))
+        for module in modules:
             for scope in module.scopes.all():
                 self._module_of[scope] = module
-        for module in program.modules.values():
+        for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
         definitions = (ast.Import, ast.ImportFrom, ast.ClassDef)
@@ -81,7 +84,7 @@ class Interpreter(CallEvaluator):
     # -- setting up
 
     def _prepare(self, module: Module) -> None:
-        for scope in module.scopes.all():
+        for scope in module.used_scopes():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
                 self.things[(scope.node, "class")] = cls
@@ -90,8 +93,12 @@ class Interpreter(CallEvaluator):
             elif not isinstance(scope.node, ast.Module):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
-        for scope in module.scopes.all():
-            nodes: list[ast.AST] = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
+        for scope in module.used_scopes():
+            nodes: list[ast.AST] = [
+                n
+                for n in walk_scope(scope.node.body)
+                if isinstance(n, _INTERESTING) and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
+            ]
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
@@ -102,6 +109,10 @@ class Interpreter(CallEvaluator):
             found = Function(scope, self._module_of[scope])
             self.things[key] = found
         return found
+
+    def module_of(self, scope: Scope) -> Module:
+        """The module in which a scope stands."""
+        return self._module_of[scope]
 
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
         """The one thing made at a site."""
@@ -116,9 +127,14 @@ class Interpreter(CallEvaluator):
         self.changed = True
         return found
 
-    def module_of(self, scope: Scope) -> Module:
-        """The module in which a scope of the program stands."""
-        return self._module_of[scope]
+    def part(self, base: Thing, tag: object, module: Module | None) -> Thing:
+        """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
+        depth = self._depths.get(base, 0)
+        if depth >= _DEEPEST_PART:
+            return base
+        found = self.thing(base, tag, v.UNKNOWN, module)
+        self._depths[found] = depth + 1
+        return found
 
     # -- bindings
 
@@ -187,7 +203,7 @@ class Interpreter(CallEvaluator):
         if isinstance(base, Imported):
             return self._imported(module, f"{base.name}.{name}")
         if isinstance(base, Class):
-            return self._class_attribute(base, name, None)
+            return self._class_attribute(base, name, None, unbound=True)
         if not isinstance(base, Thing):
             return set()
         if base.cls is not None:
@@ -204,13 +220,17 @@ class Interpreter(CallEvaluator):
                 return {self.thing(base, ("attribute", name), v.FLAG, module), Method(base, name)}
             if k.DEVICE_NAME.search(name):
                 return {self.thing(base, ("attribute", name), v.DEVICE, module)}
-            child = self.thing(base, ("attribute", name), v.UNKNOWN, module)
+            child = self.part(base, ("attribute", name), module)
+            if child is base:
+                return {self.things.setdefault((base, ("method", name)), Method(base, name)), base}
             child.names.add(name)
             method = self.things.setdefault((base, ("method", name)), Method(base, name))
             return {method, child}
         return {self.things.setdefault((base, ("method", name)), Method(base, name))}
 
-    def _class_attribute(self, cls: Class, name: str, receiver: Thing | None) -> Values:
+    def _class_attribute(
+        self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False
+    ) -> Values:
         found: Values = set()
         for ancestor in cls.ancestry():
             found |= ancestor.attributes.get(name, set())
@@ -219,6 +239,8 @@ class Interpreter(CallEvaluator):
         method = cls.method(name)
         if method is not None:
             _, scope = method
+            if unbound and not is_class_method(scope):
+                return {self.function(scope)}  # `Base.method(self, ...)`
             key = (scope.node, ("bound", receiver))
             bound = self.things.get(key)
             if bound is None:
@@ -422,6 +444,13 @@ def _is_torch_loader(value: Value) -> bool:
     return bool(bases & k.LOADER_CLASSES)
 
 
+def is_class_method(scope: Scope) -> bool:
+    """Whether a method is given its class in place of an object."""
+    return isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+        isinstance(d, ast.Name) and d.id == "classmethod" for d in scope.node.decorator_list
+    )
+
+
 def _kind_from_use(thing: Thing) -> str | None:
     uses, names = thing.uses, thing.names
     if thing.kind == v.INSTANCE:
@@ -463,6 +492,7 @@ def _kind_from_use(thing: Thing) -> str | None:
     return None
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _INTERESTING = (
     ast.Import,
     ast.ImportFrom,

@@ -13,7 +13,8 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.program import Module, Program
+from accelify.analysis.program import TRAINING_WORDS, Module, Program
+from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.uniform import UniformValues
@@ -30,6 +31,8 @@ class Holder:
     scope: Scope | None = None
     cls: Class | None = None
     things: set[Thing] = field(default_factory=set)
+    # The lists, tuples and dictionaries it holds.
+    containers: Values = field(default_factory=set)
     assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
 
     def text(self, scope: Scope) -> str:
@@ -58,12 +61,16 @@ class ScriptModel(UniformValues):
     Args:
         tree: the parsed script.
         path: where it lies, None for stdin.
+        project: whether the modules of the project that train are part of it.
+        known: its model without them, where there is one.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None, project: bool = False) -> None:
+    def __init__(
+        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+    ) -> None:
         self.path = path
-        self.program = Program(tree, path)
-        self.interpreter = Interpreter(self.program)
+        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
         self.modules: list[Module] = [self.module]
@@ -87,7 +94,7 @@ class ScriptModel(UniformValues):
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            if ("backward" in text or ".eval()" in text or "no_grad" in text) and any(
+            if any(word in text for word in TRAINING_WORDS) and any(
                 s in reached for s in module.scopes.functions()
             ):
                 found.append(module)
@@ -242,7 +249,8 @@ class ScriptModel(UniformValues):
             if self.qualname(call.func) in k.AUTOCAST_CLASSES:
                 dtype = call_keyword(call, "dtype")
                 literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
-                if not literal or not isinstance(self.tree.parent(call), ast.withitem):
+                opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
+                if not literal or not opened:
                     return False
         return True
 
@@ -373,6 +381,32 @@ class ScriptModel(UniformValues):
         return found
 
     @cached_property
+    def episode_loaders(self) -> set[Thing]:
+        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        whole = {
+            t
+            for loop, loaders in self.loader_loops
+            if any(self.trains(s) for s in loop.body)
+            for t in loaders
+        }
+        found: set[Thing] = set()
+        for holder in self.holders:
+            loaders = {t for t in holder.things if t.kind == v.LOADER} - whole
+            made = [stmt for stmt, _ in holder.assignments]
+            if loaders and made and all(self._in_episode(stmt) for stmt in made):
+                found |= loaders
+        return found
+
+    def _in_episode(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        loops = self.enclosing_loops(stmt)
+        outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
+        if not outer:
+            return False
+        steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
+        return outer[0] in steps or loops[0] is not outer[0]
+
+    @cached_property
     def optimizers(self) -> set[Thing]:
         """Optimizers that step somewhere in this script (or are made in it)."""
         found: set[Thing] = set()
@@ -390,6 +424,12 @@ class ScriptModel(UniformValues):
         found = {owner for m in found if m.kind == v.MODEL for owner in self.owners_of(m)}
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
+        if not found:
+            # `generator.optim.step()`: it keeps an optimizer of its own.
+            for call in self.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                    if isinstance(call.func.value, ast.Attribute):
+                        found |= self.models_of(call.func.value.value)
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
@@ -411,7 +451,7 @@ class ScriptModel(UniformValues):
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
-            return {
+            instances = {
                 t
                 for t in self.interpreter.things.values()
                 if isinstance(t, Thing)
@@ -419,6 +459,7 @@ class ScriptModel(UniformValues):
                 and t.cls is model.cls
                 and not isinstance(t.site, ast.ClassDef)
             }
+            return {owner for instance in instances for owner in self.owners_of(instance)}
         outer: set[Thing] = set()
         for thing in self.interpreter.things.values():
             if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
@@ -426,11 +467,25 @@ class ScriptModel(UniformValues):
             held = thing.cls.attributes if thing.cls is not None else thing.attributes
             if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
                 outer.add(thing)
+        # Objects of a class share its attributes here: those that other files make are none of this script's.
+        outer = {t for t in outer if self._is_seen(t)} or outer
         if outer and not self.holders_outside_modules(model):
             return outer
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _is_seen(self, thing: Thing) -> bool:
+        """Whether a thing is made or kept in the files that are converted."""
+        return thing.module in self.modules or any(
+            thing in h.things
+            or any(
+                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
+                for c in h.containers
+                if isinstance(c, (Mapping, Sequence))
+            )
+            for h in self.holders
+        )
 
     @cached_property
     def _called_in_training(self) -> set[Thing]:
@@ -492,6 +547,7 @@ class ScriptModel(UniformValues):
             return
         holder.assignments.append((stmt, scope))
         holder.things |= {w for w in held if isinstance(w, Thing)}
+        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
 
     def holders_of(self, thing: Thing) -> list[Holder]:
         """Where a thing is kept in this script."""
@@ -525,6 +581,18 @@ class ScriptModel(UniformValues):
     def trains_around(self, node: Node) -> bool:
         """Whether the loops around a node train."""
         return any(self.trains(loop) for loop in self.enclosing_loops(node))
+
+    def is_without_gradients(self, node: Node) -> bool:
+        """Whether a node stands in a `with torch.no_grad():` of its own function."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return False
+            if isinstance(ancestor, (ast.With, ast.AsyncWith)) and any(
+                isinstance(item.context_expr, ast.Call) and self.qualname(item.context_expr.func) in k.NO_GRAD
+                for item in ancestor.items
+            ):
+                return True
+        return False
 
     def reads(self, name: str, scope: Scope) -> list[ast.Name]:
         """Every read of a variable of a scope, from that scope and the ones inside it."""

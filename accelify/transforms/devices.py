@@ -17,6 +17,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import names_cpu
+from accelify.analysis.locations import HOST
 from accelify.analysis.syntax import call_argument, dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
@@ -145,6 +146,7 @@ class _Moves:
                 core=True,
             )
         yield from self._comprehensions(handled)
+        yield from self._left_over(handled)
         for call, fate in self.fate.items():
             if call in handled or self._is_claimed(call):
                 continue
@@ -175,8 +177,9 @@ class _Moves:
             return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
-        if self.script.callees(call) and not self.script.models_of(func.value):
-            return None  # a method of the script's own that is only named so
+        if self.script.callees(call):
+            # A method of the script's own that is only named so, or that moves more than prepare does.
+            return None
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
@@ -229,7 +232,7 @@ class _Moves:
     def _is_placed(self, node: ast.expr) -> bool:
         """Whether prepare puts what an expression stands for on the right device."""
         things = self._at_hand(node)
-        if not things:
+        if not things or HOST in self.context.locations[1].of(node):
             return False
         for thing in things:
             if thing.kind == v.BATCH:
@@ -497,6 +500,33 @@ class _Moves:
             yield self.context.change(
                 MOVE, value, "a prepared loader is on the right device already", [edit], core=True
             )
+
+    def _left_over(self, handled: set[ast.Call]) -> Iterator[Change]:
+        """`x, y = x.cuda(), other(y)` becomes `y = other(y)`, and `x, y = x.cuda(), y` goes."""
+        for stmt in self.tree.nodes(ast.Assign):
+            target, value = stmt.targets[0], stmt.value
+            if not (
+                isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(stmt.targets) == 1
+            ):
+                continue
+            if self._is_claimed(stmt) or len(target.elts) != len(value.elts) or self.tree.in_fstring(stmt):
+                continue
+            pairs = list(zip(target.elts, value.elts, strict=True))
+            gone = [(t, w) for t, w in pairs if self._same(t, w)]
+            calls = [c for _, w in gone for c in ast.walk(w) if isinstance(c, ast.Call) and c in self.fate]
+            left = [(t, w) for t, w in pairs if not self._same(t, w)]
+            if not calls or len(left) != 1 or any(isinstance(e, ast.Starred) for p in pairs for e in p):
+                continue
+            kept, given = left[0]
+            if given.lineno != given.end_lineno:
+                continue
+            handled.update(calls)
+            text = f"{self.tree.segment(kept)} = "
+            edits: list[Edit] = [
+                Replace(self.tree.start(stmt), self.tree.start(given), text),
+                Replace(self.tree.end(given), self.tree.end(stmt), ""),
+            ]
+            yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:

@@ -74,6 +74,13 @@ def _unsharded(context: Context) -> Iterator[Change]:
     backward = context.script.backwards[0].call
     if loaders and context.script.fixed_batch_size is not None:
         why = "its batches cannot be split"
+    elif loaders and loaders <= context.script.episode_loaders:
+        message = (
+            "its loaders are made for one step and read once: every process draws episodes of its own, the same ones "
+            "where they are seeded alike"
+        )
+        yield context.change(UNSHARDED, backward, message)
+        return
     elif loaders & context.plan.prepared:
         rest = sorted({min(t.names, default="one") for t in loaders - context.plan.prepared})
         message = (

@@ -137,3 +137,13 @@ class Data:
     )
     assert conversion.status == "converted", conversion.reason
     assert "Accelerator(cpu=args.gpu is None)" in conversion.new_text
+
+
+def test_what_the_machine_lacks_is_no_wish() -> None:
+    setup = """args = argparse.Namespace(no_cuda=False)
+device = "cpu" if (not torch.cuda.is_available() or args.no_cuda) else "cuda:0"
+"""
+    conversion = convert(
+        imports="import argparse", setup=setup, build=f"model = nn.Linear(4, 2).to(device)\n{SGD}"
+    )
+    assert "Accelerator(cpu=args.no_cuda)" in conversion.new_text

@@ -121,6 +121,8 @@ class DistributedModel(DistributedDataParallel):
         self._pattern = [p.requires_grad for p in self._known]
         self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
         self._route: Callable[..., Any] | None = None
+        # Whether such a method is running, and so may call backward itself: no forward of DDP's has ended then.
+        self._routing = False
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
@@ -156,11 +158,11 @@ class DistributedModel(DistributedDataParallel):
         def call(*args: Any, **kwargs: Any) -> Any:
             if not torch.is_grad_enabled() or self._flat or not self.module.training:
                 return method(*args, **kwargs)
-            self._route = method
+            self._route, self._routing = method, True
             try:
                 return DistributedDataParallel.forward(self, *args, **kwargs)  # type: ignore[no-untyped-call]
             finally:
-                self._route = None
+                self._route, self._routing = None, False
 
         return call
 
@@ -253,6 +255,8 @@ class DistributedModel(DistributedDataParallel):
             return ()
         if not (sync and self.require_backward_grad_sync):
             return None
+        if self._routing:
+            self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.
             return (_mark(self._trained.parameters[0]),)
