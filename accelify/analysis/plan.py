@@ -290,16 +290,25 @@ class Plan(ConstructorArguments):
 
     def _prepare_inline(self, thing: Thing, kind: str) -> bool:
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
-        if (
-            kind != v.LOADER
-            or not isinstance(thing.site, ast.Call)
-            or thing.module not in self.script.modules
-        ):
+        if kind != v.LOADER or not isinstance(thing.site, ast.Call):
             return False
-        if self.tree.in_fstring(thing.site):
-            return False
-        self.inline.append(thing.site)
-        return True
+        sites = [thing.site] if thing.module in self.script.modules else self._handed_on_at_once(thing)
+        sites = [site for site in sites if not self.tree.in_fstring(site)]
+        self.inline += [site for site in sites if site not in self.inline]
+        return bool(sites)
+
+    def _handed_on_at_once(self, loader: Thing) -> list[ast.Call]:
+        """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
+        return [
+            call
+            for call in self.script.calls()
+            if any(
+                self.script.interpreter.module_of(s) not in self.script.modules
+                for s in self.script.callees(call)
+            )
+            and loader in self.script.values(call)
+            and all(isinstance(w, Thing) and w.kind == v.LOADER for w in self.script.values(call))
+        ]
 
     # -- the accelerator
 
