@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
@@ -14,6 +15,8 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
+
+_DEVICE_CODE = re.compile(r"\.cuda\(|cuda\.is_available\(|[\"']cuda(:\d)?[\"']")
 
 
 class ConstructorArguments:
@@ -62,7 +65,7 @@ class ConstructorArguments:
                 self.argument_reads["cpu"] = guard[1]
             elif not self._names_a_device() and not any(
                 self._moves_to_accelerator(c) for c in self.script.calls()
-            ):
+            ) and not self._moved_elsewhere():  # fmt: skip
                 # A script without any device code runs on the CPU; its tensors are made there.
                 if not self._batches_only_from_loaders() and self._models_are_made_here():
                     self.arguments["cpu"] = "True"
@@ -124,6 +127,14 @@ class ConstructorArguments:
         """Whether the script reads a device, wherever it comes from."""
         return any(
             isinstance(n.ctx, ast.Load) and k.DEVICE_NAME.search(n.id) for n in self.tree.nodes(ast.Name)
+        )
+
+    def _moved_elsewhere(self) -> bool:
+        """Whether a module of the project that the script imports puts tensors or models on an accelerator."""
+        return any(
+            _DEVICE_CODE.search(module.tree.text)
+            for module in self.script.program.modules.values()
+            if module not in self.script.modules
         )
 
     def _moves_to_accelerator(self, call: ast.Call) -> bool:

@@ -51,6 +51,7 @@ class Interpreter(CallEvaluator):
         self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
+        self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
         for module in program.modules.values():
@@ -84,6 +85,7 @@ class Interpreter(CallEvaluator):
         for scope in module.scopes.all():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
+                self._classes.append(cls)
                 self.things[(scope.node, "class")] = cls
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {cls})
@@ -102,6 +104,14 @@ class Interpreter(CallEvaluator):
             found = Function(scope, self._module_of[scope])
             self.things[key] = found
         return found
+
+    def module_of(self, scope: Scope) -> Module:
+        """The module in which a function stands."""
+        return self._module_of[scope]
+
+    def classes(self) -> list[Class]:
+        """Every class that the program defines."""
+        return self._classes
 
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
         """The one thing made at a site."""
@@ -188,6 +198,11 @@ class Interpreter(CallEvaluator):
             return set()
         if base.cls is not None:
             found = self._class_attribute(base.cls, name, base)
+            if not found and base is base.cls.instance:
+                # `self` in a base class: what its subclasses set.
+                for cls in self.classes():
+                    if cls is not base.cls and base.cls in cls.ancestry() and cls.instance is not None:
+                        found = found | self._class_attribute(cls, name, cls.instance)
             if found:
                 return found
         if name in base.attributes:
