@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify import edits as verbs
+from accelify.analysis.anchors import NAME
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.script import ScriptModel
@@ -120,7 +121,10 @@ def _place(conversion: Conversion) -> Path | None:
 
 
 def convert_source(
-    source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
+    source: Source,
+    options: ConvertOptions | None = None,
+    imports: Imports | None = None,
+    models: list[ScriptModel] | None = None,
 ) -> Conversion:
     """Convert one script; writes nothing.
 
@@ -128,6 +132,7 @@ def convert_source(
         source: the script.
         options: what the user chose.
         imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
+        models: takes the script's model, for who goes on to ask it.
 
     Raises:
         SourceError: when it is not Python.
@@ -144,7 +149,7 @@ def convert_source(
     except RecursionError:
         return _left_alone(source, FAILED, "it nests too deeply to be read")
     try:
-        return _convert(source, tree, name, options)
+        return _convert(source, tree, name, options, models if models is not None else [])
     except Exception as error:  # one odd script must not keep the others from being converted
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
@@ -158,13 +163,16 @@ def convert_source(
         return _left_alone(source, FAILED, reason)
 
 
-def _convert(source: Source, tree: Tree, name: str, options: ConvertOptions) -> Conversion:
+def _convert(
+    source: Source, tree: Tree, name: str, options: ConvertOptions, models: list[ScriptModel]
+) -> Conversion:
     for runtime in ("accelify", options.runtime):
         if _imports(tree, runtime):
             return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
     if _is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     script = ScriptModel(tree, Path(source.path) if source.path else None)
+    models.append(script)
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:
         return _convert_plain(source, script, plain, name, options)
@@ -226,6 +234,17 @@ def _is_handed_an_accelerator(tree: Tree) -> bool:
     return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
 
 
+def _calls_without(script: ScriptModel) -> bool:
+    """Whether a function that takes the Accelerator is called without one."""
+    for call in script.calls():
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
+            continue
+        if any(a.arg == NAME for callee in script.callees(call) for a in callee.parameters()):
+            return True
+    return False
+
+
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
     context = Context(script, plan, name)
     changes: list[Change] = []
@@ -252,12 +271,13 @@ def convert_project(
     """
     options = options or ConvertOptions()
     imports = imports or Imports()
-    alone = convert_source(source, options, imports)
+    models: list[ScriptModel] = []
+    alone = convert_source(source, options, imports, models)
     if source.path is None or not any(f.code == "ACC009" for f in alone.remaining):
         return [alone]
     name = str(source.path)
     try:
-        script = ScriptModel(Tree(source.text, name), Path(source.path), project=True)
+        script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
         folder = Path(source.path).resolve().parent
         sources = [source]
         for module in script.modules[1:]:
@@ -272,6 +292,12 @@ def convert_project(
             if _is_handed_an_accelerator(part) or any(
                 _imports(part, r) for r in ("accelify", options.runtime)
             ):
+                if not _calls_without(script):
+                    return [
+                        _left_alone(
+                            source, UNCHANGED, f"it is converted already, as its module {one.path} is"
+                        )
+                    ]
                 reason = (
                     f"its module {one.path} is converted already: hand it the Accelerator as that script does"
                 )

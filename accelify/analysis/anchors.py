@@ -91,6 +91,14 @@ class Reach:
             s is self.anchor.after or s is self.anchor.before for s in guard.body
         )
 
+    def runs_behind_anchor(self, node: Node) -> bool:
+        """Whether a node of the module that makes the Accelerator runs only after it is made."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, ast.arguments):  # a default is read where the function is defined
+                return self.tree.start(self.tree.parent(ancestor)) > self.anchor.offset
+        home = node_of(self.script, self.script.scope_of(node))
+        return home.kind == "module" or self._after_anchor(home, set())
+
     def _within_guard(self, node: Node) -> bool:
         guard = self.script.main_guard
         if guard is None or not self._prefers_parameter():

@@ -52,6 +52,7 @@ class CallEvaluator(LibraryCalls):
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
+        def part(self, base: Thing, tag: object, module: Module | None) -> Thing: ...
         def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
         def add(self, held: Values, values: Iterable[Value]) -> None: ...
         def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None: ...
@@ -221,7 +222,7 @@ class CallEvaluator(LibraryCalls):
                 # A part of a Sequential or ModuleList belongs to the model.
                 continue
             elif isinstance(base, Thing) and base.kind == v.UNKNOWN:
-                found.add(self.thing(base, ("item", index), v.UNKNOWN, module))
+                found.add(self.part(base, ("item", index), module))
         return found
 
     # -- elements of what is iterated or unpacked
@@ -238,7 +239,7 @@ class CallEvaluator(LibraryCalls):
                 if value.kind in TENSOR_KINDS:
                     found.add(value)
                 elif value.kind in (v.UNKNOWN, v.INSTANCE):
-                    found.add(self.thing(value, ("item", index), v.UNKNOWN, value.module or module))
+                    found.add(self.part(value, ("item", index), value.module or module))
         return found
 
     def elements(self, module: Module, scope: Scope, iterated: ast.expr) -> Values:
@@ -264,7 +265,7 @@ class CallEvaluator(LibraryCalls):
                 return found
             if value.kind == v.UNKNOWN:
                 value.uses.add("[]for")
-                return {self.thing(value, "element", v.UNKNOWN, module)}
+                return {self.part(value, "element", module)}
             if value.kind in TENSOR_KINDS or value.kind == v.PARAMETERS:
                 return {value}
         return set()
@@ -497,6 +498,8 @@ class CallEvaluator(LibraryCalls):
                 return v.SCHEDULER
             if base in k.LOADER_CLASSES:
                 return v.LOADER
+            if base in k.WRITER_CLASSES:
+                return v.WRITER
             if base.rsplit(".", 1)[-1] in ("Dataset", "IterableDataset", "ImageFolder", "InMemoryDataset"):
                 return v.DATASET
         return v.INSTANCE

@@ -33,6 +33,7 @@ _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
 _DEEPEST_NAME = 10
+_DEEPEST_PART = 5
 
 
 class Interpreter(CallEvaluator):
@@ -48,16 +49,18 @@ class Interpreter(CallEvaluator):
         self.changed = False
         self.settled = False
         self._resolving: set[str] = set()
+        self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
-        for module in program.modules.values():
+        modules = list(dict.fromkeys(program.modules.values()))
+        for module in modules:
             for scope in module.scopes.all():
                 self._module_of[scope] = module
-        for module in program.modules.values():
+        for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
         definitions = (ast.Import, ast.ImportFrom, ast.ClassDef)
@@ -82,7 +85,7 @@ class Interpreter(CallEvaluator):
     # -- setting up
 
     def _prepare(self, module: Module) -> None:
-        for scope in module.scopes.all():
+        for scope in module.used_scopes():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
                 self._classes.append(cls)
@@ -92,8 +95,12 @@ class Interpreter(CallEvaluator):
             elif not isinstance(scope.node, ast.Module):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
-        for scope in module.scopes.all():
-            nodes: list[ast.AST] = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
+        for scope in module.used_scopes():
+            nodes: list[ast.AST] = [
+                n
+                for n in walk_scope(scope.node.body)
+                if isinstance(n, _INTERESTING) and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
+            ]
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
@@ -106,7 +113,7 @@ class Interpreter(CallEvaluator):
         return found
 
     def module_of(self, scope: Scope) -> Module:
-        """The module in which a function stands."""
+        """The module in which a scope stands."""
         return self._module_of[scope]
 
     def classes(self) -> list[Class]:
@@ -124,6 +131,15 @@ class Interpreter(CallEvaluator):
             setattr(found, name, value)
         self.things[key] = found
         self.changed = True
+        return found
+
+    def part(self, base: Thing, tag: object, module: Module | None) -> Thing:
+        """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
+        depth = self._depths.get(base, 0)
+        if depth >= _DEEPEST_PART:
+            return base
+        found = self.thing(base, tag, v.UNKNOWN, module)
+        self._depths[found] = depth + 1
         return found
 
     # -- bindings
@@ -215,7 +231,9 @@ class Interpreter(CallEvaluator):
                 return {self.thing(base, ("attribute", name), v.FLAG, module), Method(base, name)}
             if k.DEVICE_NAME.search(name):
                 return {self.thing(base, ("attribute", name), v.DEVICE, module)}
-            child = self.thing(base, ("attribute", name), v.UNKNOWN, module)
+            child = self.part(base, ("attribute", name), module)
+            if child is base:
+                return {self.things.setdefault((base, ("method", name)), Method(base, name)), base}
             child.names.add(name)
             method = self.things.setdefault((base, ("method", name)), Method(base, name))
             return {method, child}
@@ -464,6 +482,7 @@ def _kind_from_use(thing: Thing) -> str | None:
     return None
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _INTERESTING = (
     ast.Import,
     ast.ImportFrom,

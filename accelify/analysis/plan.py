@@ -10,6 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
 from accelify.analysis.constructor import ConstructorArguments
+from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
@@ -21,7 +22,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
-from accelify.analysis.windows import Window
+from accelify.analysis.windows import Window, mixed_precision
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ class Plan(ConstructorArguments):
         self.for_accelerate = runtime == "accelerate"
         self.placement = Placement(script, self.known.wrapped)
         self.devices = Devices(script)
+        self.device_constants: list[DeviceConstant] = device_constants(script)
         # Who distributes by hand shares out what he cuts by hand too.
         self.hand_cut = None if self.known.distributed else find_hand_cut(script)
         # Batches made by hand are always shared out, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
-        self.evaluations: list[EvaluationLoop] = evaluation_loops(script)
+        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size)
         self.prepared: set[Thing] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
@@ -212,8 +214,8 @@ class Plan(ConstructorArguments):
             if evaluation.problem is not None:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
         if self.known.distributed:
-            chosen = self._as_distributed(chosen)
-        return chosen
+            return self._as_distributed(chosen)
+        return chosen - self.script.episode_loaders
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
         """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
@@ -246,7 +248,9 @@ class Plan(ConstructorArguments):
     @property
     def shares_training_data(self) -> bool:
         """Whether each process trains on its own part of the data."""
-        return self.hand_cut is not None or self.is_sharded(self.script.training_loaders)
+        return self.hand_cut is not None or self.is_sharded(
+            self.script.training_loaders - self.script.episode_loaders
+        )
 
     def _batch_schedulers(self) -> set[Thing]:
         found: set[Thing] = set()
@@ -305,6 +309,8 @@ class Plan(ConstructorArguments):
         for name in ("mixed_precision", "cpu"):
             if name in self.known.arguments:
                 continue
+            if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
+                found = self._precision_seen_from(found, core)
             if name in self.arguments and not self._names_known(found):
                 self.dropped[name] = self.arguments.pop(name)
                 self.argument_reads.pop(name, None)
@@ -336,6 +342,30 @@ class Plan(ConstructorArguments):
                     Blocker("ACC007", "the Accelerator cannot be had where the model is made", site.after)
                 )
                 return
+
+    def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
+        kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
+        if seen is None or seen == kept:
+            return anchor
+        self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
+        found = find_anchor(self.script, core, self.argument_names)
+        if not self._names_known(found):
+            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
+            return anchor
+        return found
+
+    def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
+        """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
+        if not isinstance(node, ast.Attribute):
+            return None
+        held = self.script.things(node.value)
+        for (owner, name), values in self.script.interpreter.variables.items():
+            if owner is scope and held and held & values:
+                return f"{name}.{node.attr}", frozenset({name})
+        return None
 
     def _bound_before(self, anchor: Anchor) -> list[NamedDevice]:
         """The options naming a device that can be assigned where the Accelerator is made, each once."""
@@ -463,7 +493,7 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
-            if head in k.DISTRIBUTED_LIBRARIES and head not in script.program.modules:
+            if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
                 return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):

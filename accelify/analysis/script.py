@@ -13,7 +13,8 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.program import Module, Program
+from accelify.analysis.program import TRAINING_WORDS, Module, Program
+from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
 from accelify.analysis.uniform import UniformValues
@@ -60,12 +61,16 @@ class ScriptModel(UniformValues):
     Args:
         tree: the parsed script.
         path: where it lies, None for stdin.
+        project: whether the modules of the project that train are part of it.
+        known: its model without them, where there is one.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None, project: bool = False) -> None:
+    def __init__(
+        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+    ) -> None:
         self.path = path
-        self.program = Program(tree, path)
-        self.interpreter = Interpreter(self.program)
+        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
         self.modules: list[Module] = [self.module]
@@ -115,8 +120,8 @@ class ScriptModel(UniformValues):
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            evaluates = "backward" in text or ".eval()" in text or "no_grad" in text
-            if any(s in reached and (evaluates or s in leading) for s in module.scopes.functions()):
+            trains = any(word in text for word in TRAINING_WORDS)
+            if any(s in reached and (trains or s in leading) for s in module.scopes.functions()):
                 found.append(module)
         return found
 
@@ -125,7 +130,7 @@ class ScriptModel(UniformValues):
         found = {
             scope
             for module in self.program.modules.values()
-            if "backward" in module.tree.text
+            if b"backward" in module.tree.data
             for scope in module.scopes.functions()
             if any(
                 isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
@@ -300,7 +305,8 @@ class ScriptModel(UniformValues):
             if self.qualname(call.func) in k.AUTOCAST_CLASSES:
                 dtype = call_keyword(call, "dtype")
                 literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
-                if not literal or not isinstance(self.tree.parent(call), ast.withitem):
+                opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
+                if not literal or not opened:
                     return False
         return True
 
@@ -429,6 +435,32 @@ class ScriptModel(UniformValues):
                 if any(self.trains(loop) for loop in self.enclosing_loops(call)):
                     found |= self._loaders_in(self.values(call.func.value))
         return found
+
+    @cached_property
+    def episode_loaders(self) -> set[Thing]:
+        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        whole = {
+            t
+            for loop, loaders in self.loader_loops
+            if any(self.trains(s) for s in loop.body)
+            for t in loaders
+        }
+        found: set[Thing] = set()
+        for holder in self.holders:
+            loaders = {t for t in holder.things if t.kind == v.LOADER} - whole
+            made = [stmt for stmt, _ in holder.assignments]
+            if loaders and made and all(self._in_episode(stmt) for stmt in made):
+                found |= loaders
+        return found
+
+    def _in_episode(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        loops = self.enclosing_loops(stmt)
+        outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
+        if not outer:
+            return False
+        steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
+        return outer[0] in steps or loops[0] is not outer[0]
 
     @cached_property
     def optimizers(self) -> set[Thing]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import node_of
+from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.effects import SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import LOADER
+from accelify.analysis.values import LOADER, MODEL, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
@@ -68,11 +71,18 @@ class Context:
         self.reduced: set[tuple[Scope, str]] = set()
         # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
         self.trained_methods: list[ast.Attribute] = []
+        self.effects = SideEffects(script)
 
     @property
     def for_accelerate(self) -> bool:
         """Whether the script is written for Hugging Face Accelerate and not for accelify's own runtime."""
         return self.plan.for_accelerate
+
+    @cached_property
+    def locations(self) -> tuple[Locations, Locations]:
+        """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
+        prepared = self.plan.prepared
+        return Locations(self.script, prepared, False), Locations(self.script, prepared, True)
 
     def import_line(self, module: ast.Module, line: str, limit: int | None = None) -> tuple[Edit, ast.AST]:
         """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
@@ -102,6 +112,24 @@ class Context:
     def accelerator(self, node: ast.AST) -> str | None:
         """How the accelerator is written at a node, None where it cannot be had there."""
         return self.plan.accelerator(node)
+
+    def accelerator_through(self, call: ast.Call) -> str | None:
+        """The accelerator at a call, or that of the object whose attribute it uses: `trainer.accelerator`."""
+        found, func = self.accelerator(call), call.func
+        if (
+            found is not None
+            or not isinstance(func, ast.Attribute)
+            or not isinstance(func.value, ast.Attribute)
+        ):
+            return found
+        reach, holder = self.plan.reach, func.value.value
+        if reach is None or not isinstance(holder, (ast.Name, ast.Attribute)):
+            return None
+        homes = {reach.root, *reach.threaded}
+        held = self.script.values(holder)
+        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
+            return f"{self.tree.segment(holder)}.{NAME}"
+        return None
 
     def reaches_cheaply(self, node: ast.AST) -> bool:
         """Whether the accelerator is at hand without a parameter threaded only for this."""
@@ -175,9 +203,109 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
+    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+        """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
+        if self.plan.known.reduces:
+            return []
+        found = [
+            loop
+            for loop, loaders in self.script.loader_loops
+            if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
+        ]
+        cut = self.plan.hand_cut
+        if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
+            found.append(cut.loop)
+        return found
+
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
         return node in self.guarded or any(a in self.guarded for a in self.tree.ancestors(node))
+
+    def meets_others(self, node: ast.AST) -> str:
+        """Why processes meet in a node (it trains, gathers, reads shared batches); "" where they do not."""
+        if self.script.trains(node):
+            return "it trains"
+        inside = set(ast.walk(node))
+        for evaluation in self.plan.evaluations:
+            shared = evaluation.loaders & self.plan.prepared
+            places = [evaluation.loop, evaluation.before, evaluation.after, *evaluation.inline]
+            if shared and any(place in inside for place in places if place is not None):
+                return "its metrics are gathered"
+        for call in inside:
+            for callee in self.script.callees(call) if isinstance(call, ast.Call) else ():
+                if callee in self._meeting_scopes:
+                    return f"`{callee.name}` has to be run by all of them"
+        return ""
+
+    def needs_all(self, node: ast.AST) -> str:
+        """Why every process has to come to a node; "" where one may do it alone.
+
+        What is called directly is told apart from what functions of other modules do: a model that is called under a
+        guard is unwrapped there.
+        """
+        reason = self.meets_others(node)
+        for call in ast.walk(node):
+            for callee in self.script.callees(call) if isinstance(call, ast.Call) and not reason else ():
+                if self.script.interpreter.module_of(callee) not in self.script.modules:
+                    assert isinstance(call, ast.Call)
+                    effects = self.effects.of(callee)
+                    if effects.sites:
+                        unwrapped = not callee.is_method and self._hands_over_model(call)
+                        reason = self.effects.not_alone(effects, unwrapped=unwrapped)
+                    reason = reason or effects.tied
+        return reason
+
+    def _hands_over_model(self, call: ast.Call) -> bool:
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        return any(
+            isinstance(a, (ast.Name, ast.Attribute)) and self.plan.is_prepared(a, MODEL) for a in given
+        )
+
+    def changes_outside(self, node: ast.stmt) -> bool:
+        """Whether a statement changes objects (`results.append(x)`) that are read outside of it."""
+        inside = set(ast.walk(node))
+        scope = self.script.scope_of(node)
+        changed = self.effects.of_nodes(node).changes
+        return any(
+            name.id in changed
+            and isinstance(name.ctx, ast.Load)
+            and name not in inside
+            and self.script.scope_of(name).resolve(name.id) is scope.resolve(name.id)
+            for name in self.tree.nodes(ast.Name)
+        )
+
+    @cached_property
+    def _meeting_scopes(self) -> set[Scope]:
+        """Functions that train, gather or read batches that are shared out, themselves or through what they call."""
+        loops = [loop for loop, loaders in self.script.loader_loops if loaders & self.plan.prepared]
+        reached = {self.script.scope_of(loop) for loop in loops} | self.script.training_scopes
+        queue = list(reached)
+        while queue:
+            for call in self.script.callers(queue.pop()):
+                scope = self.script.scope_of(call)
+                if scope not in reached:
+                    reached.add(scope)
+                    queue.append(scope)
+        return reached
+
+    def runs_everywhere(self, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
+        if self.plan.on_main_only(stmt) or self.is_guarded(stmt):
+            return False
+        for ancestor in self.tree.ancestors(stmt):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                scope = self.script.scope_for(ancestor)
+                return scope in seen or all(
+                    self.runs_everywhere(self.tree.statement(c), seen | {scope})
+                    for c in self.script.callers(scope)
+                )
+            if isinstance(ancestor, ast.If) and not (
+                self.script.is_uniform(ancestor.test) or self.gathered(ancestor.test)
+            ):
+                return False
+            if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
+                return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
+        return True
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

@@ -9,12 +9,15 @@ noise = noise.cuda()                                    ->  noise = noise.to(acc
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices import names_cpu
+from accelify.analysis.locations import HOST
 from accelify.analysis.syntax import call_argument, dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
@@ -143,6 +146,7 @@ class _Moves:
                 core=True,
             )
         yield from self._comprehensions(handled)
+        yield from self._left_over(handled)
         for call, fate in self.fate.items():
             if call in handled or self._is_claimed(call):
                 continue
@@ -182,7 +186,7 @@ class _Moves:
             pure = True
         else:
             device = call_argument(call, 0, "device")
-            if device is None or not self.script.is_a(device, v.DEVICE):
+            if device is None or names_cpu(device) or not self.script.is_a(device, v.DEVICE):
                 return None
             if (
                 isinstance(device, ast.Attribute)
@@ -191,7 +195,7 @@ class _Moves:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
-        if pure and self._is_placed(func.value):
+        if pure and self._is_placed(func.value) and not self._comes_back(call):
             return _REMOVE
         if func.attr == "cuda":
             return _REWRITE
@@ -199,6 +203,23 @@ class _Moves:
         if pure and isinstance(device, ast.Call) and self.script.callees(device):
             return _REWRITE  # x.to(get_device())
         return None
+
+    def _comes_back(self, call: ast.Call) -> bool:
+        """Whether this moves a model that the script takes to the CPU in between, to save it say."""
+        assert isinstance(call.func, ast.Attribute)
+        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
+        return bool(models & self._taken_to_cpu) and self.context.plan.after_prepare(call)
+
+    @functools.cached_property
+    def _taken_to_cpu(self) -> set[v.Thing]:
+        found: set[v.Thing] = set()
+        for call in self.script.calls():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
+                device = call_argument(call, 0, "device")
+                if func.attr == "cpu" or (device is not None and names_cpu(device)):
+                    found |= self.script.things(func.value, v.MODEL)
+        return found
 
     def _is_namespace(self, node: ast.expr) -> bool:
         return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
@@ -211,7 +232,7 @@ class _Moves:
     def _is_placed(self, node: ast.expr) -> bool:
         """Whether prepare puts what an expression stands for on the right device."""
         things = self._at_hand(node)
-        if not things:
+        if not things or HOST in self.context.locations[1].of(node):
             return False
         for thing in things:
             if thing.kind == v.BATCH:
@@ -481,6 +502,33 @@ class _Moves:
             yield self.context.change(
                 MOVE, value, "a prepared loader is on the right device already", [edit], core=True
             )
+
+    def _left_over(self, handled: set[ast.Call]) -> Iterator[Change]:
+        """`x, y = x.cuda(), other(y)` becomes `y = other(y)`, and `x, y = x.cuda(), y` goes."""
+        for stmt in self.tree.nodes(ast.Assign):
+            target, value = stmt.targets[0], stmt.value
+            if not (
+                isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(stmt.targets) == 1
+            ):
+                continue
+            if self._is_claimed(stmt) or len(target.elts) != len(value.elts) or self.tree.in_fstring(stmt):
+                continue
+            pairs = list(zip(target.elts, value.elts, strict=True))
+            gone = [(t, w) for t, w in pairs if self._same(t, w)]
+            calls = [c for _, w in gone for c in ast.walk(w) if isinstance(c, ast.Call) and c in self.fate]
+            left = [(t, w) for t, w in pairs if not self._same(t, w)]
+            if not calls or len(left) != 1 or any(isinstance(e, ast.Starred) for p in pairs for e in p):
+                continue
+            kept, given = left[0]
+            if given.lineno != given.end_lineno:
+                continue
+            handled.update(calls)
+            text = f"{self.tree.segment(kept)} = "
+            edits: list[Edit] = [
+                Replace(self.tree.start(stmt), self.tree.start(given), text),
+                Replace(self.tree.end(given), self.tree.end(stmt), ""),
+            ]
+            yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.regions import kept_region
 from accelify.edits import DeleteStatement, Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -35,9 +36,13 @@ AUTOCAST = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to autocast and GradScaler."""
     if not context.script.understands_precision:
+        yield from _kept(context)
         return
     for call in context.script.calls():
-        if context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
+        kept = context.script.qualname(call.func) in k.AUTOCAST_CLASSES and kept_region(context.script, call)
+        if kept:
+            yield from _opened(context, call, *kept)
+        elif context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
             context.tree.parent(call), ast.withitem
         ):
             accelerator = context.accelerator(call)
@@ -47,6 +52,30 @@ def transform(context: Context) -> Iterator[Change]:
                     AUTOCAST, call, "mixed precision is the Accelerator's", [edit], core=True
                 )
     yield from _scalers(context)
+
+
+def _opened(
+    context: Context, call: ast.Call, statement: ast.Assign, uses: list[ast.expr]
+) -> Iterator[Change]:
+    """`context = autocast(...)`, then `with context:`."""
+    accelerators = [context.accelerator(use) for use in uses]
+    edits: list[Edit] = [DeleteStatement(statement)]
+    edits += [
+        verbs.replace(context.tree, use, f"{accelerator}.autocast()")
+        for use, accelerator in zip(uses, accelerators, strict=True)
+    ]
+    context.claim(statement)
+    change = context.change(AUTOCAST, call, "mixed precision is the Accelerator's", edits, core=True)
+    problem = "" if all(accelerators) else "the Accelerator cannot be had where mixed precision is used"
+    yield Change(change.finding, change.edits, True, problem)
+
+
+def _kept(context: Context) -> Iterator[Change]:
+    """What stays the script's own works as it does, if the Accelerator does not do the same once more."""
+    for call in context.script.calls():
+        if context.script.qualname(call.func) in k.SCALER_CLASSES:
+            message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
+            yield context.change(SCALER, call, message, severity=Severity.INFO)
 
 
 def _scalers(context: Context) -> Iterator[Change]:
@@ -104,15 +133,23 @@ def _scalers(context: Context) -> Iterator[Change]:
 def _read_elsewhere(context: Context, stmt: ast.Assign) -> bool:
     """Whether the scaler is handed on or kept, so that its name has to stay."""
     for target in stmt.targets:
+        if isinstance(target, ast.Attribute):
+            reads = [
+                n for n in context.tree.nodes(ast.Attribute) if n.attr == target.attr and n is not target
+            ]
+            if all(_only_scales(context, n) for n in reads):
+                continue
         if not isinstance(target, ast.Name):
             return True
         scope = context.script.scope_of(stmt).resolve(target.id)
         if scope is None:
             continue
         for name in context.script.reads(target.id, scope):
-            parent = context.tree.parent(name)
-            if not (
-                isinstance(parent, ast.Attribute) and parent.attr in ("scale", "step", "update", "unscale_")
-            ):
+            if not _only_scales(context, name):
                 return True
     return False
+
+
+def _only_scales(context: Context, scaler: ast.expr) -> bool:
+    parent = context.tree.parent(scaler)
+    return isinstance(parent, ast.Attribute) and parent.attr in ("scale", "step", "update", "unscale_")

@@ -1,6 +1,8 @@
 """Prints: once, on the main process.
 
-print(loss)    ->  accelerator.print(loss)
+print(loss)       ->  accelerator.print(loss)
+tqdm.write(text)  ->  if accelerator.is_main_process:
+                          tqdm.write(text)
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.syntax import call_keyword
-from accelify.edits import InsertBefore, Replace
+from accelify.analysis import knowledge as k
+from accelify.analysis.syntax import call_keyword, target_names
+from accelify.edits import Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
@@ -19,6 +22,7 @@ PRINT = Rule("ACC201", "print", "Every process would print the same line.", effo
 def transform(context: Context) -> Iterator[Change]:
     """Yield accelerator.print for the script's own prints, and quiet loggers on the other processes."""
     yield from _logging(context)
+    yield from _beside_bars(context)
     tree = context.tree
     for call in context.script.calls():
         if not (
@@ -44,6 +48,51 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
         )
+
+
+def _beside_bars(context: Context) -> Iterator[Change]:
+    """What is written past a progress bar: a print of the Accelerator's would break the bar's line."""
+    tree, script = context.tree, context.script
+    for call in script.calls():
+        func, statement = call.func, tree.parent(call)
+        if not (isinstance(func, ast.Attribute) and func.attr == "write" and isinstance(statement, ast.Expr)):
+            continue
+        if call_keyword(call, "file") is not None or not _is_bar(context, func.value):
+            continue
+        accelerator = context.accelerator(call)
+        if (
+            accelerator is None
+            or context.is_claimed(call)
+            or context.is_guarded(call)
+            or not context.reaches_cheaply(call)
+            or context.plan.on_main_only(call)
+        ):
+            continue
+        context.guarded.add(statement)
+        guard = Indent(statement, statement, f"if {accelerator}.is_main_process:")
+        yield context.change(PRINT, call, "every process would print this", [guard])
+
+
+def _is_bar(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is tqdm itself, or a name that is only ever a bar."""
+    script = context.script
+    if k.is_progress(script.qualname(node)):
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    owner = script.scope_of(node).resolve(node.id)
+    made: list[ast.expr] = []
+    for stmt in context.tree.nodes(ast.Assign):
+        if node.id in {n for t in stmt.targets for n in target_names(t)}:
+            if script.scope_of(stmt).resolve(node.id) is owner:
+                made.append(stmt.value)
+    for block in context.tree.nodes(ast.With):
+        for item in block.items:
+            if item.optional_vars is not None and node.id in target_names(item.optional_vars):
+                made.append(item.context_expr)
+    return bool(made) and all(
+        isinstance(value, ast.Call) and k.is_progress(script.qualname(value.func)) for value in made
+    )
 
 
 def _logging(context: Context) -> Iterator[Change]:

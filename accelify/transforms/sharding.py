@@ -73,6 +73,13 @@ def _unsharded(context: Context) -> Iterator[Change]:
     backward = context.script.backwards[0].call
     if loaders and context.script.fixed_batch_size is not None:
         why = "its batches cannot be split"
+    elif loaders and loaders <= context.script.episode_loaders:
+        message = (
+            "its loaders are made for one step and read once: every process draws episodes of its own, the same ones "
+            "where they are seeded alike"
+        )
+        yield context.change(UNSHARDED, backward, message)
+        return
     elif loaders:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.evaluation import size_of
-from accelify.analysis.losses import SUM
-from accelify.analysis.syntax import dotted
+from accelify.analysis.figures import BatchLoop, Figures, Place, place_of
+from accelify.analysis.syntax import names_in
 from accelify.edits import Edit, InsertAfter
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -32,183 +32,181 @@ _TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the reduction of running totals behind the loops that train on sharded loaders."""
-    if context.plan.known.reduces:
-        return  # put together by hand
-    loops = [
-        loop
-        for loop, loaders in context.script.loader_loops
-        if context.plan.is_sharded(loaders) and any(context.script.trains(s) for s in loop.body)
-    ]
-    cut = context.plan.hand_cut
-    if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
-        loops.append(cut.loop)
-    for loop in loops:
-        totals = _totals(context, loop)
+    for loop in context.shared_loops():
+        sums = _Totals(context, loop)
+        totals = sums.found()
+        for place, node in sums.unclear.items():
+            message = f"`{place.text}` adds up something of one process's share of the data"
+            yield context.change(TOTALS, node, message)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
             continue
         lines = []
         edits: list[Edit] = []
-        tensors = [name for name in totals if context.for_accelerate and _is_tensor(context, loop, name)]
+        tensors = [place for place in totals if context.for_accelerate and _is_tensor(context, loop, place)]
         for reduction in ("sum", "mean"):
-            names = [name for name, kind in totals.items() if kind == reduction]
+            places = [place for place, kind in totals.items() if kind == reduction]
             if context.for_accelerate:
                 # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
                 parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
-                lines += [f"{n} = sum(gather_object([{n}])){parts}" for n in names if n not in tensors]
-                names = [n for n in names if n in tensors]
-            if names:
-                joined = ", ".join(names)
-                value = joined if len(names) == 1 else f"({joined})"
+                lines += [
+                    f"{p.text} = sum(gather_object([{p.text}])){parts}" for p in places if p not in tensors
+                ]
+                places = [p for p in places if p in tensors]
+            if places:
+                joined = ", ".join(p.text for p in places)
+                value = joined if len(places) == 1 else f"({joined})"
                 lines.append(f'{joined} = {accelerator}.reduce({value}, reduction="{reduction}")')
         if len(tensors) < len(totals) and context.for_accelerate:
             module = context.script.module_of(loop).scopes.module.node
             assert isinstance(module, ast.Module)
             edits.append(context.import_line(module, "from accelerate.utils import gather_object")[0])
         edits.append(InsertAfter(loop, tuple(lines)))
-        context.reduced.update((context.script.scope_of(loop), name) for name in totals)
+        context.reduced.update((context.script.scope_of(loop), place.root) for place in totals)
         yield context.change(
             TOTALS,
             loop.iter,
-            f"{', '.join(f'`{n}`' for n in totals)} would cover one process's share of the data",
+            f"{', '.join(f'`{p.text}`' for p in totals)} would cover one process's share of the data",
             edits,
         )
 
 
-def _totals(context: Context, loop: ast.For | ast.AsyncFor) -> dict[str, str]:
-    """Names that add something up over a loop and are read behind it, with how their parts are put together."""
-    found: dict[str, str] = {}
-    stored: set[str] = set()
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Assign):
-                stored |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            name, value = _addition(node)
-            if name is None or value is None:
+class _Totals:
+    """What adds something up over a loop and is read behind it, with how its parts are put together."""
+
+    def __init__(self, context: Context, loop: BatchLoop) -> None:
+        self.context, self.loop = context, loop
+        self.script, self.tree = context.script, context.tree
+        self.figures = Figures(context.script, context.plan.reductions)
+        # Additions of which it is not known how the parts of processes go together.
+        self.unclear: dict[Place, ast.AST] = {}
+
+    def found(self) -> dict[Place, str]:
+        found: dict[Place, str] = {}
+        wrong: set[Place] = set()
+        batch = self.figures.of_the_batch(self.loop)
+        for node in (n for stmt in self.loop.body for n in ast.walk(stmt)):
+            target, value = _addition(node)
+            place = place_of(self.script, target) if target is not None else None
+            if place is None or value is None or self._is_set_inside(place, node):
                 continue
-            if name in stored and not isinstance(node, ast.Assign):
-                found.pop(name, None)
+            kind = self.figures.kind(value)
+            if kind is None:
+                own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
+                if own and not _is_collected(value):
+                    self.unclear.setdefault(place, node)
                 continue
-            if isinstance(node, ast.Assign) and _assigned_twice(loop, name):
+            if found.setdefault(place, kind) != kind or (place.whole and self.context.for_accelerate):
+                wrong.add(place)
+        for place in wrong:
+            del found[place]
+        found = {
+            place: kind
+            for place, kind in found.items()
+            # Averages of what is the same everywhere already change nothing, sums do.
+            if (kind == "mean" or self.figures.starts_over(self.loop, place))
+            and self.figures.is_read_behind(self.loop, place)
+        }
+        for counter in [p for p in found if self._only_counts(p)]:
+            divided = self._divided_by(counter, found)
+            if not divided <= {p.text for p in found}:
+                # It divides something that stays this process's own.
+                del found[counter]
+                found.update({p: "mean" for p in found if p.text in divided})
+        return found
+
+    def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
+        """Whether the loop also sets the place, so that it holds no total of the whole loop."""
+        texts = {place.text.replace("'", '"'), place.root}
+        for stmt in (n for part in self.loop.body for n in ast.walk(part)):
+            if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt is not addition:
+                targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+                for node in (n for t in targets for n in ast.walk(t)):
+                    stored = isinstance(getattr(node, "ctx", None), ast.Store)
+                    if stored and ast.unparse(node).replace("'", '"') in texts:
+                        return True
+        return False
+
+    def _only_counts(self, place: Place) -> bool:
+        """Whether a total is a number of samples and nothing else."""
+        values = []
+        for node in ast.walk(self.loop):
+            target, value = _addition(node)
+            if target is not None and value is not None and place_of(self.script, target) == place:
+                values.append(value)
+        return bool(values) and all(
+            size_of(value) is not None or (isinstance(value, ast.Name) and self.figures.is_batch_size(value))
+            for value in values
+        )
+
+    def _divided_by(self, counter: Place, found: dict[Place, str]) -> set[str]:
+        """What a counter divides behind the loop, as it is written."""
+        scope = self.script.scope_of(self.loop)
+        divided: set[str] = set()
+        for node in self.tree.nodes(ast.BinOp):
+            if not isinstance(node.op, ast.Div) or self.tree.start(node) < self.tree.end(self.loop):
                 continue
-            kind = _kind(context, value)
-            if kind is not None and found.get(name, kind) == kind:
-                found[name] = kind
-    found = {
-        n: kind
-        for n, kind in found.items()
-        if _starts_over(context, loop, n) and _is_read_behind(context, loop, n)
-    }
-    for counter in [n for n in found if _only_counts(context, loop, n)]:
-        divided = _divided_by(context, loop, counter)
-        if not divided <= set(found):
-            # It divides something that stays this process's own.
-            del found[counter]
-            found.update(dict.fromkeys(set(found) & divided, "mean"))
-    return found
+            if self.tree.in_fstring(node) or self.tree.segment(node.right) != counter.text:
+                if ast.unparse(node.right) != counter.text:
+                    continue
+            if self.script.scope_of(node).resolve(counter.root) is scope.resolve(counter.root):
+                divided |= self._variables(node.left, {p.text for p in found})
+        return divided
+
+    def _variables(self, node: ast.expr, known: set[str]) -> set[str]:
+        text = ast.unparse(node)
+        for place in known:
+            if text.replace("'", '"') == place.replace("'", '"'):
+                return {place}
+        if isinstance(node, ast.Name):
+            return {node.id} if self.script.scope_of(node).resolve(node.id) is not None else set()
+        return {
+            name
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+            for name in self._variables(child, known)
+        }
 
 
-def _only_counts(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    """Whether a total is a number of samples and nothing else."""
-    values = [value for node in ast.walk(loop) for own, value in [_addition(node)] if own == name]
-    return bool(values) and all(
-        size_of(v) is not None or (isinstance(v, ast.Name) and _is_batch_size(context, v))
-        for v in values
-        if v is not None
-    )
-
-
-def _divided_by(context: Context, loop: ast.For | ast.AsyncFor, counter: str) -> set[str]:
-    """The variables that a counter divides behind the loop."""
-    scope = context.script.scope_of(loop).resolve(counter)
-    found: set[str] = set()
-    for read in context.script.reads(counter, scope) if scope is not None else ():
-        parent = context.tree.parent(read)
-        if context.tree.start(read) > context.tree.end(loop) and isinstance(parent, ast.BinOp):
-            if isinstance(parent.op, ast.Div) and parent.right is read:
-                names = [n for n in ast.walk(parent.left) if isinstance(n, ast.Name)]
-                found |= {n.id for n in names if context.script.scope_of(n).resolve(n.id) is not None}
-    return found
-
-
-def _addition(node: ast.AST) -> tuple[str | None, ast.expr | None]:
-    """The name and value of `total += value` or `total = total + value`."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
-        return node.target.id, node.value
-    if (
-        isinstance(node, ast.Assign)
-        and len(node.targets) == 1
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.BinOp)
-        and isinstance(node.value.op, ast.Add)
-        and isinstance(node.value.left, ast.Name)
-        and node.value.left.id == node.targets[0].id
-    ):
-        return node.targets[0].id, node.value.right
+def _addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """The target and value of `total += value`, `total = total + value`, `total = 0.9 * total + 0.1 * value`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        return node.target, node.value
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
+        return None, None
+    target, value = node.targets[0], node.value
+    if not isinstance(value.op, ast.Add):
+        return None, None
+    text = ast.unparse(target)
+    if ast.unparse(value.left) == text:
+        return target, value.right
+    sides = [value.left, value.right]
+    if isinstance(target, ast.Name) and all(_is_product(side) for side in sides):
+        own = [side for side in sides if target.id in names_in(side)]
+        if len(own) == 1:
+            return target, next(side for side in sides if side is not own[0])
     return None, None
 
 
-def _assigned_twice(loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    return (
-        sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(loop))
-        > 1
+def _is_collected(value: ast.expr) -> bool:
+    """Whether a list grows, and no number."""
+    return isinstance(value, (ast.List, ast.ListComp)) or (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "tolist"
     )
 
 
-def _kind(context: Context, value: ast.expr) -> str | None:
-    """`sum` for what counts or adds over samples, `mean` for an average per batch, None for plain counters."""
-    if isinstance(value, ast.Constant):
-        return None
-    size = False
-    for node in ast.walk(value):
-        if (
-            (isinstance(node, ast.Name) and _is_batch_size(context, node))
-            or (isinstance(node, ast.Attribute) and node.attr in ("size", "shape", "numel"))
-            or (isinstance(node, ast.Call) and dotted(node.func) in ("len", "sum"))
-            or (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("sum", "nelement")
-            )
-            or (
-                isinstance(node, ast.Call)
-                and context.script.qualname(node.func) in ("torch.sum", "numpy.sum")
-            )
-        ):
-            size = True
-    if size:
-        return (
-            None
-            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not _is_loss(context, value)
-            else "sum"
-        )
-    if not _is_loss(context, value):
-        return None
-    loss = _loss_inside(value)
-    if loss is not None and context.plan.reductions.of(loss) == SUM:
-        return "sum"
-    return "mean"
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
 
 
-def _is_batch_size(context: Context, name: ast.Name) -> bool:
-    """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
-    loops = context.script.enclosing_loops(name)
-    values = [
-        stmt.value
-        for loop in loops
-        for stmt in ast.walk(loop)
-        if isinstance(stmt, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
-    ]
-    return bool(values) and all(size_of(value) is not None for value in values)
-
-
-def _is_tensor(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
+def _is_tensor(context: Context, loop: BatchLoop, place: Place) -> bool:
     """Whether something that is no plain number is added to a total."""
-    additions = [value for node in ast.walk(loop) for n, value in [_addition(node)] if n == name]
-    return any(value is not None and _gives_tensor(context, value) for value in additions)
+    for node in ast.walk(loop):
+        target, value = _addition(node)
+        if target is not None and value is not None and place_of(context.script, target) == place:
+            if _gives_tensor(context, value):
+                return True
+    return False
 
 
 def _gives_tensor(context: Context, node: ast.expr, depth: int = 0) -> bool:
@@ -243,48 +241,3 @@ def _gives_tensor(context: Context, node: ast.expr, depth: int = 0) -> bool:
         if isinstance(target, ast.Name) and target.id == node.id
         if context.script.scope_of(stmt).resolve(node.id) is scope
     )
-
-
-def _loss_inside(value: ast.expr) -> ast.expr | None:
-    """The tensor of `loss.item()`, `loss.data[0]`, `float(loss)`."""
-    node: ast.expr = value
-    while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node = node.func.value
-        elif isinstance(node, ast.Call) and dotted(node.func) == "float" and node.args:
-            node = node.args[0]
-        elif (isinstance(node, ast.Attribute) and node.attr == "data") or isinstance(node, ast.Subscript):
-            node = node.value
-        elif isinstance(node, ast.BinOp):
-            node = node.left
-        else:
-            return node if isinstance(node, ast.Name) else None
-
-
-def _is_loss(context: Context, value: ast.expr) -> bool:
-    losses = {b.loss.id for b in context.script.backwards if isinstance(b.loss, ast.Name)}
-    names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-    return bool(names & losses) or any("loss" in n.lower() for n in names)
-
-
-def _starts_over(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    """Whether the total is set to nothing before each run of the loop, in the same block or function."""
-    node: ast.AST = loop
-    while True:
-        block = context.tree.block_of(node)[2]
-        for stmt in block[: block.index(node)]:
-            for inner in ast.walk(stmt):
-                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store):
-                    return True
-        parent = context.tree.parent(node)
-        if not isinstance(parent, (ast.With, ast.Try, ast.If)):
-            return False
-        node = parent
-
-
-def _is_read_behind(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    end = context.tree.end(loop)
-    scope = context.script.scope_of(loop).resolve(name)
-    if scope is None:
-        return False
-    return any(context.tree.start(n) > end for n in context.script.reads(name, scope))

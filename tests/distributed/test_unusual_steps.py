@@ -265,6 +265,17 @@ def loose_parameter(acc):
     return [model, extra]
 
 
+def model_not_prepared(acc):
+    """Only the optimizer and the loader are: what they train is averaged all the same."""
+    model = nn.Linear(6, 1)
+    optimizer, loader = acc.prepare(torch.optim.SGD(model.parameters(), lr=0.1), loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        acc.backward((model(x) - y).pow(2).mean())
+        optimizer.step()
+    return [model]
+
+
 def two_losses_one_graph(acc):
     model = Coder()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -303,6 +314,7 @@ STEPS = [
     thawed_later,
     alternating,
     loose_parameter,
+    model_not_prepared,
     two_losses_one_graph,
     gradient_given,
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, convert
 
 AMP = "from torch.cuda.amp import GradScaler, autocast"
 DEVICE = "device = torch.device('cuda')"
@@ -63,3 +65,85 @@ def test_a_scaler_that_is_saved_keeps_its_name() -> None:
         setup=MADE, backward=SCALED, update=STEP, end="torch.save(scaler.state_dict(), 's.pt')", **UNDER
     )
     assert "scaler = accelerator.scaler\n" in conversion.new_text
+
+
+def test_a_scaler_kept_for_its_methods_alone_goes() -> None:
+    trainer = """
+    class Trainer:
+        def __init__(self, amp):
+            self.model, self.optimizer = model, optimizer
+            self.scaler = torch.amp.GradScaler("cuda", enabled=amp)
+            self.region = torch.autocast("cuda") if amp else nullcontext()
+
+        def fit(self):
+            for x, y in loader:
+                with self.region:
+                    loss = F.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                self.scaler.scale(loss).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+
+    Trainer(True).fit()
+    """
+    others = {"imports": "from contextlib import nullcontext", "setup": DEVICE}
+    text = convert(end=trainer, **others).new_text
+    assert "scaler" not in text
+    assert "region" not in text
+    assert "with accelerator.autocast():" in text
+
+
+SWITCHED = """\
+import argparse
+import torch
+from torch import nn
+from torch.cuda.amp import GradScaler, autocast
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, **given):
+        self.args = given["args"]
+        self.model, self.optimizer = given["model"], given["optimizer"]
+
+    def fit(self, loader):
+        scaler = GradScaler(enabled=self.args.half)
+        for x, y in loader:
+            with autocast(enabled=self.args.half):
+                loss = nn.functional.cross_entropy(self.model(x.cuda()), y.cuda())
+            self.optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(self.optimizer)
+            scaler.update()
+
+
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    model = nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), batch_size=4)
+    Trainer(model=model, optimizer=optimizer, args=args).fit(loader)
+
+
+main()
+"""
+
+
+def test_a_switch_among_options_that_another_function_parses() -> None:
+    text = convert_source(Source.from_text(SWITCHED, PATH)).new_text
+    assert 'mixed_precision="fp16" if args.half and torch.cuda.is_available() else "no"' in text
+    assert "scaler" not in text
+    assert "with self.accelerator.autocast():" in text
+
+
+def test_what_stays_the_scripts_own_is_said() -> None:
+    conversion = convert(
+        loss=f"with torch.autocast(device_type='cuda', dtype=dtype):\n    {LOSS}",
+        backward=SCALED,
+        update=STEP,
+        setup=f"{MADE}\ndtype = torch.float16",
+        imports=AMP,
+    )
+    assert [f.message for f in conversion.remaining if f.code == "ACC110"] == [
+        "the script keeps its own mixed precision: leave the Accelerator's at `no`"
+    ]

@@ -127,6 +127,7 @@ class DistributedModel(DistributedDataParallel):
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
         self._sync_next = False
+        PartialState().group_holders.add(self)
 
     # What scripts see
 
@@ -228,6 +229,14 @@ class DistributedModel(DistributedDataParallel):
         if not self._flat:
             self._flat = True
             self.reducer._remove_autograd_hooks()
+
+    def leave_group(self) -> None:
+        """Hold the process group no longer: from now on this is the module alone."""
+        self._flat = True
+        self.require_backward_grad_sync = False
+        self.process_group = None  # type: ignore[assignment]
+        self.reducer = None  # type: ignore[assignment]
+        self.logger = None
 
     def refuse_join(self) -> None:
         """Ranks that ran out of batches answer DDP's own all-reduces, no others."""

@@ -1,0 +1,245 @@
+"""Figures that a training loop makes of its batches: what adds them up, and how the parts of processes go together."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.analysis.evaluation import size_of
+from accelify.analysis.losses import SUM, LossReductions
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, names_in, target_names
+
+BatchLoop = ast.For | ast.AsyncFor
+_COUNTING = frozenset({"sum", "nelement", "numel"})
+_FRESH = frozenset(
+    "list dict deque defaultdict OrderedDict Counter zeros Tensor FloatTensor tensor empty".split()
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What holds a figure: a variable, an attribute of `self` or an entry of a dictionary.
+
+    `text` is how it is written, `root` the variable that holds it. `whole`: a dictionary, of which some entry is meant.
+    """
+
+    text: str
+    root: str
+    whole: bool = False
+
+
+def place_of(script: ScriptModel, node: ast.expr) -> Place | None:
+    """The place that a target stands for; None for what is none of these."""
+    if isinstance(node, ast.Name):
+        return Place(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        own = script.scope_of(node).self_name()
+        if isinstance(node.value, ast.Name) and node.value.id == own:
+            return Place(ast.unparse(node), ast.unparse(node))
+        return None
+    if isinstance(node, ast.Subscript):
+        base = place_of(script, node.value)
+        if base is None or isinstance(node.value, ast.Subscript):
+            return None
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return Place(script.tree.segment(node), base.root)
+        if isinstance(node.slice, ast.Name):
+            return Place(base.text, base.root, whole=True)
+    return None
+
+
+class Figures:
+    """Answers what a value that a loop adds up or collects is made of.
+
+    Args:
+        script: its model.
+        reductions: how its losses are reduced.
+    """
+
+    def __init__(self, script: ScriptModel, reductions: LossReductions) -> None:
+        self.script = script
+        self.tree = script.tree
+        self.reductions = reductions
+
+    def kind(self, value: ast.expr) -> str | None:
+        """`sum` for what counts or adds over samples, `mean` for an average per batch, None for plain counters."""
+        return self._kind(value, 0)
+
+    def _kind(self, value: ast.expr, depth: int) -> str | None:
+        if isinstance(value, ast.Constant):
+            return None
+        if any(self._counts(node) for node in ast.walk(value)):
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not self.is_loss(value):
+                # Hits of a batch over its size.
+                whole = (
+                    self._kind(value.left, depth + 1) == "sum" and self._kind(value.right, depth + 1) == "sum"
+                )
+                return "mean" if whole else None
+            return "sum"
+        if self.is_loss(value):
+            loss = loss_inside(value)
+            return "sum" if loss is not None and self.reductions.of(loss) == SUM else "mean"
+        inner = plain(value)
+        if isinstance(inner, ast.Name) and depth < 4:
+            made = self._made_in_loop(inner)
+            return self._kind(made, depth + 1) if made is not None else None
+        if isinstance(inner, ast.Call):
+            last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
+            if last == "mean" and not inner.args:
+                return "mean"
+        return None
+
+    def _made_in_loop(self, name: ast.Name) -> ast.expr | None:
+        """What a name is assigned in the innermost loop around it, where that is once."""
+        for loop in self.script.enclosing_loops(name)[:1]:
+            found = [
+                stmt.value
+                for stmt in ast.walk(loop)
+                if isinstance(stmt, ast.Assign) and any(name.id in target_names(t) for t in stmt.targets)
+            ]
+            if len(found) == 1 and name.id not in names_in(found[0]):
+                return found[0]
+        return None
+
+    def _counts(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Name):
+            return self.is_batch_size(node)
+        if isinstance(node, ast.Attribute):
+            return node.attr in ("size", "shape", "numel")
+        if not isinstance(node, ast.Call):
+            return False
+        if dotted(node.func) in ("len", "sum"):
+            return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _COUNTING:
+            return True
+        return self.script.qualname(node.func) in ("torch.sum", "numpy.sum")
+
+    def is_batch_size(self, name: ast.Name) -> bool:
+        """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
+        values = [
+            stmt.value
+            for loop in self.script.enclosing_loops(name)
+            for stmt in ast.walk(loop)
+            if isinstance(stmt, ast.Assign)
+            and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+        ]
+        return bool(values) and all(size_of(value) is not None for value in values)
+
+    def is_loss(self, value: ast.expr) -> bool:
+        """Whether an expression reads a loss."""
+        losses = {b.loss.id for b in self.script.backwards if isinstance(b.loss, ast.Name)}
+        names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+        return bool(names & losses) or any("loss" in n.lower() for n in names)
+
+    def of_the_batch(self, loop: BatchLoop) -> set[str]:
+        """The names in a loop that hold what is made of its batch, sizes aside."""
+        found = set(target_names(loop.target))
+        if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("enumerate", "tqdm.enumerate"):
+            if isinstance(loop.target, ast.Tuple):
+                found -= set(target_names(loop.target.elts[0]))
+        for _ in range(3):
+            before = len(found)
+            for stmt in ast.walk(loop):
+                if isinstance(stmt, ast.Assign) and names_in(stmt.value) & found:
+                    if size_of(stmt.value) is None:
+                        found |= {n for t in stmt.targets for n in target_names(t)}
+            if len(found) == before:
+                break
+        return found
+
+    def starts_over(self, loop: BatchLoop, place: Place) -> bool:
+        """Whether a place is set to nothing before each run of the loop, in the same block or function."""
+        return self.made_before(loop, place) is not None
+
+    def made_before(self, loop: BatchLoop, place: Place) -> ast.stmt | None:
+        """The statement before a loop, in its block or one around it, that makes the place anew."""
+        node: ast.AST = loop
+        while True:
+            block: list[ast.stmt] = self.tree.block_of(node)[2]
+            for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is node)]):
+                for inner in ast.walk(stmt):
+                    if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)):
+                        if isinstance(inner.ctx, ast.Store) and self._is(inner, place):
+                            return stmt
+            parent = self.tree.parent(node)
+            if not isinstance(parent, (ast.With, ast.Try, ast.If)):
+                return None
+            node = parent
+
+    def _is(self, node: ast.expr, place: Place) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id == place.root
+        text = ast.unparse(node)
+        return text in (place.root, ast.unparse(ast.parse(place.text, mode="eval").body))
+
+    def is_read_behind(self, loop: BatchLoop, place: Place) -> bool:
+        """Whether a place is read once the loop is over; an attribute also by other methods."""
+        end = self.tree.end(loop)
+        if "." not in place.root:
+            scope = self.script.scope_of(loop).resolve(place.root)
+            if scope is None:
+                return False
+            return any(self.tree.start(n) > end for n in self.script.reads(place.root, scope))
+        own = self.script.scope_of(loop).owner_class
+        inside = {id(n) for n in ast.walk(loop)}
+        return any(
+            isinstance(node.ctx, ast.Load)
+            and id(node) not in inside
+            and dotted(node) == place.root
+            and self.script.scope_of(node).owner_class is own
+            for node in self.tree.nodes(ast.Attribute)
+        )
+
+    def runs_everywhere(self, node: ast.AST, loop: BatchLoop) -> bool:
+        """Whether every process comes to a node of a loop in the same rounds."""
+        for ancestor in self.tree.ancestors(node):
+            if ancestor is loop:
+                return True
+            if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.FunctionDef, ast.Lambda)):
+                return False
+            if isinstance(ancestor, ast.If) and not self.script.is_uniform(ancestor.test):
+                return False
+        return False
+
+
+def plain(value: ast.expr) -> ast.expr:
+    """What is made a number in `x.item()`, `x.data[0]`, `float(x)`, `x.cpu().numpy()`."""
+    while True:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr not in ("item", "cpu", "numpy", "detach", "float", "double", "tolist", "data"):
+                return value
+            value = value.func.value
+        elif isinstance(value, ast.Call) and dotted(value.func) in ("float", "int") and len(value.args) == 1:
+            value = value.args[0]
+        elif isinstance(value, ast.Subscript) and isinstance(value.value, ast.Attribute):
+            value = value.value
+        elif not isinstance(value, ast.Attribute) or value.attr != "data":
+            return value
+        else:
+            value = value.value
+
+
+def loss_inside(value: ast.expr) -> ast.Name | None:
+    """The tensor of `loss.item()`, `loss.data[0]`, `float(loss)`."""
+    node: ast.expr = value
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Call) and dotted(node.func) == "float" and node.args:
+            node = node.args[0]
+        elif (isinstance(node, ast.Attribute) and node.attr == "data") or isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.BinOp):
+            node = node.left
+        else:
+            return node if isinstance(node, ast.Name) else None
+
+
+def is_fresh(value: ast.expr) -> bool:
+    """Whether an expression makes something empty, or a number to add to."""
+    if isinstance(value, (ast.List, ast.Dict, ast.Constant)):
+        return True
+    if isinstance(value, (ast.Tuple, ast.DictComp, ast.ListComp)):
+        return True
+    return isinstance(value, ast.Call) and (dotted(value.func) or "").rsplit(".", 1)[-1] in _FRESH

@@ -1,0 +1,455 @@
+"""Where tensors lie: on the host or on the device, in the script as it is written and once prepare places its batches.
+
+A prepared loader puts a batch on the device at the head of the loop, which can be earlier than the script did. What the
+script made on the host to go with the batch until its own move has to follow. Asked twice, with `placed` and without,
+this tells where the two worlds part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel, is_in_model
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    target_names,
+    walk_scope,
+)
+from accelify.analysis.values import Thing
+
+HOST, DEVICE, ARRAY = "host", "device", "array"
+Place = frozenset[str]
+NOWHERE: Place = frozenset()
+_DEEPEST = 14
+
+# Functions of torch that make a tensor where `device` says, on the host where it does not.
+MAKERS = frozenset(
+    "zeros ones full empty eye arange linspace logspace rand randn randint randperm normal tensor".split()
+)
+# Those that draw: where they draw decides what they draw.
+DRAWING = frozenset("rand randn randint randperm normal bernoulli multinomial".split())
+_HOST_MAKERS = frozenset(
+    "from_numpy Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor "
+    "BoolTensor".split()
+)
+_NUMBERS = frozenset(
+    "item tolist size dim numel nelement get_device ndimension element_size is_contiguous stride keys".split()
+)
+_SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
+# Calls that give back what they are given, or something that lies beside it.
+_HANDING_ON = frozenset(
+    "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.reversed".split()
+)
+_ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
+
+
+class Locations:
+    """Answers where the value of an expression lies.
+
+    Args:
+        script: its model.
+        prepared: the loaders and models that prepare places.
+        placed: whether it does: False asks about the script as it is written.
+    """
+
+    def __init__(self, script: ScriptModel, prepared: set[Thing], placed: bool) -> None:
+        self.script = script
+        self.tree = script.tree
+        self.prepared = prepared
+        self.placed = placed
+        self.moves = placed or any(self._moves(call) for call in script.calls())
+        self._defaults = any(script.qualname(c.func) in _SETTING_DEFAULTS for c in script.calls())
+        self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
+        self._known: dict[ast.AST, Place] = {}
+        self._settled: dict[ast.AST, Place] = {}
+        self._active: set[object] = set()
+        self._cut = 0
+
+    def settle(self, node: ast.AST, place: str) -> None:
+        """Note that an edit decides where an expression lies from now on."""
+        self._settled[node] = frozenset({place})
+        self._known.clear()
+
+    def of(self, node: ast.expr) -> Place:
+        """Where an expression can lie: nowhere for what is no tensor, or not known to be one."""
+        if node in self._settled:
+            return self._settled[node]
+        found = self._known.get(node)
+        if found is None:
+            if node in self._active or len(self._active) > _DEEPEST * 4:
+                self._cut += 1
+                return NOWHERE
+            self._active.add(node)
+            cut = self._cut
+            found = self._look(node)
+            self._active.discard(node)
+            # What was cut short by the guard against circles is known only where the circle began.
+            if cut == self._cut or not self._active:
+                self._known[node] = found
+        return found
+
+    def makes(self, call: ast.Call) -> bool:
+        """Whether a call of torch makes a tensor of its own, whatever it is given."""
+        head, _, last = (self.script.qualname(call.func) or "").rpartition(".")
+        return head == "torch" and (last in MAKERS or last in _HOST_MAKERS)
+
+    def _moves(self, call: ast.Call) -> bool:
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        if call.func.attr == "cuda":
+            return True
+        return call.func.attr == "to" and bool(call.args) and self.script.is_a(call.args[0], v.DEVICE)
+
+    # -- expressions
+
+    def _look(self, node: ast.expr) -> Place:
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Subscript):
+            return self.of(node.value)
+        if isinstance(node, ast.BinOp):
+            return _together([self.of(node.left), self.of(node.right)])
+        if isinstance(node, ast.Compare):
+            if all(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
+                return NOWHERE
+            return _together([self.of(node.left), *map(self.of, node.comparators)])
+        if isinstance(node, ast.UnaryOp):
+            return NOWHERE if isinstance(node.op, ast.Not) else self.of(node.operand)
+        if isinstance(node, ast.IfExp):
+            return self.of(node.body) | self.of(node.orelse)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return _union(self.of(e) for e in node.elts)
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self.of(node.elt)
+        if isinstance(node, (ast.Starred, ast.NamedExpr)):
+            return self.of(node.value)
+        return NOWHERE
+
+    def _attribute(self, node: ast.Attribute) -> Place:
+        if node.attr in ("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad"):
+            return NOWHERE
+        if self.script.qualname(node) is not None:
+            return NOWHERE
+        text = dotted(node)
+        scope = self.script.scope_of(node)
+        if isinstance(node.value, ast.Name) and node.value.id == scope.self_name():
+            if is_in_model(self.script, scope) or scope.owner_class is None:
+                return NOWHERE  # parameters and buffers follow their module
+            own = scope.owner_class
+            values = [
+                stmt.value
+                for stmt in self.tree.nodes(ast.Assign)
+                if any(dotted(t) == text for t in stmt.targets)
+                and self.script.scope_of(stmt).owner_class is own
+            ]
+            return _union(self.of(value) for value in values)
+        return self.of(node.value)
+
+    def _call(self, node: ast.Call) -> Place:
+        name = self.script.qualname(node.func)
+        if name is not None:
+            return self._library_call(name, node)
+        given = [*node.args, *[kw.value for kw in node.keywords]]
+        if self._batch_of(node):
+            return self._batch_place(node)
+        models = self.script.models_of(node.func)
+        if models:
+            if models <= self.prepared and not self.script.callees(node) - self._forwards(node):
+                return frozenset({DEVICE if self.moves else HOST})
+            return NOWHERE
+        if self.script.is_a(node.func, v.CRITERION):
+            return _together([self.of(a) for a in given])
+        callees = self.script.callees(node)
+        if callees:
+            return _union(self.of(value) for value in self._returned(node))
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, node.func)
+        return NOWHERE
+
+    def _returned(self, node: ast.Call) -> list[ast.expr]:
+        """What the functions of these modules that a call can run give back."""
+        return [
+            n.value
+            for scope in self.script.callees(node)
+            if self.tree.parent(scope.node) is not None
+            for n in walk_scope(scope.node.body)
+            if isinstance(n, ast.Return) and n.value is not None
+        ]
+
+    def _forwards(self, node: ast.Call) -> set[object]:
+        return {s for s in self.script.callees(node) if getattr(s.node, "name", "") == "forward"}
+
+    def _method(self, node: ast.Call, func: ast.Attribute) -> Place:
+        if func.attr == "cpu":
+            return frozenset({HOST})
+        if func.attr == "cuda":
+            return frozenset({DEVICE})
+        if func.attr == "numpy":
+            return frozenset({ARRAY})
+        if func.attr in _NUMBERS:
+            return NOWHERE
+        if func.attr == "to":
+            return self._moved(node, func)
+        if func.attr == "type_as" and node.args:
+            return self.of(node.args[0])
+        if (
+            func.attr == "type"
+            and node.args
+            and not (self.script.qualname(node.args[0]) or "").startswith("torch.")
+        ):
+            return NOWHERE  # x.type(Tensor), which can be a type of the device
+        return self.of(func.value)
+
+    def _moved(self, node: ast.Call, func: ast.Attribute) -> Place:
+        target = call_argument(node, 0, "device")
+        if target is None or (self.script.qualname(target) or "").startswith("torch."):
+            return self.of(func.value)
+        return self._named_place(target)
+
+    def _named_place(self, device: ast.expr) -> Place:
+        """The place that a device stands for."""
+        if isinstance(device, ast.Call) and device.args:
+            device = device.args[0]
+        if is_constant(device, "cpu"):
+            return frozenset({HOST})
+        if isinstance(device, ast.Attribute) and device.attr == "device":
+            beside = self.of(device.value)
+            if beside:
+                return beside
+        if self.of(device):
+            return self.of(device)  # x.to(other)
+        if isinstance(device, ast.Constant) or self.script.is_a(device, v.DEVICE):
+            return frozenset({DEVICE})
+        return NOWHERE
+
+    def _library_call(self, name: str, node: ast.Call) -> Place:
+        head, _, last = name.rpartition(".")
+        given = [*node.args, *[kw.value for kw in node.keywords if kw.arg != "device"]]
+        if name == "builtins.next":
+            return self._batch_place(node)
+        if name in _HANDING_ON or name in k.VARIABLE or name in ("copy.deepcopy", "copy.copy"):
+            return _together([self.of(a) for a in given])
+        if name.split(".")[0] in _ARRAYS:
+            return frozenset({ARRAY})
+        if head == "torch.cuda" and last.endswith("Tensor"):
+            return frozenset({DEVICE})
+        if head == "torch" and (last in MAKERS or last in _HOST_MAKERS):
+            device = call_keyword(node, "device")
+            if device is not None:
+                return self._named_place(device)
+            if self._defaults or (last == "tensor" and self._is_number(node)):
+                return NOWHERE
+            return frozenset({HOST})
+        if head == "torch" and (last.endswith("_like") or last == "as_tensor"):
+            device = call_keyword(node, "device")
+            beside = self.of(node.args[0]) if node.args else NOWHERE
+            return self._named_place(device) if device is not None else beside - {ARRAY} or beside & {HOST}
+        if head in ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torchvision.utils"):
+            return _together([self.of(a) for a in given])
+        return NOWHERE
+
+    def _is_number(self, node: ast.Call) -> bool:
+        """`torch.tensor(0.5)` has no dimension, and goes with tensors anywhere."""
+        return bool(node.args) and not isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp))
+
+    # -- batches
+
+    def _batch_of(self, node: ast.expr) -> bool:
+        """Whether a call draws the next batch: `iterator.next()`."""
+        drawing = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        return drawing and node.func.attr in ("next", "__next__") and self.script.is_a(node, v.BATCH)  # type: ignore[attr-defined]
+
+    def _batch_place(self, node: ast.expr) -> Place:
+        loaders = {t for thing in self.script.things(node, v.BATCH) for t in thing.link("loader")}
+        return self._placed(loaders)
+
+    def _placed(self, loaders: set[Thing]) -> Place:
+        if not loaders:
+            return NOWHERE
+        return frozenset({DEVICE if self.placed and loaders <= self.prepared else HOST})
+
+    # -- names
+
+    def _name(self, node: ast.Name) -> Place:
+        scope = self.script.scope_of(node)
+        owner = scope.resolve(node.id)
+        if owner is None:
+            return NOWHERE
+        target = self._comprehension(node)
+        if target is not None:
+            return self._element(target.target, target.iter, node.id)
+        if owner is not scope:
+            return _union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
+        places: list[Place] = []
+        for binding in self.bindings(node):
+            if binding is None:
+                places.append(self._parameter(node.id, owner))
+            else:
+                places.append(self._bound(binding, node.id))
+        return _union(places)
+
+    def _comprehension(self, node: ast.Name) -> ast.comprehension | None:
+        child: ast.AST = node
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, ast.stmt):
+                return None
+            if isinstance(ancestor, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+                for generator in ancestor.generators:
+                    if node.id in target_names(generator.target) and child is not generator:
+                        return generator
+            child = ancestor
+        return None
+
+    def _parameter(self, name: str, scope: Scope) -> Place:
+        calls = self.script.callers(scope)
+        parameters = scope.positional()
+        if name not in parameters or name == scope.self_name():
+            return NOWHERE
+        index = parameters.index(name) - (1 if scope.self_name() is not None else 0)
+        given = [call_argument(call, index, name) for call in calls]
+        return _union(self.of(g) for g in given if g is not None)
+
+    def bindings(self, node: ast.Name) -> Iterator[ast.stmt | None]:
+        """The statements that can have bound a name where it is read; None stands for a parameter."""
+        name = node.id
+        current: ast.stmt = self.tree.statement(node)
+        while True:
+            _, _, block = self.tree.block_of(current)
+            for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
+                yield from _stores(stmt, name)
+                if _always_binds(stmt, name):
+                    return
+            owner = self.tree.parent(current)
+            while isinstance(owner, (ast.ExceptHandler, ast.match_case)):
+                owner = self.tree.parent(owner)
+            if isinstance(owner, (ast.For, ast.AsyncFor)) and name in target_names(owner.target):
+                yield owner
+                return
+            if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)):
+                # What the round before has left behind.
+                for stmt in owner.body:
+                    yield from _stores(stmt, name)
+            if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield None
+                return
+            if not isinstance(owner, ast.stmt) or isinstance(owner, ast.ClassDef):
+                return
+            current = owner
+
+    def _all_bindings(self, name: str, root: ast.AST) -> Iterator[ast.stmt]:
+        body = getattr(root, "body", [])
+        for stmt in body:
+            if not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from _stores(stmt, name)
+
+    def _bound(self, stmt: ast.stmt, name: str) -> Place:
+        if isinstance(stmt, ast.AnnAssign):
+            return self.of(stmt.value) if stmt.value is not None else NOWHERE
+        if isinstance(stmt, (ast.For, ast.AsyncFor)):
+            return self._element(stmt.target, stmt.iter, name, stmt)
+        if not isinstance(stmt, ast.Assign):
+            return NOWHERE
+        for target in stmt.targets:
+            if name in target_names(target):
+                return self._part(target, stmt.value, name)
+        return NOWHERE
+
+    def _part(self, target: ast.expr, value: ast.expr, name: str) -> Place:
+        """Where the part of a value lies that a name in a target is bound to."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            index = next(i for i, e in enumerate(target.elts) if name in target_names(e))
+            starred = any(isinstance(e, ast.Starred) for e in [*target.elts, *getattr(value, "elts", [])])
+            if (
+                isinstance(value, (ast.Tuple, ast.List))
+                and len(value.elts) == len(target.elts)
+                and not starred
+            ):
+                return self._part(target.elts[index], value.elts[index], name)
+            returned = self._returned(value) if isinstance(value, ast.Call) else []
+            if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
+                return _union(
+                    self.of(r.elts[index]) if isinstance(r, ast.Tuple) and index < len(r.elts) else self.of(r)
+                    for r in returned
+                )
+        return self.of(value)
+
+    def _element(
+        self, target: ast.expr, iterated: ast.expr, name: str, loop: ast.stmt | None = None
+    ) -> Place:
+        """Where what a loop binds to a name lies."""
+        node = iterated
+        while isinstance(node, ast.Call) and node.args:
+            called = (
+                node.func.id if isinstance(node.func, ast.Name) else self.script.qualname(node.func) or ""
+            )
+            if called == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+                if name in target_names(target.elts[0]):
+                    return NOWHERE
+                target, node = target.elts[1], node.args[0]
+            elif called == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(node.args):
+                index = next(i for i, e in enumerate(target.elts) if name in target_names(e))
+                target, node = target.elts[index], node.args[index]
+            elif k.is_progress(called) or called in ("iter", "list", "reversed", "islice"):
+                node = node.args[0]
+            else:
+                break
+        loaders = self.script.iterated(node)
+        if loaders:
+            return self._placed(loaders)
+        if loop is not None and id(loop) in self._loops and node is iterated:
+            return self._placed(self._loops[id(loop)])
+        return self.of(node)
+
+
+def _stores(stmt: ast.stmt, name: str) -> Iterator[ast.stmt]:
+    """The statements inside a statement that bind a name."""
+    for node in walk_scope([stmt]):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.For, ast.AsyncFor)):
+            targets = [node.target]
+        else:
+            continue
+        if any(name in target_names(t) for t in targets):
+            yield node
+
+
+def _always_binds(stmt: ast.stmt, name: str) -> bool:
+    """Whether a name is bound anew whatever way is taken through a statement."""
+    if isinstance(stmt, ast.Assign):
+        return any(name in target_names(t) for t in stmt.targets)
+    if isinstance(stmt, ast.AnnAssign):
+        return stmt.value is not None and name in target_names(stmt.target)
+    if isinstance(stmt, ast.If):
+        return all(_binds_or_leaves(part, name) for part in (stmt.body, stmt.orelse))
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return any(_always_binds(s, name) for s in stmt.body)
+    if isinstance(stmt, ast.Try):
+        parts = [[*stmt.body, *stmt.orelse], *(handler.body for handler in stmt.handlers)]
+        return all(_binds_or_leaves(part, name) for part in parts)
+    return False
+
+
+def _binds_or_leaves(block: list[ast.stmt], name: str) -> bool:
+    leaves = bool(block) and isinstance(block[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+    return leaves or any(_always_binds(stmt, name) for stmt in block)
+
+
+def _union(places: Iterable[Place]) -> Place:
+    return frozenset(one for place in places for one in place)
+
+
+def _together(places: list[Place]) -> Place:
+    """Where the result of several operands lies: tensors of both sides never meet, or an edit sees to it."""
+    return frozenset({DEVICE}) if any(place == {DEVICE} for place in places) else _union(places)

@@ -1,0 +1,85 @@
+"""Classes that keep a running average: `update(value, n)` adds up, `avg` divides."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import walk_scope
+from accelify.analysis.values import Class
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Attributes of such a class: the sum, the count, and the average where that is kept."""
+
+    update: str
+    total: str
+    count: str
+    average: str | None
+
+
+def meter_of(script: ScriptModel, node: ast.expr) -> Meter | None:
+    """What is known of the running average that an expression stands for; None for anything else."""
+    classes = {t.cls for t in script.things(node, v.INSTANCE)}
+    found = {_meter(cls) if cls is not None else None for cls in classes}
+    return found.pop() if len(found) == 1 else None
+
+
+def _meter(cls: Class) -> Meter | None:
+    """`self.total += value * n; self.count += n; self.average = self.total / self.count`."""
+    for own in cls.ancestry():
+        for definition, scope in own.scope.children.items():
+            name = getattr(definition, "name", "")
+            receiver, parameters = scope.self_name(), scope.positional()[1:]
+            if scope.kind != "function" or receiver is None or not parameters or name.startswith("__"):
+                continue
+            added: dict[str, set[str]] = {}
+            for node in walk_scope(scope.node.body):
+                if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+                    attribute = _own(node.target, receiver)
+                    if attribute is not None:
+                        added[attribute] = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            quotient = _quotient(cls, set(added))
+            if quotient is None or not added[quotient[0]] & set(parameters):
+                continue
+            kept = any(
+                isinstance(node, ast.Assign) and any(_own(t, receiver) == quotient[2] for t in node.targets)
+                for node in walk_scope(scope.node.body)
+            )
+            if set(added) == {quotient[0], quotient[1]}:
+                return Meter(name, quotient[0], quotient[1], quotient[2] if kept else None)
+    return None
+
+
+def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
+    """The sum, the count and what their quotient is called, in any method or property of a class."""
+    for own in cls.ancestry():
+        for definition, scope in own.scope.children.items():
+            receiver = scope.self_name() or ""
+            for node in walk_scope(scope.node.body) if scope.kind == "function" else ():
+                value = node.value if isinstance(node, (ast.Assign, ast.Return)) else None
+                for part in ast.walk(value) if value is not None else ():
+                    if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Div):
+                        continue
+                    total, count = _own(part.left, receiver), _counted(part.right, receiver)
+                    if total in added and count in added and total is not None and count is not None:
+                        name = getattr(definition, "name", "")
+                        if isinstance(node, ast.Assign):
+                            name = _own(node.targets[0], receiver) or ""
+                        return total, count, name
+    return None
+
+
+def _counted(node: ast.expr, receiver: str) -> str | None:
+    """The attribute in `self.count`, `max(self.count, 1)`, `(self.count + 1e-5)`."""
+    found = {_own(n, receiver) for n in ast.walk(node) if isinstance(n, ast.expr)} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _own(node: ast.expr, receiver: str) -> str | None:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == receiver:
+        return node.attr
+    return None

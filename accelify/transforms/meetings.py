@@ -1,0 +1,212 @@
+"""Tensors that the script makes on the host to go with a batch, which prepare puts on the device before they meet.
+
+onehot = torch.eye(10)[y]          ->  onehot = torch.eye(10, device=y.device)[y]
+x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
+right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
+weight = table[y]                  ->  weight = table[y.cpu()]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
+from accelify.analysis.syntax import call_keyword
+from accelify.edits import Edit
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+MEETING = Rule(
+    "ACC120",
+    "host-meets-device",
+    "A tensor made on the host meets a batch that prepare puts on the device.",
+    Severity.ERROR,
+    effort=3,
+)
+# Methods that take tensors from anywhere, or only look at their shape.
+_TAKING_ANY = frozenset(
+    "to type_as copy_ expand_as view_as reshape_as resize_as_ append extend update insert put write backward "
+    "add_scalar add_image set_description set_postfix".split()
+)
+_ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the edits that let host tensors follow the batch, or fetch the batch for them."""
+    if context.plan.arguments.get("cpu") == "True" or not context.plan.prepared:
+        return
+    nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript))
+    # What is settled inside an expression decides about the expression around it.
+    tree = context.tree
+    nodes.sort(key=lambda n: (tree.start(tree.statement(n)), tree.end(n), -tree.start(n)))
+    for node in nodes:
+        if context.tree.in_fstring(node):
+            continue
+        if isinstance(node, ast.Subscript):
+            yield from _index(context, node)
+            continue
+        operands = _operands(context, node)
+        if len(operands) > 1:
+            yield from _meeting(context, node, operands)
+
+
+def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The expressions whose tensors have to lie together."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Compare):
+        if any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
+            return []
+        return [node.left, *node.comparators]
+    assert isinstance(node, ast.Call)
+    given = [*node.args, *[kw.value for kw in node.keywords if kw.arg != "device"]]
+    parts = [e for a in given for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
+    name = context.script.qualname(node.func)
+    if name is not None:
+        head, _, last = name.rpartition(".")
+        joins = head in ("torch", "torch.nn.functional", "torch.linalg") and last not in MAKERS
+        return parts if joins and not last.endswith("_like") else []
+    if context.script.is_a(node.func, v.CRITERION):
+        return parts
+    if isinstance(node.func, ast.Attribute) and node.func.attr not in _TAKING_ANY:
+        if not context.script.callees(node) and not context.script.models_of(node.func.value):
+            return [node.func.value, *parts]
+    return []
+
+
+def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iterator[Change]:
+    before, after = context.locations
+    placed = [o for o in operands if after.of(o) == {DEVICE}]
+    left = [o for o in operands if after.of(o) == {HOST}]
+    if not placed or not left or any(before.of(o) != {HOST} for o in [*placed, *left]):
+        return
+    made = [_maker(context, o) for o in left]
+    edits: list[Edit] = []
+    if all(made):
+        for maker, operand in zip(made, left, strict=True):
+            assert maker is not None
+            inside = any(maker is n for n in ast.walk(operand))
+            device = (_device_of(placed) if inside else None) or _own_device(context, maker)
+            if device is None or context.is_claimed(maker):
+                return
+            edits.append(_make_there(context, maker, device))
+            after.settle(maker, DEVICE)
+        text = context.tree.segment(made[0])
+        message = f"`{_short(text)}` is made on the host, where the batch no longer is"
+        yield context.change(MEETING, made[0] or node, message, edits, core=True)
+        return
+    for operand in placed:
+        edits += _fetched(context, operand)
+        after.settle(operand, HOST)
+    message = (
+        f"`{_short(context.tree.segment(placed[0]))}` is on the device already, and what it meets is not"
+    )
+    yield context.change(MEETING, node, message, edits, core=True)
+
+
+def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
+    """A tensor on the host, or an array, takes no index from the device."""
+    before, after = context.locations
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if not after.of(node.value) or not after.of(node.value) <= {HOST, ARRAY}:
+        return
+    found = [p for p in parts if after.of(p) == {DEVICE} and before.of(p) == {HOST}]
+    maker = node.value if isinstance(node.value, ast.Call) and after.makes(node.value) else None
+    device = _device_of(found) if maker is not None else None
+    if maker is not None and device is not None:
+        after.settle(maker, DEVICE)
+        message = f"`{_short(context.tree.segment(maker))}` is made on the host, where the batch no longer is"
+        yield context.change(MEETING, maker, message, [_make_there(context, maker, device)], core=True)
+    elif found:
+        edits = [edit for part in found for edit in _fetched(context, part)]
+        for part in found:
+            after.settle(part, HOST)
+        message = f"`{_short(context.tree.segment(node.value))}` is on the host, where an index has to be too"
+        yield context.change(MEETING, node, message, edits, core=True)
+
+
+def _maker(context: Context, node: ast.expr) -> ast.Call | None:
+    """The call that makes a tensor here, through methods of it and a name that holds nothing else."""
+    _, after = context.locations
+    for _ in range(6):
+        if isinstance(node, ast.Call):
+            name = context.script.qualname(node.func) or ""
+            if name.rpartition(".")[0] == "torch" and after.makes(node):
+                return node
+            if name in k.VARIABLE and node.args:
+                node = node.args[0]
+            elif not name and isinstance(node.func, ast.Attribute) and node.func.attr not in ("cpu", "to"):
+                node = node.func.value
+            else:
+                return None
+        elif isinstance(node, ast.Name):
+            found = list(after.bindings(node))
+            stmt = found[0] if len(found) == 1 else None
+            if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
+                return None
+            if context.script.scope_of(stmt) is not context.script.scope_of(node) or _goes_to_host(
+                context, node
+            ):
+                return None
+            node = stmt.value
+        else:
+            return None
+    return None
+
+
+def _goes_to_host(context: Context, name: ast.Name) -> bool:
+    """Whether something reads the variable that wants it on the host."""
+    scope = context.script.scope_of(name).resolve(name.id)
+    for read in context.script.reads(name.id, scope) if scope is not None else []:
+        parent = context.tree.parent(read)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("numpy", "cpu"):
+            return True
+        if isinstance(parent, ast.Call) and parent.func is not read:
+            if (context.script.qualname(parent.func) or "").split(".")[0] not in ("", "torch", "builtins"):
+                return True
+    return False
+
+
+def _make_there(context: Context, maker: ast.Call, device: str) -> Edit:
+    last = (context.script.qualname(maker.func) or "").rpartition(".")[2]
+    if last in MAKERS - DRAWING and call_keyword(maker, "device") is None:
+        try:
+            return verbs.add_keyword(context.tree, maker, f"device={device}")
+        except verbs.EditError:
+            pass
+    # What is drawn is drawn where it was, so that it stays the same.
+    return verbs.insert(context.tree, context.tree.end(maker), f".to({device})")
+
+
+def _device_of(placed: list[ast.expr]) -> str | None:
+    """The device of a tensor that is at hand under a name."""
+    for node in placed:
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return f"{ast.unparse(node)}.device"
+    return None
+
+
+def _own_device(context: Context, node: ast.AST) -> str | None:
+    accelerator = context.accelerator(node)
+    return f"{accelerator}.device" if accelerator is not None else None
+
+
+def _fetched(context: Context, node: ast.expr) -> list[Edit]:
+    tree = context.tree
+    if isinstance(node, _ALONE):
+        return [verbs.insert(tree, tree.end(node), ".cpu()", -5)]
+    return [
+        verbs.insert(tree, tree.start(node), "(", 5),
+        verbs.insert(tree, tree.end(node), ").cpu()", -5),
+    ]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."

@@ -1,0 +1,275 @@
+"""What a training loop records of its batches, made whole before it is read: lists of losses and predictions, meters.
+
+for data, target in loader:
+    ...
+    losses.append(loss.item())
+                                    ->  losses = accelerator.reduce(losses, reduction="mean")
+print(np.mean(losses))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis.figures import BatchLoop, Figures, Place, is_fresh, place_of
+from accelify.analysis.meters import Meter, meter_of
+from accelify.analysis.syntax import names_in
+from accelify.edits import Edit, InsertAfter
+from accelify.findings import Safety
+from accelify.transforms.base import Change, Context, Rule
+
+RECORDS = Rule(
+    "ACC304",
+    "recorded-figures",
+    "What is recorded in a loop covers one process's share of the data only.",
+    safety=Safety.REVIEW,
+    effort=5,
+)
+# Calls that make a number of a tensor, and those that bring one to the host with all its samples.
+_NUMBERS = frozenset({"item", "float", "mean"})
+_ON_HOST = frozenset({"numpy", "tolist", "cpu", "item"})
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield what puts the records of training loops over sharded loaders together."""
+    for loop in context.shared_loops():
+        if context.accelerator(loop) is None:
+            continue
+        yield from _lists(context, loop)
+        yield from _meters(context, loop)
+
+
+# -- lists
+
+
+def _lists(context: Context, loop: BatchLoop) -> Iterator[Change]:
+    figures = Figures(context.script, context.plan.reductions)
+    batch = figures.of_the_batch(loop)
+    kinds: dict[Place, set[str]] = {}
+    for node in (n for stmt in loop.body for n in ast.walk(stmt)):
+        kept, value = _recorded(node)
+        if kept is None or value is None or not names_in(value) & batch:
+            continue
+        place = place_of(context.script, kept)
+        if place is not None and not place.whole:
+            kind = _kind_of_record(context, figures, value, node)
+            everywhere = figures.runs_everywhere(node, loop)
+            kinds.setdefault(place, set()).add(kind if everywhere or kind == "objects" else "unclear")
+    numbers: dict[str, list[Place]] = {"mean": [], "sum": []}
+    objects, unclear = [], []
+    for place, found in kinds.items():
+        if not figures.is_read_behind(loop, place):
+            continue
+        fresh = figures.made_before(loop, place)
+        begun = fresh is not None and _begins_empty(fresh)
+        if found == {"mean"} and (begun or _is_list(context, place)):
+            # Averages of what is the same everywhere already change nothing, sums do.
+            numbers["mean"].append(place)
+        elif found == {"sum"} and begun:
+            numbers["sum"].append(place)
+        elif found == {"objects"} and begun:
+            objects.append(place)
+        elif found != {"other"}:
+            unclear.append(place)
+    if any(numbers.values()) or objects:
+        yield _gathered(context, loop, numbers, objects)
+    for place in unclear:
+        message = f"`{place.text}` holds what one process recorded of its share of the data"
+        yield context.change(RECORDS, loop.iter, message)
+
+
+def _recorded(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """The list and the value of `kept.append(value)`, `kept.extend(value)`, `kept += value.tolist()`."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend") and call.args:
+            return call.func.value, call.args[0]
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        if isinstance(node.value, (ast.List, ast.ListComp)) or _ends_in(node.value, {"tolist"}):
+            return node.target, node.value
+    return None, None
+
+
+def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: ast.AST) -> str:
+    """`mean` or `sum` for one number a batch, `objects` for samples on the host, else `unclear`."""
+    extends = isinstance(node, ast.AugAssign) or (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "extend"
+    )
+    value = _assigned(context, value)
+    if extends:
+        return "objects" if _reaches_host(value) else "unclear"
+    if figures.kind(value) == "sum":
+        return "sum" if _ends_in(value, {"item"}) or isinstance(value, ast.BinOp) else "unclear"
+    if figures.kind(value) == "mean" and not _reaches_host(value, but={"item", "cpu", "numpy"}):
+        return "mean"
+    if _ends_in(value, _NUMBERS):
+        return "mean"
+    if isinstance(value, (ast.Dict, ast.Tuple, ast.List)):
+        return "unclear"
+    return "objects" if _reaches_host(value) else "unclear"
+
+
+def _assigned(context: Context, value: ast.expr) -> ast.expr:
+    """What a name was assigned, where that was once."""
+    for _ in range(3):
+        if not isinstance(value, ast.Name):
+            break
+        found = [b for b in context.locations[1].bindings(value) if b is not None]
+        stmt = found[0] if len(found) == 1 else None
+        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
+            break
+        if "loss" in value.id.lower() and not _reaches_host(stmt.value):
+            break
+        value = stmt.value
+    return value
+
+
+def _ends_in(value: ast.expr, names: set[str] | frozenset[str]) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    return (
+        value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    ) in names
+
+
+def _reaches_host(value: ast.expr, but: set[str] | frozenset[str] = frozenset()) -> bool:
+    """Whether a tensor is brought to the host on the way, so that any process can read it."""
+    return any(isinstance(n, ast.Attribute) and n.attr in _ON_HOST - but for n in ast.walk(value))
+
+
+def _begins_empty(stmt: ast.stmt) -> bool:
+    value = stmt.value if isinstance(stmt, (ast.Assign, ast.AnnAssign)) else None
+    values = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(one is not None and is_fresh(one) for one in values)
+
+
+def _is_list(context: Context, place: Place) -> bool:
+    """Whether a place is made as a list, somewhere in the script."""
+    wanted = {place.text.replace("'", '"'), place.root}
+    values: list[ast.expr] = []
+    for stmt in context.tree.nodes(ast.Assign):
+        for target in stmt.targets:
+            pairs = [(target, stmt.value)]
+            if isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+                pairs = list(zip(target.elts, stmt.value.elts, strict=False))
+            values += [w for t, w in pairs if ast.unparse(t).replace("'", '"') in wanted]
+    return bool(values) and all(
+        isinstance(w, (ast.List, ast.Dict)) or (isinstance(w, ast.Call) and ast.unparse(w.func) == "list")
+        for w in values
+    )
+
+
+def _gathered(
+    context: Context, loop: BatchLoop, numbers: dict[str, list[Place]], objects: list[Place]
+) -> Change:
+    accelerator, lines, edits = context.accelerator(loop), [], list[Edit]()
+    recorded = [place for places in numbers.values() for place in places]
+    for reduction, places in numbers.items():
+        targets = [_target(context, loop, place) for place in places]
+        if context.for_accelerate:
+            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
+            for target, place in zip(targets, places, strict=True):
+                lines.append(f"{target} = [sum(n){parts} for n in zip(*gather_object([{place.text}]))]")
+        elif places:
+            joined = ", ".join(p.text for p in places)
+            value = joined if len(places) == 1 else f"({joined})"
+            lines.append(f'{", ".join(targets)} = {accelerator}.reduce({value}, reduction="{reduction}")')
+    for place in objects:
+        lines.append(f"{_target(context, loop, place)} = gather_object({place.text})")
+    if objects or (recorded and context.for_accelerate):
+        edits.append(_import(context, loop))
+    edits.append(InsertAfter(loop, tuple(lines)))
+    context.reduced.update((context.script.scope_of(loop), place.root) for place in [*recorded, *objects])
+    text = ", ".join(f"`{p.text}`" for p in [*recorded, *objects])
+    return context.change(RECORDS, loop.iter, f"{text} would cover one process's share of the data", edits)
+
+
+def _target(context: Context, loop: BatchLoop, place: Place) -> str:
+    """How the place is assigned: a list that somebody outside holds too is filled anew."""
+    scope = context.script.scope_of(loop)
+    if place.text != place.root or "." in place.root:
+        return place.text
+    parameter = scope.kind == "function" and any(a.arg == place.root for a in scope.parameters())
+    own = scope.resolve(place.root) is scope or place.root in scope.globals
+    return place.text if own and not parameter else f"{place.text}[:]"
+
+
+def _import(context: Context, loop: BatchLoop) -> Edit:
+    module = context.script.module_of(loop).scopes.module.node
+    assert isinstance(module, ast.Module)
+    package = "accelerate.utils" if context.for_accelerate else "accelify.runtime"
+    return context.import_line(module, f"from {package} import gather_object")[0]
+
+
+# -- meters
+
+
+def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
+    figures = Figures(context.script, context.plan.reductions)
+    batch = figures.of_the_batch(loop)
+    found: dict[str, Meter] = {}
+    lasting: list[str] = []
+    for call in (n for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Call)):
+        if not isinstance(call.func, ast.Attribute) or not call.args or not names_in(call.args[0]) & batch:
+            continue
+        place, meter = place_of(context.script, call.func.value), meter_of(context.script, call.func.value)
+        if place is None or meter is None or meter.update != call.func.attr or place.whole:
+            continue
+        if place.text in found or place.text in lasting or not figures.is_read_behind(loop, place):
+            continue
+        if figures.starts_over(loop, place) or _is_reset(context, loop, place):
+            found[place.text] = meter
+            context.reduced.add((context.script.scope_of(loop), place.root))
+        else:
+            lasting.append(place.text)
+    if found:
+        lines = _lines(context, loop, found)
+        edits: list[Edit] = [InsertAfter(loop, tuple(lines))]
+        if context.for_accelerate:
+            edits.insert(0, _import(context, loop))
+        text = ", ".join(f"`{name}`" for name in found)
+        message = f"{text} would cover one process's share of the data"
+        yield context.change(RECORDS, loop.iter, message, edits)
+    for name in lasting:
+        message = f"`{name}` averages over one process's share of the data"
+        yield context.change(RECORDS, loop.iter, message)
+
+
+def _is_reset(context: Context, loop: BatchLoop, place: Place) -> bool:
+    """`meter.reset()` before the loop, in the same block."""
+    block = context.tree.block_of(loop)[2]
+    before = block[: next(i for i, s in enumerate(block) if s is loop)]
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("reset", "__init__", "clear")
+        and ast.unparse(node.func.value) == place.text
+        for stmt in before
+        for node in ast.walk(stmt)
+    )
+
+
+def _lines(context: Context, loop: BatchLoop, found: dict[str, Meter]) -> list[str]:
+    accelerator, unit = context.accelerator(loop), context.tree.indent_unit()
+    scope = context.script.scope_of(loop)
+    name = next(n for n in ("meter", "average_meter", "meter_") if scope.resolve(n) is None)
+    lines: list[str] = []
+    for meter in dict.fromkeys(found.values()):
+        names = [text for text, own in found.items() if own == meter]
+        held = names[0] if len(names) == 1 else name
+        both = f"{held}.{meter.total}, {held}.{meter.count}"
+        value = f'{accelerator}.reduce(({both}), reduction="sum")'
+        if context.for_accelerate:
+            value = f"map(sum, zip(*gather_object([({both})])))"
+        own = [f"{both} = {value}"]
+        if meter.average is not None:
+            own.append(f"{held}.{meter.average} = {held}.{meter.total} / max({held}.{meter.count}, 1)")
+        if len(names) > 1:
+            own = [f"for {name} in ({', '.join(names)}):", *[unit + line for line in own]]
+        lines += own
+    return lines

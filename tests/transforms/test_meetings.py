@@ -1,0 +1,121 @@
+"""Host tensors that meet a batch, which is on the device from the head of the loop on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_transformed, codes, convert
+
+MOVED = "x, y = x.cuda(), y.cuda()"
+LOSS = "loss = F.cross_entropy(model(x), y)"
+GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
+
+
+def check(before: str, after: str, **others: str) -> None:
+    conversion = check_transformed("batch", f"{before}\n{MOVED}", after, **others)
+    assert "ACC120" in codes(conversion)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        f"{MOVED}\nmask = torch.ones(8, 4, device='cuda')\nx = x * mask",
+        f"n = torch.zeros(x.size(0))\n{MOVED}\nn = n.cuda()",
+        f"scale = torch.tensor(0.5)\nx = x * scale\n{MOVED}",
+        f"order = torch.randperm(x.size(0))\nx = x[order]\n{MOVED}",
+        f"mask = torch.ones_like(x)\nx = x * mask\n{MOVED}",
+        f"shape = torch.ones(3).size(0) + x.size(0)\n{MOVED}",
+    ],
+)
+def test_what_goes_together_stays(batch: str) -> None:
+    assert "ACC120" not in codes(convert(batch=batch))
+
+
+def test_a_script_for_the_cpu_stays() -> None:
+    assert "ACC120" not in codes(convert(batch="x = x * torch.ones(8, 4)"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "y = torch.zeros(8, 2).scatter_(1, y.view(-1, 1), 1)",
+            "y = torch.zeros(8, 2, device=y.device).scatter_(1, y.view(-1, 1), 1)\ny = y.to(accelerator.device)",
+        ),
+        ("x = x + torch.randn(8, 4)", "x = x + torch.randn(8, 4).to(x.device)"),
+        (
+            "x = torch.cat([x, torch.zeros(1, 4)], 0)",
+            "x = torch.cat([x, torch.zeros(1, 4, device=x.device)], 0)",
+        ),
+        (
+            "x = torch.where(x > 0, x, torch.zeros(1))",
+            "x = torch.where(x > 0, x, torch.zeros(1, device=x.device))",
+        ),
+        (
+            "mask = torch.ones(8, 4)\nx = x * mask",
+            "mask = torch.ones(8, 4, device=accelerator.device)\nx = x * mask",
+        ),
+    ],
+)
+def test_what_is_made_on_the_host_is_made_on_the_device(before: str, after: str) -> None:
+    left = "x = x.to(accelerator.device)" if after.startswith("x") or "mask" in after else ""
+    check(before, f"{after}\n{left}", loss=LOSS)
+
+
+def test_a_table_on_the_host_is_indexed_from_there() -> None:
+    conversion = check_transformed(
+        "batch",
+        f"w = table[y]\nseen[y.numpy()] += 1\n{MOVED}\nw = w.cuda()",
+        "w = table[y.cpu()]\nseen[y.cpu().numpy()] += 1\nw = w.to(accelerator.device)",
+        setup="import numpy as np\ntable = torch.arange(2.0)\nseen = np.zeros(2)",
+    )
+    assert {"ACC114", "ACC120"} <= codes(conversion)
+
+
+def test_arguments_of_numpy() -> None:
+    check_transformed(
+        "batch",
+        f"seen = seen + np.bincount(y, minlength=2)\n{MOVED}",
+        "seen = seen + np.bincount(y.cpu(), minlength=2)",
+        setup="import numpy as np\nseen = np.zeros(2)",
+    )
+
+
+def test_an_output_that_was_brought_back() -> None:
+    check_transformed(
+        "epoch",
+        """
+        hits = 0
+        for a, b in test_loader:
+            output = model(a.cuda()).cpu()
+            hits += (output.argmax(1) == b).sum()
+        """,
+        f"""
+        hits = 0
+        for a, b in test_loader:
+            output = model(a).cpu()
+            {GATHER}
+            hits += (output.argmax(1) == b.cpu()).sum()
+        """,
+        batch=MOVED,
+    )
+
+
+def test_through_a_function_and_a_try() -> None:
+    helper = "def onehot(t):\n    return torch.eye(2)[t] + torch.zeros(t.size(0), 2).scatter_(1, t.view(-1, 1), 1)\n"
+    steps = """
+    it = iter(loader)
+    for step in range(3):
+        try:
+            x, y = next(it)
+        except StopIteration:
+            it = iter(loader)
+            x, y = next(it)
+        t = onehot(y).cuda()
+        loss = F.cross_entropy(model(x.cuda()), t)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    text = convert(setup=helper, end=steps).new_text
+    assert "torch.eye(2, device=t.device)[t] + torch.zeros(t.size(0), 2, device=t.device).scatter_(" in text

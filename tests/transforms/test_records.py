@@ -1,0 +1,159 @@
+"""What training loops record: lists, entries of dictionaries, meters."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, check_transformed, codes, convert
+
+LOOP = """\
+def train_epoch():
+    {fresh}
+    for x, y in loader:
+        optimizer.zero_grad()
+        output = model(x)
+        loss = F.cross_entropy(output, y)
+        {backward}
+        optimizer.step()
+        {body}
+{lines}    return {result}
+"""
+METER = """\
+class Average:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.total, self.count, self.mean = 0, 0, 0
+
+    def add(self, value, n=1):
+        self.total += value * n
+        self.count += n
+        self.mean = self.total / self.count
+"""
+MEAN = 'kept = accelerator.reduce(kept, reduction="mean")'
+SUM = 'kept = accelerator.reduce(kept, reduction="sum")'
+OBJECTS = "kept = gather_object(kept)"
+
+
+def script(body: str, result: str, line: str = "", fresh: str = "kept = []") -> tuple[str, str]:
+    lines = "".join(f"    {one}\n" for one in line.split("\n") if one)
+    before = LOOP.format(fresh=fresh, backward="loss.backward()", body=body, lines="", result=result)
+    after = LOOP.format(
+        fresh=fresh, backward="accelerator.backward(loss)", body=body, lines=lines, result=result
+    )
+    return before, after
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        ("kept.append(time())", "kept"),  # not of the batch
+        ("kept.append(loss.item())", "None"),  # read by nobody
+        ("x = kept.append", "kept"),
+    ],
+)
+def test_what_stays(body: str, result: str) -> None:
+    before, after = script(body, result)
+    conversion = check_transformed(
+        "ready", before, after, imports="from time import time", epoch="train_epoch()"
+    )
+    assert "ACC304" not in codes(conversion)
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "line"),
+    [
+        ("kept.append(loss.item())", "sum(kept) / len(kept)", MEAN),
+        ("kept.append(loss.detach())", "torch.stack(kept).mean()", MEAN),
+        ("kept.append((output.argmax(1) == y).float().mean().item())", "kept", MEAN),
+        ("kept.append(loss.item() * x.size(0))", "sum(kept) / len(loader.dataset)", SUM),
+        ("kept.append(output.argmax(1).cpu().numpy())", "np.concatenate(kept)", OBJECTS),
+        ("kept.extend(output.argmax(1).tolist())", "kept", OBJECTS),
+        ("kept += output.argmax(1).tolist()", "kept", OBJECTS),
+    ],
+)
+def test_lists(body: str, result: str, line: str) -> None:
+    conversion = check_transformed(
+        "ready", *script(body, result, line), imports="import numpy as np", epoch="n = train_epoch()"
+    )
+    imported = "from accelify.runtime import gather_object" in conversion.new_text
+    assert imported == (line == OBJECTS)
+
+
+def test_samples_on_the_device_are_left_to_a_person() -> None:
+    conversion = check_transformed(
+        "ready", *script("kept.append(output)", "torch.cat(kept)"), epoch="train_epoch()"
+    )
+    assert "ACC304" in {f.code for f in conversion.remaining}
+
+
+def test_entries_of_dictionaries() -> None:
+    fresh = "kept = {'loss': [], 'sum': 0.0}"
+    body = "kept['loss'].append(loss.item()); kept['sum'] += loss.item()"
+    lines = "kept['sum'] = accelerator.reduce(kept['sum'], reduction=\"mean\")\n"
+    lines += "kept['loss'] = accelerator.reduce(kept['loss'], reduction=\"mean\")"
+    check_transformed("ready", *script(body, "kept", lines, fresh), epoch="n = train_epoch()")
+
+
+def test_a_list_of_the_module_is_filled_anew() -> None:
+    before, after = script(
+        "curve.append(loss.item())", "1", 'curve[:] = accelerator.reduce(curve, reduction="mean")'
+    )
+    check_transformed(
+        "ready", "curve = []\n" + before, "curve = []\n" + after, epoch="train_epoch()", end="print(curve)"
+    )
+
+
+def test_a_moving_average() -> None:
+    line = 'kept = accelerator.reduce(kept, reduction="mean")'
+    check_transformed(
+        "ready",
+        *script("kept = 0.9 * kept + 0.1 * loss.item()", "kept", line, "kept = 0.0"),
+        epoch="train_epoch()",
+    )
+
+
+def test_a_meter() -> None:
+    lines = 'kept.total, kept.count = accelerator.reduce((kept.total, kept.count), reduction="sum")\n'
+    lines += "kept.mean = kept.total / max(kept.count, 1)"
+    before, after = script("kept.add(loss.item(), x.size(0))", "kept.mean", lines, "kept = Average()")
+    check_transformed("ready", METER + before, METER + after, epoch="n = train_epoch()")
+
+
+def test_several_meters() -> None:
+    conversion = convert(
+        ready=METER
+        + script(
+            "kept.add(loss.item(), x.size(0)); hits.add((output.argmax(1) == y).float().mean()); clock.add(0.1)",
+            "kept.mean, hits.mean, clock.mean",
+            fresh="kept, hits, clock = Average(), Average(), Average()",
+        )[0],
+        epoch="n = train_epoch()",
+    )
+    assert (
+        "    for meter in (kept, hits):\n        meter.total, meter.count = accelerator.reduce("
+        in conversion.new_text
+    )
+
+
+def test_a_meter_that_never_starts_over_is_left_to_a_person() -> None:
+    before, after = script("kept.add(loss.item(), x.size(0))", "kept.mean", fresh="pass")
+    made = METER + "kept = Average()\n"
+    conversion = check_transformed("ready", made + before, made + after, epoch="n = train_epoch()")
+    assert "ACC304" in {f.code for f in conversion.remaining}
+
+
+def test_evaluation_records_what_is_gathered() -> None:
+    snippet = """
+    kept = []
+    for a, b in test_loader:
+        output = model(a)
+        kept.append(F.cross_entropy(output, b).item())
+    n = sum(kept)
+    """
+    assert "ACC304" not in codes(convert(epoch=snippet))
+
+
+def test_no_loop_over_shared_data() -> None:
+    check_noop("epoch", "kept = []\nfor k in range(3):\n    kept.append(k)\nn = kept", "ACC304")
