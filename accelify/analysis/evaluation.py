@@ -200,10 +200,7 @@ class _Analysis:
             stmt = self.statements[index]
             if not isinstance(stmt, ast.Assign):
                 return "the outputs of the model are used where they are computed"
-            names = [n for t in stmt.targets for n in target_names(t)]
-            if any("hidden" in n or n in ("h", "state", "states") for n in names):
-                return "a hidden state is carried from batch to batch"
-            outputs += names
+            outputs += [n for t in stmt.targets for n in target_names(t)]
         carried = {n for n in outputs if n in _names_read_first(self.statements)}
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
@@ -214,6 +211,9 @@ class _Analysis:
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        hidden = [n for n in names if "hidden" in n or n in ("h", "state", "states")]
+        if hidden:
+            return f"`{hidden[0]}` may not have a row for every sample"
         self._take_sizes_again(last, later)
         sizes = {name for name, _ in self.result.sizes}
         if any("loss" in n.lower() for n in names):

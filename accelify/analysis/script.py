@@ -372,7 +372,7 @@ class ScriptModel(UniformValues):
         stack: list[ast.expr] = [expression]
         while stack:
             node = stack.pop()
-            found |= self._loaders_in(self.values(node))
+            name = ""
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else self.qualname(node.func) or ""
                 if (
@@ -382,6 +382,9 @@ class ScriptModel(UniformValues):
                 ):
                     stack.extend(node.args)
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
+            if name not in ("enumerate", "zip"):
+                # The pairs of a zip are those of what it is given: two batches, say, whose rows are no batches.
+                found |= self._loaders_in(self.values(node))
         return found
 
     def _loaders_in(self, held: Values) -> set[Thing]:
