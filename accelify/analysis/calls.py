@@ -266,7 +266,7 @@ class CallEvaluator(LibraryCalls):
             if value.kind == v.UNKNOWN:
                 value.uses.add("[]for")
                 return {self.part(value, "element", module)}
-            if value.kind in TENSOR_KINDS:
+            if value.kind in TENSOR_KINDS or value.kind == v.PARAMETERS:
                 return {value}
         return set()
 

@@ -53,6 +53,7 @@ class Interpreter(CallEvaluator):
         self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
+        self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
         modules = list(dict.fromkeys(program.modules.values()))
@@ -87,6 +88,7 @@ class Interpreter(CallEvaluator):
         for scope in module.used_scopes():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
+                self._classes.append(cls)
                 self.things[(scope.node, "class")] = cls
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {cls})
@@ -113,6 +115,10 @@ class Interpreter(CallEvaluator):
     def module_of(self, scope: Scope) -> Module:
         """The module in which a scope stands."""
         return self._module_of[scope]
+
+    def classes(self) -> list[Class]:
+        """Every class that the program defines."""
+        return self._classes
 
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
         """The one thing made at a site."""
@@ -208,6 +214,11 @@ class Interpreter(CallEvaluator):
             return set()
         if base.cls is not None:
             found = self._class_attribute(base.cls, name, base)
+            if not found and base is base.cls.instance:
+                # `self` in a base class: what its subclasses set.
+                for cls in self.classes():
+                    if cls is not base.cls and base.cls in cls.ancestry() and cls.instance is not None:
+                        found = found | self._class_attribute(cls, name, cls.instance)
             if found:
                 return found
         if name in base.attributes:

@@ -80,9 +80,10 @@ class Placement:
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
+        given = kind == v.LOADER or any(
+            self._gives(s, thing) for holder in self.script.holders_of(thing) for s, _ in holder.assignments
+        )
         for holder in self.script.holders_of(thing):
-            if kind == v.LOADER and not any(self._gives(s, thing) for s, _ in holder.assignments):
-                continue  # a bar around a loader is no loader: the one inside is prepared
             if holder.cls is not None and _is_exception(holder.cls):
                 continue  # it keeps what it tells of, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
@@ -95,7 +96,7 @@ class Placement:
             for scope in scopes:
                 depth = self.script.depth(scope)
                 every = [s for s, where in holder.assignments if where is scope and not _is_none(s)]
-                if not every:
+                if not every or (given and not any(self._gives(s, thing) for s in every)):
                     continue
                 # `model = model.train()` makes nothing new.
                 creations = [s for s in every if not _gives_back(s, holder.name)] or every
@@ -117,14 +118,25 @@ class Placement:
         if all(_is_alias(c) for c in best.creations):
             return found
         for holder in self.script.holders_of(thing):
-            if holder is best.holder or (holder.cls is None) != (best.holder.cls is None):
+            if (holder.cls is None) != (best.holder.cls is None):
                 continue
-            creations = [s for s, scope in holder.assignments if scope is best.scope and not _is_alias(s)]
-            creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
-            creations = [s for s in creations if kind != v.LOADER or self._gives(s, thing)]
-            if creations:
-                found.append(Item(holder, kind, best.scope, creations, {thing}))
+            for scope in dict.fromkeys(where for _, where in holder.assignments):
+                if holder is best.holder and scope is best.scope:
+                    continue
+                creations = [s for s, where in holder.assignments if where is scope and not _is_alias(s)]
+                creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
+                creations = [s for s in creations if kind != v.LOADER or self._gives(s, thing)]
+                if scope is not best.scope:
+                    # Another function or class that calls the same factory.
+                    creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
+                if creations:
+                    found.append(Item(holder, kind, scope, creations, {thing}))
         return found
+
+    def _makers(self, stmt: ast.stmt) -> set[Scope]:
+        """The functions of the program that an assignment calls for what it assigns."""
+        value = getattr(stmt, "value", None)
+        return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def container_home(self, thing: Thing, kind: str) -> Item | None:
         """The list, tuple or dictionary in which a thing without a name of its own is prepared."""
@@ -144,15 +156,16 @@ class Placement:
                 best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
         return best[2] if best else None
 
-    def _gives(self, stmt: ast.stmt, loader: Thing) -> bool:
-        """Whether an assignment gives a name the loader itself, and not a bar or a generator around it."""
+    def _gives(self, stmt: ast.stmt, thing: Thing) -> bool:
+        """Whether an assignment gives a name the thing itself: no other one of that name, no bar around a loader."""
         value = getattr(stmt, "value", None)
-        if isinstance(value, ast.Call) and k.is_progress(self.script.qualname(value.func) or ""):
-            return False
+        if thing.kind == v.LOADER and isinstance(value, ast.Call):
+            if k.is_progress(self.script.qualname(value.func) or ""):
+                return False
         targets = stmt.targets if isinstance(stmt, ast.Assign) else []
         if not isinstance(value, ast.expr) or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets):
             return True
-        return loader in self.script.things(value)
+        return thing in self.script.things(value)
 
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
@@ -226,9 +239,7 @@ class Placement:
             if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
         ]
         late = [
-            c
-            for c in item.creations
-            if use is not None and _inside(c, use) and not (c is use and self._hands_back(c, item))
+            c for c in item.creations if use is not None and _inside(c, use) and not self._hands_back(c, item)
         ]
         early = [c for c in item.creations if c not in late and c not in again]
         if again and (early or late):

@@ -20,7 +20,7 @@ from accelify.analysis.named_devices import NamedDevice
 from accelify.analysis.placement import Item, Placement, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, Tree, dotted
+from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, mixed_precision
 
@@ -98,7 +98,7 @@ class Plan(ConstructorArguments):
         if taken is not None:
             self.blockers.append(taken)
         elif not self.script.backwards:
-            elsewhere = self._trains_elsewhere()
+            elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
                 self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
             else:
@@ -108,20 +108,6 @@ class Plan(ConstructorArguments):
                         f"its training loop is in `{elsewhere}`, which it imports; files are converted one by one",
                     )
                 )
-
-    def _trains_elsewhere(self) -> str | None:
-        """The project module whose training loop this script runs, None where it runs none."""
-        for call, callees in self.script.interpreter.calls.items():
-            if self.tree.parent(call) is None:
-                continue
-            for callee in callees:
-                for name, module in self.script.program.modules.items():
-                    if module is not self.script.module and any(
-                        callee is s for s in module.scopes.functions()
-                    ):
-                        if _has_backward(module.tree):
-                            return name
-        return None
 
     def _choose(self) -> None:
         script = self.script
@@ -144,7 +130,9 @@ class Plan(ConstructorArguments):
                     if self._prepare_inline(thing, kind):
                         self.prepared.add(thing)
                         continue
-                    kept = self.placement.container_home(thing, kind)
+                    kept = None
+                    if kind != v.LOADER or thing in script.training_loaders:
+                        kept = self.placement.container_home(thing, kind)
                     if kept is None:
                         if kind in (v.MODEL, v.OPTIMIZER):
                             self.blockers.append(self._homeless(thing, kind))
@@ -443,6 +431,8 @@ class Plan(ConstructorArguments):
         """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
         assert self.anchor is not None
         anchor = self.anchor
+        if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
+            return False
         if anchor.before is not None and self.tree.start(site.after) >= self.tree.start(anchor.before):
             return True
         if self.tree.end(site.after) <= anchor.offset:
@@ -491,12 +481,6 @@ class Plan(ConstructorArguments):
             return True
         calls = self.script.callers(scope)
         return not calls or any(self.after_prepare(call, seen | {scope}) for call in calls)
-
-
-def _has_backward(tree: Tree) -> bool:
-    return any(
-        isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in tree.nodes(ast.Call)
-    )
 
 
 def is_shardable(thing: Thing) -> bool:

@@ -77,10 +77,35 @@ class ScriptModel(UniformValues):
         self.tree = tree
         self._values: dict[Node, Values] = {}
         if project:
-            self.modules += self._modules_that_train()
-            self.tree = JoinedTree([m.tree for m in self.modules])
-            for module in self.modules:
-                module.tree = module.scopes.tree = self.tree
+            self._join(self._modules_that_train())
+            kept = self._modules_that_keep()
+            if kept:
+                self._join(kept)
+
+    def _join(self, others: list[Module]) -> None:
+        """Convert other modules of the project with the script."""
+        self.modules += others
+        known = self.tree.trees if isinstance(self.tree, JoinedTree) else [self.tree]
+        self.tree = JoinedTree([*known, *[m.tree for m in others]], len(known))
+        for module in self.modules:
+            module.tree = module.scopes.tree = self.tree
+        # What was asked of fewer files has to be asked again.
+        self._values.clear()
+        for name, attribute in vars(type(self)).items():
+            if isinstance(attribute, cached_property):
+                self.__dict__.pop(name, None)
+
+    def _modules_that_keep(self) -> list[Module]:
+        """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
+        found: list[Module] = []
+        for thing in {*self.optimizers, *self.trained_models}:
+            for cls in self.interpreter.classes():
+                if any(thing in held for held in cls.attributes.values()):
+                    module = cls.module
+                    plain = self.interpreter.kind_of_class(cls) == v.INSTANCE
+                    if plain and module.path is not None and module not in (*self.modules, *found):
+                        found.append(module)
+        return found
 
     def _modules_that_train(self) -> list[Module]:
         """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
@@ -89,16 +114,47 @@ class ScriptModel(UniformValues):
             for scope in module.scopes.functions():
                 if self.interpreter.callers.get(scope):
                     reached.add(scope)
+        leading = self._leading_to_backward()
         found = []
         for module in self.program.modules.values():
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            if any(word in text for word in TRAINING_WORDS) and any(
-                s in reached for s in module.scopes.functions()
-            ):
+            trains = any(word in text for word in TRAINING_WORDS)
+            if any(s in reached and (trains or s in leading) for s in module.scopes.functions()):
                 found.append(module)
         return found
+
+    def _leading_to_backward(self) -> set[Scope]:
+        """Every function of the program that calls backward, by itself or through what it calls."""
+        found = {
+            scope
+            for module in self.program.modules.values()
+            if b"backward" in module.tree.data
+            for scope in module.scopes.functions()
+            if any(
+                isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
+                for n in walk_scope(scope.node.body)
+            )
+        }
+        queue = list(found)
+        while queue:
+            for module, call in self.interpreter.callers.get(queue.pop(), []):
+                outer = module.scopes.of(call)
+                if outer.kind == "function" and outer not in found:
+                    found.add(outer)
+                    queue.append(outer)
+        return found
+
+    def trains_elsewhere(self) -> str | None:
+        """The module of the project whose training loop this script runs, through its calls; None where none."""
+        queue = [s for c, callees in self.interpreter.calls.items() if self.tree.parent(c) for s in callees]
+        leading = self._leading_to_backward()
+        names = {id(m): name for name, m in reversed(self.program.modules.items())}
+        for scope in queue:
+            if scope in leading and scope not in set(self.functions()):
+                return names.get(id(self.interpreter.module_of(scope)))
+        return None
 
     # -- values
 
@@ -416,7 +472,14 @@ class ScriptModel(UniformValues):
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 found |= self.things(call.func.value, v.OPTIMIZER)
-        return {o for o in found if not isinstance(o.site, ast.ClassDef)}
+        inner = {
+            w
+            for cls in self.interpreter.classes()
+            if self.interpreter.kind_of_class(cls) == v.OPTIMIZER
+            for held in cls.attributes.values()
+            for w in held
+        }
+        return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
 
     @cached_property
     def trained_models(self) -> set[Thing]:

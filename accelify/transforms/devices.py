@@ -410,6 +410,8 @@ class _Moves:
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
             # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
             left = self._stripped(stmt.value)
+            if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in ast.walk(left)):
+                left = left.value  # models["encoder"].to(device)
             return calls if dotted(left) is not None else None
         if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
             if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
