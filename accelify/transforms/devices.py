@@ -497,14 +497,11 @@ class _Moves:
                 texts.append(self.tree.segment(stripped))
                 continue
             accelerator = self.context.accelerator(branch)
-            text = self.tree.segment(other)
             if any(self.fate.get(c) == _REMOVE for c in ast.walk(other) if isinstance(c, ast.Call)):
                 texts.append("")
                 continue
-            rewritten = [c for c in ast.walk(one) if isinstance(c, ast.Call) and self.fate.get(c) == _REWRITE]
-            if rewritten and accelerator is not None:
-                text = f"{text}.to({accelerator}.device)"
-            elif rewritten:
+            text = self._moved(one, accelerator)
+            if text is None:
                 return None
             texts.append(text)
         if isinstance(branch, ast.IfExp):
@@ -529,6 +526,24 @@ class _Moves:
         return [
             Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
         ]
+
+    def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
+        """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
+        first = self.tree.start(node)
+        text = self.tree.segment(node).encode()
+        parts: list[tuple[int, int, bytes]] = []
+        for call in ast.walk(node):
+            fate = self.fate.get(call) if isinstance(call, ast.Call) else None
+            if fate is None:
+                continue
+            assert isinstance(call, ast.Call)
+            if not isinstance(call.func, ast.Attribute) or (fate == _REWRITE and accelerator is None):
+                return None
+            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
+            parts.append((self.tree.end(call.func.value) - first, self.tree.end(call) - first, new.encode()))
+        for start, end, replacement in sorted(parts, reverse=True):
+            text = text[:start] + replacement + text[end:]
+        return text.decode()
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
         """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""

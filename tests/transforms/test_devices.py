@@ -179,3 +179,22 @@ def test_a_choice_in_both_branches_is_made_once() -> None:
 
 def test_of_two_parts_the_one_that_stays() -> None:
     check_transformed("batch", "x, y = x.cuda(), torch.clamp(y, 0)", "y = torch.clamp(y, 0)")
+
+
+def test_the_move_of_an_argument_stays_one() -> None:
+    check_transformed(
+        "ready",
+        """
+        weight = torch.ones(2)
+        if torch.cuda.is_available():
+            criterion = nn.CrossEntropyLoss(weight.cuda())
+        else:
+            criterion = nn.CrossEntropyLoss(weight)
+        """,
+        """
+        weight = torch.ones(2)
+        criterion = nn.CrossEntropyLoss(weight.to(accelerator.device))
+        """,
+        setup=DEVICE,
+        loss="loss = criterion(model(x), y)",
+    )
