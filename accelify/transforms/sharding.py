@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.plan import is_shardable
 from accelify.analysis.script import is_in_model
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -77,6 +78,8 @@ def _unsharded(context: Context) -> Iterator[Change]:
     backward = context.script.backwards[0].call
     if loaders and context.script.fixed_batch_size is not None:
         why = "its batches cannot be split"
+    elif any(is_shardable(loader) for loader in loaders):
+        why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
