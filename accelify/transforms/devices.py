@@ -109,12 +109,11 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
     whole = {a.statement for a in context.plan.devices.assignments if a.whole is not None}
     known = {a.statement for a in context.plan.devices.assignments} - whole
     for branch in context.tree.nodes(ast.If):
-        if branch.orelse and branch.body[0] in known and branch.orelse[0] in known:
-            one, other = branch.body[0], branch.orelse[0]
-            simple = isinstance(one, ast.Assign) and isinstance(other, ast.Assign)
-            if simple and [ast.unparse(t) for t in one.targets] == [ast.unparse(t) for t in other.targets]:
-                if len(one.targets) == 1:
-                    yield one, other, branch
+        one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
+        other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
+        if len(one) == len(other) == 1 and len(one[0].targets) == len(other[0].targets) == 1:
+            if ast.unparse(one[0].targets[0]) == ast.unparse(other[0].targets[0]):
+                yield one[0], other[0], branch
 
 
 def _used_as_text(context: Context, statement: ast.stmt, target: ast.expr) -> bool:

@@ -93,8 +93,8 @@ def _unsharded(context: Context) -> Iterator[Change]:
         )
         yield context.change(UNSHARDED, backward, message)
         return
-    elif loaders and all(is_shardable(t) for t in loaders):
-        why = "its loader is kept in no variable here, so that it cannot be prepared"
+    elif any(is_shardable(loader) for loader in loaders):
+        why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
         why = "its training data comes from a loader that is not torch's DataLoader"
     else:
