@@ -283,7 +283,7 @@ def convert_project(
         for module in script.modules[1:]:
             assert module.path is not None
             # Named the way the script is named.
-            shown = Path(source.path).parent / os.path.relpath(module.path, folder)
+            shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
             sources.append(Source.read(shown))
         assert isinstance(script.tree, JoinedTree)
         for part, one in zip(script.tree.trees, sources, strict=True):

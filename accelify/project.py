@@ -42,26 +42,24 @@ class Imports:
 
     def _locate(self, name: str, importer: Path) -> Path | None:
         """The file that an imported name stands for, where it lies in the importer's own project."""
-        key = (name, self._key(importer))
+        roots = self._roots_for(importer)
+        alike = roots is self._roots.get(importer.parent)
+        key = (name, importer.parent if alike else importer)
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
-            else:
-                roots = self._roots_for(importer)
             self._located[key] = _find(name, roots)
         return self._located[key]
 
-    def _key(self, importer: Path) -> Path:
-        """What decides where an importer's names are looked for: its folder, or itself where it adds places."""
-        return importer if b"sys.path" in self._read(importer) else importer.parent
-
     def _roots_for(self, importer: Path) -> list[Path]:
-        key = self._key(importer)
-        if key not in self._roots:
-            text = self._read(importer).decode("utf-8", "replace") if key == importer else ""
-            self._roots[key] = [*roots_of(importer), *added_roots(importer, text)]
-        return self._roots[key]
+        """Where an importer's names are looked for: as for all of its folder, and where it adds places itself."""
+        if importer not in self._roots:
+            shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
+            self._roots[importer.parent] = shared
+            added = added_roots(importer, self._read(importer).decode("utf-8", "replace"))
+            self._roots[importer] = [*shared, *added] if added else shared
+        return self._roots[importer]
 
     def reached(self, path: Path) -> list[Path]:
         """Every file of the project that a file imports, itself or through others."""

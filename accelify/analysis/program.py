@@ -18,7 +18,8 @@ _MOST_MODULES = 600
 _MOST_ROOTS = 4
 _TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 # Libraries are known by name; their own source says nothing about a script's roles.
-_SYS_PATH = re.compile(r"sys\.path\.(?:append|insert|extend)\((.*)\)")
+_PLACES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
+_PLAIN_IMPORT = re.compile(r"^import[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 # What stands in modules that can be converted with the script.
 TRAINING_WORDS = ("backward", ".eval()", "no_grad")
@@ -85,13 +86,22 @@ def roots_of(path: Path) -> list[Path]:
 
 
 def added_roots(path: Path, text: str) -> list[Path]:
-    """Folders that a script puts on its own `sys.path`, where they are written out."""
+    """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
+    folder = path.resolve().parent
+    found = _written_out(folder, text)
+    for name in _PLAIN_IMPORT.findall(text):
+        beside = folder / f"{name}.py"
+        if beside.is_file() and beside != path and (other := _read(beside)) is not None:
+            found += _written_out(folder, other)
+    return list(dict.fromkeys(found))
+
+
+def _written_out(folder: Path, text: str) -> list[Path]:
     found = []
-    for line in _SYS_PATH.findall(text) if "sys.path" in text else ():
+    for line in _PLACES.findall(text) if "sys.path" in text else ():
         parts = [one or other for one, other in _STRING.findall(line)]
-        folder = path.resolve().parent.joinpath(*parts) if parts else None
-        if folder is not None and folder.is_dir():
-            found.append(folder.resolve())
+        if parts and (place := folder.joinpath(*parts)).is_dir():
+            found.append(place.resolve())
     return found
 
 

@@ -87,7 +87,7 @@ def left(context: Context) -> Iterator[Change]:
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
-        if any(s.kind != FOLDERS or not s.missing for s in sites):
+        if stmt not in context.guarded:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 

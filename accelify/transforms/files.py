@@ -120,16 +120,22 @@ def _left_open(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
         plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
-        if accelerator is None or not plain or context.tree.in_fstring(call):
+        again = _read_back(context, [stmt])
+        if accelerator is None:
+            yield context.change(FILES, call, "every process would write this file")
+        elif not plain or context.tree.in_fstring(call):
             message = "every process would write this file, and what is made here is used by all of them"
-            if accelerator is None:
-                yield context.change(FILES, call, "every process would write this file")
-            else:
-                yield context.todo(FILES, stmt, message, "let one process write this file")
-            continue
-        yield context.change(
-            FILES, call, "every process would write this file", _on_nothing(context, path, accelerator)
-        )
+            yield context.todo(FILES, stmt, message, "let one process write this file")
+        elif again and not (isinstance(stmt, ast.With) and context.runs_everywhere(stmt)):
+            message = "every process would write this file, which is read again"
+            yield context.todo(
+                FILES, stmt, message, "let one process write this file, and the others wait for it"
+            )
+        else:
+            edits = _on_nothing(context, path, accelerator)
+            if again:
+                edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
+            yield context.change(FILES, call, "every process would write this file", edits)
 
 
 def _on_nothing(context: Context, path: ast.expr, accelerator: str) -> list[Edit]:

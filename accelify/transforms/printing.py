@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.syntax import call_keyword, target_names
-from accelify.edits import Indent, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
@@ -99,15 +99,20 @@ def _logging(context: Context) -> Iterator[Change]:
     """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
     calls = [c for c in script.calls() if _logs(context, c)]
-    if not calls or anchor is None or "logging" not in script.scopes.module.locals or anchor.attribute:
+    if not calls or anchor is None or anchor.attribute:
         return
     lines = (
         "if not accelerator.is_main_process:",
         f"{context.tree.indent_unit()}logging.disable(logging.INFO)",
     )
-    edit = InsertBefore(anchor.before, lines, order=-40) if anchor.before is not None else None
-    if edit is not None:
-        yield context.change(LOGGING, calls[0], "every process would log the same lines", [edit])
+    if anchor.before is None:
+        return
+    edits: list[Edit] = [InsertBefore(anchor.before, lines, order=-40)]
+    module = script.module_of(anchor.before).scopes.module
+    if "logging" not in module.locals:
+        assert isinstance(module.node, ast.Module)
+        edits.append(context.import_line(module.node, "import logging", context.tree.start(anchor.before))[0])
+    yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
 
 
 def _logs(context: Context, call: ast.Call) -> bool:

@@ -315,3 +315,15 @@ def test_modules_of_a_script_that_is_left_alone_are_not_named_again(run: Run, tm
     outcome = run("convert", tmp_path)
     assert "main.py: refused" in outcome.out
     assert "loops.py: refused" not in outcome.out
+
+
+def test_a_module_that_sets_the_path(run: Run, tmp_path: Path) -> None:
+    for folder in ("lib", "tools"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "lib" / "loops.py").write_text(LOOP)
+    places = "import os, sys\nplace = os.path.join(os.path.dirname(__file__), '..', 'lib')\nsys.path.insert(0, place)\n"
+    (tmp_path / "tools" / "_places.py").write_text(places)
+    entry = ENTRY.replace("sys.path.insert(0, 'lib')", "import _places")
+    (tmp_path / "tools" / "main.py").write_text(entry)
+    assert "entry point: tools/main.py" in run("convert", tmp_path).err
+    assert "accelerator.backward" in (tmp_path / "lib" / "loops.py").read_text()

@@ -214,3 +214,9 @@ def test_a_file_that_is_written_under_a_test_and_read_behind_it() -> None:
         "accelerator.wait_for_everyone()\nrows = json.load(open(path))",
         imports=MORE,
     )
+
+
+def test_a_file_that_stays_open_and_is_read_again() -> None:
+    snippet = "f = open('a', 'w')\nf.write('x')\nf.close()\nrows = open('a').read()"
+    mark = "# TODO(accelify ACC203): let one process write this file, and the others wait for it\n"
+    check_transformed("end", snippet, mark + snippet)
