@@ -1,6 +1,6 @@
 """Prints: once, on the main process.
 
-print(loss)       ->  accelerator.print(loss)
+print(loss)       ->  accelerator.print(loss)     (in functions too that get one parameter for this)
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 """
@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.anchors import node_of
+from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, target_names
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -24,6 +26,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _logging(context)
     yield from _beside_bars(context)
     tree = context.tree
+    told: set[Scope] = set()
     for call in context.script.calls():
         if not (
             isinstance(call.func, ast.Name)
@@ -36,10 +39,19 @@ def transform(context: Context) -> Iterator[Change]:
             or call_keyword(call, "file") is not None
         ):
             continue
-        if context.is_claimed(call) or not context.reaches_cheaply(call) or context.plan.on_main_only(call):
+        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        accelerator = context.accelerator(call)
+        cheap = context.reaches_cheaply(call)
+        home = node_of(context.script, context.script.scope_of(call))
+        if not cheap and not _is_called_within_reach(context, home):
+            continue
+        accelerator = context.accelerator(call) if cheap or home.kind == "function" else None
         if accelerator is None:
+            if not cheap and home not in told:
+                told.add(home)
+                yield context.change(
+                    PRINT, call, f"every process prints this: `{home.name}` has no way to the Accelerator"
+                )
             continue
         func = call.func
         yield context.change(
@@ -48,6 +60,13 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
         )
+
+
+def _is_called_within_reach(context: Context, home: Scope) -> bool:
+    """Whether who calls a function, or makes an object of a class, has the Accelerator at hand: one parameter more."""
+    init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
+    calls = context.script.callers(home if home.kind == "function" else init or home)
+    return home.kind != "module" and bool(calls) and all(context.reaches_cheaply(c) for c in calls)
 
 
 def _beside_bars(context: Context) -> Iterator[Change]:
