@@ -84,11 +84,16 @@ def test_chance_is_named_and_taken_out(verify_pair: VerifyPair, model: str, loop
     assert report.exit_code == 0
 
 
-def test_a_run_without_chance_is_disturbed_too(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_run_without_chance_is_disturbed_too(
+    nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """What rounding may do is asked of a disturbed run, also where chance (and so its noise) is taken out."""
-    script = tmp_path / "train.py"
+    script, weights = (
+        tmp_path_factory.mktemp("run") / "train.py",
+        tmp_path_factory.mktemp("kept") / "weights.pt",
+    )
     script.write_text(scripts.pair()[0])
-    job = Job(script, (), steps=3, threads=1, limit=60, save_weights=tmp_path / "weights.pt", quiet=True)
+    job = Job(script, (), steps=3, threads=1, limit=60, save_weights=weights, quiet=True)
     nursery.ready()
     assert not execute(job, nursery).failure
     disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
