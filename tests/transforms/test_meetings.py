@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from types import SimpleNamespace
+
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.transforms.support import check_transformed, codes, convert
 
@@ -14,6 +19,20 @@ GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 def check(before: str, after: str, **others: str) -> None:
     conversion = check_transformed("batch", f"{before}\n{MOVED}", after, **others)
     assert "ACC120" in codes(conversion)
+    with pytest.raises(RuntimeError, match="two devices"):
+        run_on_a_device(before)
+    run_on_a_device(after)
+
+
+def run_on_a_device(code: str) -> None:
+    """Run lines on a batch that lies on a GPU, as torch's tensors without data do that know their devices."""
+    with FakeTensorMode():
+        names = {"torch": torch, "accelerator": SimpleNamespace(device=torch.device("cuda:0"))}
+        names |= {
+            "x": torch.empty(8, 4, device="cuda:0"),
+            "y": torch.empty(8, device="cuda:0", dtype=torch.long),
+        }
+        exec(textwrap.dedent(code), names)
 
 
 @pytest.mark.parametrize(
