@@ -130,7 +130,7 @@ class GatheredConversions:
             together.append(both)
         for both in together:
             self._found[_place(both)] = both
-        return [group[0], *[c for c in group[1:] if _place(c) not in {_place(both) for both in together}]]
+        return [*group[:1], *[c for c in group[1:] if _place(c) not in {_place(both) for both in together}]]
 
 
 def _together(one: Conversion, other: Conversion) -> Conversion | None:

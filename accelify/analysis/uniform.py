@@ -95,7 +95,8 @@ class UniformValues:
                         else ""
                     )
                     first = target_names(node.target)[:1]
-                    if not (kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])):
+                    counted = kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])
+                    if not counted and not _is_written_out(node.iter):
                         return False
             if value is not None and any(name.id in target_names(t) for t in targets):
                 if isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("parse_args"):
@@ -113,3 +114,8 @@ class UniformValues:
         index = names.index(name) - (1 if scope.self_name() is not None else 0)
         given = [call_argument(call, index, name) for call in calls]
         return bool(calls) and all(g is None or self.is_uniform(g, depth + 1) for g in given)
+
+
+def _is_written_out(node: ast.expr) -> bool:
+    """`["train", "val"]`: what a loop goes through stands in the script."""
+    return isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Constant) for e in node.elts)
