@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,10 @@ class Plan(ConstructorArguments):
             elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
                 self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
+                library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
+                message = f"it uses {library} already: its training loop is in `{elsewhere}`"
+                self.blockers.append(Blocker("ACC001", message))
             else:
                 self.blockers.append(
                     Blocker(
@@ -508,23 +513,36 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
+def _user(script: ScriptModel, node: ast.AST) -> str:
+    """Who uses a library: the script, or one of the modules that would be converted with it."""
+    module = script.module_of(node)
+    if module is script.module or module.path is None:
+        return "it uses"
+    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
+    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
+
+
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
     """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
             continue
+        if script.scope_of(node) in script.dormant:
+            continue
         for name in names:
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
+                return Blocker(
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                )
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
         text = dotted(node) or ""
-        if not text.rsplit(".", 1)[-1][:1].isalpha():
+        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
             continue
         for value in script.values(node):
             if not isinstance(value, Imported):
@@ -533,10 +551,11 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 continue
             remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already{remedy}", node)
+                used = k.DISTRIBUTED_NAMES[value.name]
+                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
             if value.name.startswith("torch.distributed."):
                 remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
-                return Blocker("ACC001", f"it uses torch.distributed already{remedy}", node)
+                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
     return None
 
 
