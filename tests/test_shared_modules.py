@@ -134,6 +134,24 @@ def test_a_list_of_modules_is_prepared_when_it_is_filled(tmp_path: Path) -> None
     assert text.index("trained.append(model)") < text.index("accelerator.prepare(")
 
 
+def test_the_module_that_uses_a_library_is_named(project: Path) -> None:
+    loops = project / "loops.py"
+    loops.write_text("import deepspeed\n" + LOOPS)
+    assert convert(project, "student.py")["student.py"].reason == "its module loops.py uses DeepSpeed already"
+    loops.write_text(LOOPS.replace("def never(model, x):", "def never(model, x):\n    import deepspeed\n"))
+    assert convert(project, "student.py")["student.py"].status == "converted"
+
+
+def test_a_loop_of_a_library_that_lies_in_the_same_repository(project: Path) -> None:
+    (project / "ignite").mkdir()
+    (project / "loops.py").rename(project / "ignite" / "loops.py")
+    (project / "ignite" / "__init__.py").write_text("")
+    script = project / "student.py"
+    script.write_text(script.read_text().replace("from loops", "from ignite.loops"))
+    reason = convert(project, "student.py")["student.py"].reason
+    assert reason == "it uses PyTorch Ignite already: its training loop is in `ignite.loops`"
+
+
 def test_edits_are_merged_by_lines() -> None:
     text = "".join(f"{n}\n" for n in range(8))
     one, other = text.replace("1\n", "one\n"), text.replace("6\n", "six\n").replace("1\n", "one\n")

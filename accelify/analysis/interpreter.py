@@ -434,6 +434,27 @@ class Interpreter(CallEvaluator):
             if kind is not None and kind != value.kind:
                 value.kind = kind
                 self.changed = True
+        self._upgrade_wholes()
+
+    def _upgrade_wholes(self) -> None:
+        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
+        parts: dict[Thing, dict[str, Thing]] = {}
+        for (whole, tag), value in self.things.items():
+            if not isinstance(whole, Thing) or whole.cls is not None:
+                continue
+            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
+                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                    parts.setdefault(whole, {})[str(tag[1])] = value
+        for whole, named in parts.items():
+            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
+                continue
+            if any(part.kind == v.MODEL for part in named.values()):
+                if whole.kind != v.MODEL:
+                    whole.kind = v.MODEL
+                    whole.note("it is called, and a part of it has parameters()")
+                    self.changed = True
+                for name, part in named.items():
+                    self.add(whole.attributes.setdefault(name, set()), {part})
 
     def _is_another_path(self, thing: Thing) -> bool:
         """Whether something named otherwise comes to a loader's name only beside real loaders.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
+from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
@@ -101,6 +104,10 @@ class Plan(ConstructorArguments):
             elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
                 self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
+                library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
+                message = f"it uses {library} already: its training loop is in `{elsewhere}`"
+                self.blockers.append(Blocker("ACC001", message))
             else:
                 self.blockers.append(
                     Blocker(
@@ -177,26 +184,40 @@ class Plan(ConstructorArguments):
         return None
 
     def _no_model(self) -> Blocker:
-        first = self.script.backwards[0].call
+        first = self.script.backwards[0]
+        scope = node_of(self.script, first.scope)
+        if scope.kind == "function":
+            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
+            for argument in scope.parameters():
+                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
+                    return self._handed_over("model", argument.arg, scope.node)
         return Blocker(
             "ACC003",
             "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
-            first,
+            first.call,
         )
+
+    def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
+        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        if not calls:
+            message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
+            return Blocker("ACC004", f"{message}; convert the script that makes it", function)
+        module, call = calls[0]
+        path, line, _ = module.tree.locate(module.tree.start(call))
+        where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
+        seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
+        message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
+        return Blocker("ACC004", message, call if module in self.script.modules else function)
 
     def _homeless(self, thing: Thing, kind: str) -> Blocker:
         name = next(iter(sorted(thing.names)), kind)
         if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return Blocker(
-                "ACC004",
-                f"the {kind} `{name}` is handed to `{thing.site.name}` by a caller outside of this file; "
-                "convert the script that makes it",
-                thing.site,
-            )
+            return self._handed_over(kind, name, thing.site)
         return Blocker(
             "ACC005",
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site,
+            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
         )
 
     # -- loaders and schedulers
@@ -492,23 +513,36 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
+def _user(script: ScriptModel, node: ast.AST) -> str:
+    """Who uses a library: the script, or one of the modules that would be converted with it."""
+    module = script.module_of(node)
+    if module is script.module or module.path is None:
+        return "it uses"
+    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
+    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
+
+
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
     """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
             continue
+        if script.scope_of(node) in script.dormant:
+            continue
         for name in names:
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
+                return Blocker(
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                )
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
         text = dotted(node) or ""
-        if not text.rsplit(".", 1)[-1][:1].isalpha():
+        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
             continue
         for value in script.values(node):
             if not isinstance(value, Imported):
@@ -517,10 +551,11 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 continue
             remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already{remedy}", node)
+                used = k.DISTRIBUTED_NAMES[value.name]
+                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
             if value.name.startswith("torch.distributed."):
                 remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
-                return Blocker("ACC001", f"it uses torch.distributed already{remedy}", node)
+                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
     return None
 
 

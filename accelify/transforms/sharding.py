@@ -96,7 +96,8 @@ def _unsharded(context: Context) -> Iterator[Change]:
     elif any(is_shardable(loader) for loader in loaders):
         why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
-        why = "its training data comes from a loader that is not torch's DataLoader"
+        seen = all(t.qualname and not t.qualname.startswith("torch") for t in loaders)
+        why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
     message = f"{why}: every process works on the same data, which is right but no faster on several of them"
