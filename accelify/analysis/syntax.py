@@ -179,6 +179,10 @@ class Tree:
         rest = self.data[end : self.line_end(end)].strip().removeprefix(b";").lstrip()
         return not rest or rest.startswith(b"#")
 
+    def parted(self, one: Node, other: Node) -> bool:
+        """Whether the border of a notebook's cells (`# %%`) lies between two statements."""
+        return re.search(rb"^# %%", self.data[self.end(one) : self.start(other)], re.M) is not None
+
     def is_elif(self, stmt: Node) -> bool:
         """Whether an `if` is written as the `elif` of another one."""
         start = self.start(stmt)

@@ -407,6 +407,16 @@ class Context:
         text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
         return verbs.replace(self.tree, parent.test, text)
 
+    def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
+        """A statement and those right behind it in its block, and in its cell, that belong to it."""
+        block = self.tree.block_of(first)[2]
+        run = [first]
+        for following in block[block.index(first) + 1 :]:
+            if not belongs(following) or self.tree.parted(run[-1], following):
+                break
+            run.append(following)
+        return run
+
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
         parent = self.tree.parent(run[0])
