@@ -182,7 +182,7 @@ def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
     """
     plan = _Plan()
     seen: set[Edit] = set()
-    for edit in edits:
+    for edit in _merged(tree, list(edits)):
         if edit in seen:
             continue
         seen.add(edit)
@@ -205,6 +205,28 @@ def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
         kept.append(edit)
         cursor = edit.end
     return kept
+
+
+def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
+    """The edits, with neighbouring statements that get the same header under one of them."""
+    indents = [e for e in edits if isinstance(e, Indent)]
+    if len(indents) < 2:
+        return edits
+    between = {e.statement for e in edits if isinstance(e, (InsertBefore, InsertAfter))}
+    starting = {e.first: e for e in indents}
+    gone: set[Indent] = set()
+    wider: dict[Indent, Indent] = {}
+    for indent in sorted(set(indents), key=lambda e: tree.start(e.first), reverse=True):
+        block = tree.block_of(indent.last)[2]
+        place = block.index(indent.last) + 1
+        following = starting.get(block[place]) if place < len(block) else None
+        if following is None or following.header != indent.header:
+            continue
+        if indent.last in between or following.first in between:
+            continue
+        gone.add(following)
+        wider[indent] = Indent(indent.first, wider.pop(following, following).last, indent.header)
+    return [wider.get(e, e) if isinstance(e, Indent) else e for e in edits if e not in gone]
 
 
 def put_together(tree: Tree, replaces: Iterable[Replace]) -> bytes:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from accelify.analysis.program import roots_of
+from accelify.analysis.program import added_roots, roots_of
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -42,16 +42,24 @@ class Imports:
 
     def _locate(self, name: str, importer: Path) -> Path | None:
         """The file that an imported name stands for, where it lies in the importer's own project."""
-        key = (name, importer.parent)
+        roots = self._roots_for(importer)
+        alike = roots is self._roots.get(importer.parent)
+        key = (name, importer.parent if alike else importer)
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
-            else:
-                roots = self._roots.get(importer.parent) or roots_of(importer)
-                self._roots[importer.parent] = roots
             self._located[key] = _find(name, roots)
         return self._located[key]
+
+    def _roots_for(self, importer: Path) -> list[Path]:
+        """Where an importer's names are looked for: as for all of its folder, and where it adds places itself."""
+        if importer not in self._roots:
+            shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
+            self._roots[importer.parent] = shared
+            added = added_roots(importer, self._read(importer).decode("utf-8", "replace"))
+            self._roots[importer] = [*shared, *added] if added else shared
+        return self._roots[importer]
 
     def reached(self, path: Path) -> list[Path]:
         """Every file of the project that a file imports, itself or through others."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accelify.convert import CONVERTED, REFUSED, Conversion, ConvertOptions, convert_source
@@ -309,6 +309,7 @@ def train(model):
     assert moved.column > len("%time ")
 
 
+@example(["\r"], "Windows", False)
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.text(max_size=40) | st.sampled_from(KEPT), max_size=6),

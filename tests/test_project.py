@@ -195,3 +195,68 @@ def test_the_converted_project_has_the_same_losses(project: Path) -> None:
     verdicts = [run["verdict"] for run in report["runs"]]
     assert verdicts[0] == "identical"
     assert verdicts[1] in ("identical", "equal to rounding")
+
+
+KEEPER = """\
+import torch
+
+
+class Step:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def run(self, x):
+        loss = self.model(x).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+"""
+ROUNDS = """\
+import torch
+import step
+
+
+def train(data, steps):
+    return sum(steps.run(x) for x in data)
+
+
+def look(data, model):
+    model.eval()
+    with torch.no_grad():
+        return [model(x) for x in data]
+"""
+START = """\
+import torch
+from torch import nn
+import rounds
+import step
+
+model = nn.Linear(3, 1).cuda()
+steps = step.Step(model)
+data = list(torch.randn(4, 3))
+for epoch in range(3):
+    rounds.train(data, steps)
+    print(rounds.look(data, model))
+"""
+
+
+def test_converting_again_from_another_file_changes_nothing(tmp_path: Path) -> None:
+    lay_out(tmp_path, step=KEEPER, rounds=ROUNDS, start=START, other=START.replace("range(3)", "range(4)"))
+    for name, text in changed([tmp_path / "start.py"]).items():
+        (tmp_path / name).write_text(text)
+    for name in ("start", "rounds", "step"):
+        found = convert_paths([tmp_path / f"{name}.py"])
+        assert [(c.status, c.changed) for c in found] == [("unchanged", False)], name
+    (other,) = convert_paths([tmp_path / "other.py"])
+    assert (other.status, other.changed) == ("refused", False)
+    assert "hand it the Accelerator" in other.reason
+
+
+def test_a_starter_of_a_converted_trainer_is_unchanged(tmp_path: Path) -> None:
+    lay_out(tmp_path, trainer=TRAINER, main="from trainer import Trainer\n\nTrainer().fit()\n")
+    for name, text in changed([tmp_path / "main.py"]).items():
+        (tmp_path / name).write_text(text)
+    (conversion,) = convert_paths([tmp_path / "main.py"])
+    assert (conversion.status, conversion.changed) == ("unchanged", False)

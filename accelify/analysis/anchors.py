@@ -91,6 +91,14 @@ class Reach:
             s is self.anchor.after or s is self.anchor.before for s in guard.body
         )
 
+    def runs_behind_anchor(self, node: Node) -> bool:
+        """Whether a node of the module that makes the Accelerator runs only after it is made."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, ast.arguments):  # a default is read where the function is defined
+                return self.tree.start(self.tree.parent(ancestor)) > self.anchor.offset
+        home = node_of(self.script, self.script.scope_of(node))
+        return home.kind == "module" or self._after_anchor(home, set())
+
     def _within_guard(self, node: Node) -> bool:
         guard = self.script.main_guard
         if guard is None or not self._prefers_parameter():
@@ -155,7 +163,7 @@ class Reach:
         function = home if home.kind == "function" else _init_of(home)
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
             return False
-        if home.kind == "class" and not _is_plain_class(self.script, home):
+        if home.kind == "class" and not self._takes_attribute(home):
             return False
         if any(a.arg == NAME for a in function.parameters()):
             return False
@@ -168,6 +176,30 @@ class Reach:
         if home.kind == "class":
             return True
         return not self._escapes(home)
+
+    def _takes_attribute(self, home: Scope) -> bool:
+        """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself.
+
+        In the script's own file a module sees the global name, which leaves its `__init__` as it is.
+        """
+        if _is_plain_class(self.script, home):
+            return True
+        cls = _class_value(self.script, home)
+        trains = any(s in self.script.training_scopes for s in home.children.values())
+        return (
+            trains
+            and self.script.interpreter.kind_of_class(cls) == v.MODEL
+            and not self._sees_global(home)
+            and not self._is_copied(cls)
+        )
+
+    def _is_copied(self, cls: Class) -> bool:
+        """Whether an object of a class is copied or saved whole: what it keeps would go with it."""
+        return any(
+            self.script.qualname(call.func) in ("copy.deepcopy", "copy.copy", "torch.save", "pickle.dump")
+            and any(t.cls is cls for a in call.args[:1] for t in self.script.things(a, v.MODEL))
+            for call in self.script.calls()
+        )
 
     def _escapes(self, scope: Scope) -> bool:
         """Whether a function is used as a value: called by somebody the script does not show."""
@@ -213,8 +245,11 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
     """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
     # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name
-    # reaches it.
-    if any(h.kind == "class" and not _is_plain_class(script, h) for h in homes):
+    # reaches it, in the script's own file.
+    if any(
+        h.kind == "class" and not _is_plain_class(script, h) and script.module_of(h.node) is script.module
+        for h in homes
+    ):
         defined = {
             n for stmt in script.tree.module.body if stmt is not script.main_guard for n in _defines(stmt)
         }

@@ -52,6 +52,7 @@ class CallEvaluator(LibraryCalls):
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
+        def part(self, base: Thing, tag: object, module: Module | None) -> Thing: ...
         def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
         def add(self, held: Values, values: Iterable[Value]) -> None: ...
         def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None: ...
@@ -154,6 +155,8 @@ class CallEvaluator(LibraryCalls):
         return made
 
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
+        if is_super(node.value):
+            return self._inherited(module, scope, node.attr)
         found: Values = set()
         for base in self.evaluate(module, scope, node.value):
             if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
@@ -168,6 +171,33 @@ class CallEvaluator(LibraryCalls):
                 found.add(base)
             else:
                 found |= self.attribute(base, node.attr, module)
+        return found
+
+    def _inherited(self, module: Module, scope: Scope, name: str) -> Values:
+        """What `super().name` holds: the next method of that name among the bases, or the library's own."""
+        own = scope.self_name()
+        cls = self.things.get((scope.owner_class, "class"))
+        found: Values = set()
+        if own is None or not isinstance(cls, Class):
+            return found
+        for ancestor in cls.ancestry()[1:]:
+            method = next(
+                (
+                    inner
+                    for node, inner in ancestor.scope.children.items()
+                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+                ),
+                None,
+            )
+            if method is not None:
+                for receiver in self.lookup(module, scope, own):
+                    key = (method.node, ("bound", receiver))
+                    found.add(self.things.setdefault(key, Function(method, ancestor.module, receiver)))
+                return found
+        if name in k.SELF_RETURNING:
+            for receiver in self.lookup(module, scope, own):
+                if isinstance(receiver, Thing) and receiver.kind == v.MODEL:
+                    found.add(self.things.setdefault((receiver, ("method", name)), Method(receiver, name)))
         return found
 
     def _subscript(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
@@ -192,7 +222,7 @@ class CallEvaluator(LibraryCalls):
                 # A part of a Sequential or ModuleList belongs to the model.
                 continue
             elif isinstance(base, Thing) and base.kind == v.UNKNOWN:
-                found.add(self.thing(base, ("item", index), v.UNKNOWN, module))
+                found.add(self.part(base, ("item", index), module))
         return found
 
     # -- elements of what is iterated or unpacked
@@ -209,7 +239,7 @@ class CallEvaluator(LibraryCalls):
                 if value.kind in TENSOR_KINDS:
                     found.add(value)
                 elif value.kind in (v.UNKNOWN, v.INSTANCE):
-                    found.add(self.thing(value, ("item", index), v.UNKNOWN, value.module or module))
+                    found.add(self.part(value, ("item", index), value.module or module))
         return found
 
     def elements(self, module: Module, scope: Scope, iterated: ast.expr) -> Values:
@@ -235,8 +265,8 @@ class CallEvaluator(LibraryCalls):
                 return found
             if value.kind == v.UNKNOWN:
                 value.uses.add("[]for")
-                return {self.thing(value, "element", v.UNKNOWN, module)}
-            if value.kind in TENSOR_KINDS:
+                return {self.part(value, "element", module)}
+            if value.kind in TENSOR_KINDS or value.kind == v.PARAMETERS:
                 return {value}
         return set()
 
@@ -351,7 +381,7 @@ class CallEvaluator(LibraryCalls):
             for value in first:
                 found |= self.element_values(module, node, value)
             return found
-        if name in ("list", "tuple", "sorted", "reversed"):
+        if name in ("list", "tuple", "sorted", "reversed", "iter"):
             return first
         if name in ("map", "filter") and len(arguments) > 1:
             if name == "filter":
@@ -399,6 +429,8 @@ class CallEvaluator(LibraryCalls):
         if own_self is not None and not through_class:
             if function.receiver is not None:
                 self.bind(target, own_self, {function.receiver})
+                if self._handed_back(target) == own_self:
+                    return {function.receiver}
             names = names[1:]
         for index, values in enumerate(arguments):
             if index < len(node.args) and isinstance(node.args[index], ast.Starred):
@@ -469,6 +501,8 @@ class CallEvaluator(LibraryCalls):
                 return v.SCHEDULER
             if base in k.LOADER_CLASSES:
                 return v.LOADER
+            if base in k.WRITER_CLASSES:
+                return v.WRITER
             if base.rsplit(".", 1)[-1] in ("Dataset", "IterableDataset", "ImageFolder", "InMemoryDataset"):
                 return v.DATASET
         return v.INSTANCE
@@ -507,7 +541,7 @@ def handed_back(function: Scope) -> str | None:
     found: set[str | None] = set()
     for node in walk_scope(function.node.body):
         if isinstance(node, ast.Return):
-            found.add(_moved(node.value))
+            found.add(_moved(node.value, function.self_name()))
         elif isinstance(node, (ast.Yield, ast.YieldFrom)):
             return None
     name = found.pop() if len(found) == 1 else None
@@ -518,22 +552,29 @@ def handed_back(function: Scope) -> str | None:
             stored = {
                 n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             }
-            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value) == name):
+            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):
                 return None
     return name
 
 
-def _moved(node: ast.expr | None) -> str | None:
-    """The name in `x.cuda()`, `Variable(x)`, `x.to(device) if flag else x`."""
+def is_super(node: ast.expr) -> bool:
+    """Whether an expression is `super()`, in its short or its long form."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _moved(node: ast.expr | None, own: str | None = None) -> str | None:
+    """The name in `x.cuda()`, `Variable(x)`, `x.to(device) if flag else x`; `own` for `super().to(device)`."""
     if isinstance(node, ast.IfExp):
-        one = _moved(node.body)
-        return one if one == _moved(node.orelse) else None
+        one = _moved(node.body, own)
+        return one if one == _moved(node.orelse, own) else None
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in k.SELF_RETURNING | {
             "cuda",
             "to",
             "cpu",
         }:
+            if is_super(node.func.value):
+                return own
             node = node.func.value
         elif (dotted(node.func) or "").rsplit(".", 1)[-1] == "Variable" and node.args:
             node = node.args[0]

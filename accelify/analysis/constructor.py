@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_constants import DeviceConstant
 from accelify.analysis.devices import Devices, negated
+from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
+from accelify.analysis.placement import PrepareSite
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.analysis.values import Thing
@@ -25,12 +28,14 @@ class ConstructorArguments:
     batch_size: str
     for_accelerate: bool
     devices: Devices
+    device_constants: list[DeviceConstant]
     prepared: set[Thing]
     arguments: dict[str, str]
     argument_reads: dict[str, frozenset[str]]
     accumulation: Window | None
     kept_window: Window | None
     named_devices: list[NamedDevice]
+    sites: list[PrepareSite]
 
     if TYPE_CHECKING:
 
@@ -51,10 +56,12 @@ class ConstructorArguments:
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
-        elif not self.devices.assignments and self.named_devices:
-            told = self.named_devices[0]
+        elif not self.devices.assignments and self._asking_names():
+            told = self._asking_names()[0]
             self.arguments["cpu"] = f'str({told.text}) == "cpu"'
             self.argument_reads["cpu"] = frozenset({told.name})
+        elif not self.devices.assignments and self._moved_to_constants():
+            self._wish_of_constants()
         elif not self.devices.assignments:
             guard = self._cuda_guard()
             if guard is not None and PLACEHOLDER not in guard[1]:
@@ -64,8 +71,37 @@ class ConstructorArguments:
                 self._moves_to_accelerator(c) for c in self.script.calls()
             ):
                 # A script without any device code runs on the CPU; its tensors are made there.
-                if not self._batches_only_from_loaders() and self._models_are_made_here():
+                stays = not self._batches_only_from_loaders() and self._models_are_made_here()
+                if stays and not helpers_use_accelerator(self.script):
                     self.arguments["cpu"] = "True"
+
+    def _asking_names(self) -> list[NamedDevice]:
+        """The named devices that can be the CPU although there is something better."""
+        settled = {
+            dotted(read) for c in self.device_constants if not (c.asks_user or c.is_cpu) for read in c.reads
+        }
+        return [told for told in self.named_devices if told.text not in settled]
+
+    def _moved_to_constants(self) -> list[tuple[str, DeviceConstant]]:
+        """The device constants of other modules that something is moved to here, by the names that they have here."""
+        targets = {id(node) for call in self.script.calls() for node in device_arguments(call)}
+        return [
+            (dotted(read) or "", constant)
+            for constant in self.device_constants
+            for read in constant.reads
+            if id(read) in targets
+        ]
+
+    def _wish_of_constants(self) -> None:
+        """The CPU, where a constant that the script moves things to is nothing else or depends on an option."""
+        moved = self._moved_to_constants()
+        if all(constant.is_cpu for _, constant in moved):
+            self.arguments["cpu"] = "True"
+            self.argument_reads["cpu"] = frozenset()
+        asked = [text for text, constant in moved if constant.asks_user]
+        if asked:
+            self.arguments["cpu"] = f'str({asked[0]}) == "cpu"'
+            self.argument_reads["cpu"] = frozenset({asked[0].split(".")[0]})
 
     def _reachable_choices(self) -> set[str]:
         """Names that the script itself assigns a device, where the Accelerator's can be written instead."""
@@ -108,17 +144,24 @@ class ConstructorArguments:
 
     def _cuda_guard(self) -> tuple[str, frozenset[str]] | None:
         """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
+        found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"):
                 continue
             for ancestor in self.tree.ancestors(call):
                 test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
-                named = isinstance(test, ast.Name) and bool(k.FLAG_NAME.search(test.id))
+                name = dotted(test) if test is not None else None
+                named = name is not None and bool(k.FLAG_NAME.search(name.rpartition(".")[2]))
                 if test is not None and (named or self.script.is_a(test, v.FLAG)):
                     wish = self.devices.wish(test)
                     if wish is not None:
-                        return wish
-        return None
+                        # A helper can ask by a name of its own for what was decided where the models are made.
+                        names = {name.split(".")[0] for name in wish[1]}
+                        if all(site.scope.resolve(n) is not None for site in self.sites for n in names):
+                            return wish
+                        found.append(wish)
+        found += [w for given in flags_of_helpers(self.script) if (w := self.devices.wish(given)) is not None]
+        return found[0] if found else None
 
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""
@@ -161,12 +204,23 @@ class ConstructorArguments:
                     "empty",
                 ):
                     return False
+        if any(
+            self._is_left_behind(model)
+            for call in self.script.calls()
+            for model in self.script.models_of(call.func)
+        ):
+            return False
         return not any(
             isinstance(w, Thing) and w.kind == v.MODEL
             for call in self.script.calls()
             if not self.script.iterated(call)
             for w in self._called_outside_loops(call)
         )
+
+    def _is_left_behind(self, model: Thing) -> bool:
+        """Whether a model is none of those that prepare places, nor a part of one: a teacher that is not trained."""
+        made = isinstance(model.site, ast.Call) and model.module in self.script.modules
+        return made and not ({model} | self.script.owners_of(model)) & self.prepared
 
     def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
         models = self.script.models_of(call.func) & self.prepared

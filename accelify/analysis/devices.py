@@ -148,7 +148,7 @@ class Devices:
         return None
 
     def _chain(self, node: ast.IfExp) -> list[ast.expr]:
-        if _is_cpu(node.body):
+        if names_cpu(node.body):
             return [ast.UnaryOp(ast.Not(), node.test)]
         tests = [node.test]
         if isinstance(node.orelse, ast.IfExp):
@@ -163,7 +163,7 @@ class Devices:
 
     def _if_chain(self, node: ast.If) -> list[ast.expr]:
         values = [s.value for s in node.body if isinstance(s, ast.Assign)]
-        if any(_is_cpu(w) for w in values):
+        if any(names_cpu(w) for w in values):
             return [ast.UnaryOp(ast.Not(), node.test)]
         tests = [node.test]
         if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
@@ -193,15 +193,19 @@ class Devices:
     def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
         """The part of a test that is the user's wish: its text and names. None where it only asks the machine."""
         if isinstance(test, ast.BoolOp):
-            parts = [self.wish(value, seen) for value in test.values]
-            kept = [p for p in parts if p is not None]
-            if isinstance(test.op, ast.Or) and len(kept) < len(parts):
+            wishes = [self.wish(value, seen) for value in test.values]
+            kept = [p for p in wishes if p is not None]
+            if isinstance(test.op, ast.Or) and len(kept) < len(wishes):
                 return None
             if not kept:
                 return None
             joiner = " and " if isinstance(test.op, ast.And) else " or "
             return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
+                # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no wish.
+                parts = [ast.UnaryOp(ast.Not(), value) for value in test.operand.values]
+                return self.wish(ast.BoolOp(ast.And(), list[ast.expr](parts)), seen)
             inner = self.wish(test.operand, seen)
             return None if inner is None else (negated(inner[0]), inner[1])
         if isinstance(test, ast.Call):
@@ -254,10 +258,11 @@ class Devices:
         return value
 
 
-def _is_cpu(node: ast.expr) -> bool:
+def names_cpu(node: ast.expr) -> bool:
+    """Whether an expression is the CPU, written out: `"cpu"` or `torch.device("cpu")`."""
     if isinstance(node, ast.Call) and node.args:
         argument = call_argument(node, 0, "device") or call_argument(node, 0, "type")
-        return argument is not None and _is_cpu(argument)
+        return argument is not None and names_cpu(argument)
     return isinstance(node, ast.Constant) and node.value == "cpu"
 
 

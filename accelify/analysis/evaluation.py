@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
+from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, target_names
+from accelify.analysis.syntax import names_in, target_names
 from accelify.analysis.values import Thing
 
-_NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -37,15 +36,20 @@ class EvaluationLoop:
     only_looks: bool = False
 
 
-def evaluation_loops(script: ScriptModel) -> list[EvaluationLoop]:
-    """Every loop over a loader that trains nothing, with the way its metrics are made whole."""
+def evaluation_loops(script: ScriptModel, batch_size: str = "per-process") -> list[EvaluationLoop]:
+    """Every loop over a loader that trains nothing, with the way its metrics are made whole.
+
+    Args:
+        script: its model.
+        batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
+    """
     found = []
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in ast.walk(s)):
             continue  # it hands the batches on
-        found.append(_Analysis(script, loop, loaders).result)
+        found.append(_Analysis(script, loop, loaders, batch_size).result)
     return found
 
 
@@ -69,7 +73,10 @@ def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
 
 
 class _Analysis:
-    def __init__(self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing]) -> None:
+    def __init__(
+        self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing], batch_size: str
+    ) -> None:
+        self.batch_size = batch_size
         self.script = script
         self.loop = loop
         self.result = EvaluationLoop(loop, loaders)
@@ -190,32 +197,14 @@ class _Analysis:
                     if name in later and size is not None:
                         self.result.sizes.append((name, size))
 
-    def _not_an_average(self) -> str | None:
-        """A metric per batch whose value for several batches together is not the average of theirs (PSNR, IoU)."""
-        for call in (c for stmt in self.statements for c in ast.walk(stmt) if isinstance(c, ast.Call)):
-            name = dotted(call.func) or ""
-            last = name.rsplit(".", 1)[-1]
-            if isinstance(call.func, ast.Attribute) and self.script.qualname(call.func) is None:
-                continue
-            own = self.script.callees(call)
-            if _NO_AVERAGE.search(last) and (own or self.script.qualname(call.func)):
-                return last
-        return None
-
     def _gather_after(self, forward: list[int]) -> str | None:
         last = forward[-1]
-        metric = self._not_an_average()
-        if metric is not None:
-            return f"`{metric}` of several batches at once is not the average of theirs"
         outputs: list[str] = []
         for index in forward:
             stmt = self.statements[index]
             if not isinstance(stmt, ast.Assign):
                 return "the outputs of the model are used where they are computed"
-            names = [n for t in stmt.targets for n in target_names(t)]
-            if any("hidden" in n or n in ("h", "state", "states") for n in names):
-                return "a hidden state is carried from batch to batch"
-            outputs += names
+            outputs += [n for t in stmt.targets for n in target_names(t)]
         carried = {n for n in outputs if n in _names_read_first(self.statements)}
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
@@ -226,6 +215,9 @@ class _Analysis:
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        hidden = [n for n in names if "hidden" in n or n in ("h", "state", "states")]
+        if hidden:
+            return f"`{hidden[0]}` may not have a row for every sample"
         self._take_sizes_again(last, later)
         sizes = {name for name, _ in self.result.sizes}
         if any("loss" in n.lower() for n in names):
@@ -235,6 +227,9 @@ class _Analysis:
         left = self._left_local(last, set(names) | set(outputs) | sizes, later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
+        changed = self._changed_by_gathering(self.statements[last], names)
+        if changed is not None:
+            return changed
         self.result.after = self.statements[last]
         self.result.gathered = names
         return None
@@ -249,6 +244,13 @@ class _Analysis:
             if names_in(stmt.value) & made:
                 made |= {n for t in stmt.targets for n in target_names(t)}
         return next(iter(sorted((made & later) - gathered)), None)
+
+    def _changed_by_gathering(self, forward: ast.stmt, names: list[str]) -> str | None:
+        if self.batch_size == "total":
+            return None
+        return changed_by_gathering(
+            self.script, self.loop, self.result.loaders, self.statements, forward, set(names)
+        )
 
     def _accumulates(self, stmt: ast.stmt) -> bool:
         return isinstance(stmt, ast.AugAssign)
@@ -275,6 +277,9 @@ class _Analysis:
             return "the batch is used both by the model and by the metric in one statement"
         if any(self._size_of_batch(n, last - 1) is not None for n in outside | later):
             return "the size of the local batch is used with what would be gathered"
+        changed = self._changed_by_gathering(stmt, needed)
+        if changed is not None:
+            return changed
         self.result.inline = [call]
         self.result.before = stmt
         self.result.gathered = needed

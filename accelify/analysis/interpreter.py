@@ -33,6 +33,7 @@ _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
 _DEEPEST_NAME = 10
+_DEEPEST_PART = 5
 
 
 class Interpreter(CallEvaluator):
@@ -48,15 +49,18 @@ class Interpreter(CallEvaluator):
         self.changed = False
         self.settled = False
         self._resolving: set[str] = set()
+        self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
+        self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
-        for module in program.modules.values():
+        modules = list(dict.fromkeys(program.modules.values()))
+        for module in modules:
             for scope in module.scopes.all():
                 self._module_of[scope] = module
-        for module in program.modules.values():
+        for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
         definitions = (ast.Import, ast.ImportFrom, ast.ClassDef)
@@ -81,17 +85,22 @@ class Interpreter(CallEvaluator):
     # -- setting up
 
     def _prepare(self, module: Module) -> None:
-        for scope in module.scopes.all():
+        for scope in module.used_scopes():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
+                self._classes.append(cls)
                 self.things[(scope.node, "class")] = cls
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {cls})
             elif not isinstance(scope.node, ast.Module):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
-        for scope in module.scopes.all():
-            nodes: list[ast.AST] = [n for n in walk_scope(scope.node.body) if isinstance(n, _INTERESTING)]
+        for scope in module.used_scopes():
+            nodes: list[ast.AST] = [
+                n
+                for n in walk_scope(scope.node.body)
+                if isinstance(n, _INTERESTING) and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
+            ]
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
@@ -102,6 +111,14 @@ class Interpreter(CallEvaluator):
             found = Function(scope, self._module_of[scope])
             self.things[key] = found
         return found
+
+    def module_of(self, scope: Scope) -> Module:
+        """The module in which a scope stands."""
+        return self._module_of[scope]
+
+    def classes(self) -> list[Class]:
+        """Every class that the program defines."""
+        return self._classes
 
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
         """The one thing made at a site."""
@@ -114,6 +131,15 @@ class Interpreter(CallEvaluator):
             setattr(found, name, value)
         self.things[key] = found
         self.changed = True
+        return found
+
+    def part(self, base: Thing, tag: object, module: Module | None) -> Thing:
+        """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
+        depth = self._depths.get(base, 0)
+        if depth >= _DEEPEST_PART:
+            return base
+        found = self.thing(base, tag, v.UNKNOWN, module)
+        self._depths[found] = depth + 1
         return found
 
     # -- bindings
@@ -183,11 +209,16 @@ class Interpreter(CallEvaluator):
         if isinstance(base, Imported):
             return self._imported(module, f"{base.name}.{name}")
         if isinstance(base, Class):
-            return self._class_attribute(base, name, None)
+            return self._class_attribute(base, name, None, unbound=True)
         if not isinstance(base, Thing):
             return set()
         if base.cls is not None:
             found = self._class_attribute(base.cls, name, base)
+            if not found and base is base.cls.instance:
+                # `self` in a base class: what its subclasses set.
+                for cls in self.classes():
+                    if cls is not base.cls and base.cls in cls.ancestry() and cls.instance is not None:
+                        found = found | self._class_attribute(cls, name, cls.instance)
             if found:
                 return found
         if name in base.attributes:
@@ -200,13 +231,17 @@ class Interpreter(CallEvaluator):
                 return {self.thing(base, ("attribute", name), v.FLAG, module), Method(base, name)}
             if k.DEVICE_NAME.search(name):
                 return {self.thing(base, ("attribute", name), v.DEVICE, module)}
-            child = self.thing(base, ("attribute", name), v.UNKNOWN, module)
+            child = self.part(base, ("attribute", name), module)
+            if child is base:
+                return {self.things.setdefault((base, ("method", name)), Method(base, name)), base}
             child.names.add(name)
             method = self.things.setdefault((base, ("method", name)), Method(base, name))
             return {method, child}
         return {self.things.setdefault((base, ("method", name)), Method(base, name))}
 
-    def _class_attribute(self, cls: Class, name: str, receiver: Thing | None) -> Values:
+    def _class_attribute(
+        self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False
+    ) -> Values:
         found: Values = set()
         for ancestor in cls.ancestry():
             found |= ancestor.attributes.get(name, set())
@@ -215,6 +250,8 @@ class Interpreter(CallEvaluator):
         method = cls.method(name)
         if method is not None:
             _, scope = method
+            if unbound and not is_class_method(scope):
+                return {self.function(scope)}  # `Base.method(self, ...)`
             key = (scope.node, ("bound", receiver))
             bound = self.things.get(key)
             if bound is None:
@@ -392,9 +429,58 @@ class Interpreter(CallEvaluator):
             if value.kind == v.INSTANCE and value.cls is not None and value.cls.method("step"):
                 continue
             kind = _kind_from_use(value)
+            if kind == v.LOADER and self._is_another_path(value):
+                continue
             if kind is not None and kind != value.kind:
                 value.kind = kind
                 self.changed = True
+        self._upgrade_wholes()
+
+    def _upgrade_wholes(self) -> None:
+        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
+        parts: dict[Thing, dict[str, Thing]] = {}
+        for (whole, tag), value in self.things.items():
+            if not isinstance(whole, Thing) or whole.cls is not None:
+                continue
+            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
+                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                    parts.setdefault(whole, {})[str(tag[1])] = value
+        for whole, named in parts.items():
+            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
+                continue
+            if any(part.kind == v.MODEL for part in named.values()):
+                if whole.kind != v.MODEL:
+                    whole.kind = v.MODEL
+                    whole.note("it is called, and a part of it has parameters()")
+                    self.changed = True
+                for name, part in named.items():
+                    self.add(whole.attributes.setdefault(name, set()), {part})
+
+    def _is_another_path(self, thing: Thing) -> bool:
+        """Whether something named otherwise comes to a loader's name only beside real loaders.
+
+        A function that gives back three loaders for one data set and three tensors for another one.
+        """
+        if all(k.LOADER_NAME.search(name) for name in thing.names):
+            return False
+        holding = [
+            held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
+        ]
+        return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
+
+
+def _is_torch_loader(value: Value) -> bool:
+    if not isinstance(value, Thing) or value.kind != v.LOADER:
+        return False
+    bases = value.cls.external_bases() if value.cls is not None else {value.qualname}
+    return bool(bases & k.LOADER_CLASSES)
+
+
+def is_class_method(scope: Scope) -> bool:
+    """Whether a method is given its class in place of an object."""
+    return isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+        isinstance(d, ast.Name) and d.id == "classmethod" for d in scope.node.decorator_list
+    )
 
 
 def _kind_from_use(thing: Thing) -> str | None:
@@ -438,6 +524,7 @@ def _kind_from_use(thing: Thing) -> str | None:
     return None
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _INTERESTING = (
     ast.Import,
     ast.ImportFrom,

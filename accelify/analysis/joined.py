@@ -23,11 +23,15 @@ class JoinedTree(Tree):
 
     Modules whose line ends differ are laid out with those of Unix and get their own back when they are cut.
 
+    Args:
+        trees: the modules.
+        joined: how many of them, from the first, were joined before in this order: their nodes have moved already.
+
     Raises:
         ValueError: when line ends differ within a module too, so that they could not be put back.
     """
 
-    def __init__(self, trees: Sequence[Tree]) -> None:
+    def __init__(self, trees: Sequence[Tree], joined: int = 0) -> None:
         self.trees = list(trees)
         self.starts: list[int] = []
         self._differ = len({tree.newline for tree in trees}) > 1
@@ -40,7 +44,7 @@ class JoinedTree(Tree):
                 own, newline = _unix_ends(own, newline), b"\n"
             data += own + (b"" if complete else newline) + _BOUNDARY
         self._lay_out(trees[0].path, data)
-        for tree, start in zip(trees, self.starts, strict=True):
+        for tree, start in zip(trees[joined:], self.starts[joined:], strict=True):
             shift = bisect.bisect_right(self.line_starts, start) - 1
             if shift:
                 for node in ast.walk(tree.module):

@@ -196,7 +196,7 @@ DEVICE_TEXT = re.compile(r"^(cuda|gpu|cpu|mps|xpu)(:\d+)?$")
 def is_optimizer_class(qualname: str) -> bool:
     """Whether a qualified name is an optimizer of torch or of a library of optimizers."""
     head, _, last = qualname.rpartition(".")
-    if not last[:1].isupper() or "lr_scheduler" in qualname:
+    if not last[:1].isupper() or "lr_scheduler" in qualname or head == "torch.optim.swa_utils":
         return False
     return head.startswith(
         ("torch.optim", "torch_optimizer", "transformers.optimization", "apex.optimizers")
@@ -210,6 +210,8 @@ def is_scheduler_class(qualname: str) -> bool:
     """Whether a qualified name makes a learning rate scheduler."""
     head, _, last = qualname.rpartition(".")
     if head.startswith("torch.optim.lr_scheduler") and last.lstrip("_")[:1].isupper():
+        return True
+    if qualname == "torch.optim.swa_utils.SWALR":
         return True
     return head.startswith("transformers") and last.startswith("get_") and "schedule" in last
 

@@ -69,6 +69,7 @@ class Locations:
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
         self._known: dict[ast.AST, Place] = {}
         self._settled: dict[ast.AST, Place] = {}
+        self._cut_short: dict[ast.AST, Place] = {}
         self._active: set[object] = set()
         self._cut = 0
 
@@ -83,6 +84,8 @@ class Locations:
             return self._settled[node]
         found = self._known.get(node)
         if found is None:
+            found = self._cut_short.get(node)
+        if found is None:
             if node in self._active or len(self._active) > _DEEPEST * 4:
                 self._cut += 1
                 return NOWHERE
@@ -90,9 +93,14 @@ class Locations:
             cut = self._cut
             found = self._look(node)
             self._active.discard(node)
-            # What was cut short by the guard against circles is known only where the circle began.
+            # What was cut short by the guard against circles is known only where the circle began; until there it
+            # stands for itself, or functions that call each other would be walked through along every path.
             if cut == self._cut or not self._active:
                 self._known[node] = found
+            else:
+                self._cut_short[node] = found
+            if not self._active:
+                self._cut_short.clear()
         return found
 
     def makes(self, call: ast.Call) -> bool:

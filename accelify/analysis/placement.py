@@ -9,6 +9,7 @@ from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.containers import Containers, within
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.syntax import dotted, walk_scope
@@ -18,7 +19,8 @@ _ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 # Methods that give a module its final shape: prepare has to come after them.
 _SHAPING = frozenset(
     "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
-    "initialize reset_parameters weight_init _initialize_weights add_module freeze unfreeze copy_".split()
+    "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
+    "copy_".split()
 )
 
 
@@ -35,6 +37,8 @@ class Item:
     scope: Scope
     creations: list[ast.stmt]
     things: set[Thing]
+    # The container whose elements are prepared one by one: a list, a tuple or a dict. Else the name itself is.
+    container: str | None = None
 
 
 @dataclass(eq=False)
@@ -47,10 +51,20 @@ class PrepareSite:
 
     def names(self) -> list[str]:
         """What is prepared, in the usual order: models, optimizers, loaders, schedulers."""
-        ordered = sorted(
+        return list(dict.fromkeys(i.holder.text(self.scope) for i in self._ordered() if i.container is None))
+
+    def containers(self) -> list[Item]:
+        """The lists, tuples and dictionaries whose elements are prepared, models first."""
+        found: dict[str, Item] = {}
+        for item in self._ordered():
+            if item.container is not None:
+                found.setdefault(item.holder.text(self.scope), item)
+        return list(found.values())
+
+    def _ordered(self) -> list[Item]:
+        return sorted(
             self.items, key=lambda i: (_ORDER[i.kind], i.creations[0].lineno, i.creations[0].col_offset)
         )
-        return list(dict.fromkeys(i.holder.text(self.scope) for i in ordered))
 
 
 class Placement:
@@ -61,13 +75,16 @@ class Placement:
         # Names under which a model was wrapped by hand: of several names of one model, those that train.
         self.wrapped = wrapped
         self.tree = script.tree
+        self.held = Containers(script)
+        self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
 
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
+        given = kind == v.LOADER or any(
+            self._gives(s, thing) for holder in self.script.holders_of(thing) for s, _ in holder.assignments
+        )
         for holder in self.script.holders_of(thing):
-            if kind == v.LOADER and all(self._shows_progress(s) for s, _ in holder.assignments):
-                continue  # a bar around a loader is no loader: the one inside is prepared
             if holder.cls is not None and _is_exception(holder.cls):
                 continue  # it keeps what it tells of, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
@@ -80,10 +97,12 @@ class Placement:
             for scope in scopes:
                 depth = self.script.depth(scope)
                 every = [s for s, where in holder.assignments if where is scope and not _is_none(s)]
-                if not every:
+                if not every or (given and not any(self._gives(s, thing) for s in every)):
                     continue
                 # `model = model.train()` makes nothing new.
                 creations = [s for s in every if not _gives_back(s, holder.name)] or every
+                if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
+                    continue  # one of several: they are prepared where they are kept
                 item = Item(holder, kind, scope, creations, {thing})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
@@ -100,18 +119,54 @@ class Placement:
         if all(_is_alias(c) for c in best.creations):
             return found
         for holder in self.script.holders_of(thing):
-            if holder is best.holder or (holder.cls is None) != (best.holder.cls is None):
+            if (holder.cls is None) != (best.holder.cls is None):
                 continue
-            creations = [s for s, scope in holder.assignments if scope is best.scope and not _is_alias(s)]
-            creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
-            creations = [s for s in creations if kind != v.LOADER or not self._shows_progress(s)]
-            if creations:
-                found.append(Item(holder, kind, best.scope, creations, {thing}))
+            for scope in dict.fromkeys(where for _, where in holder.assignments):
+                if holder is best.holder and scope is best.scope:
+                    continue
+                creations = [s for s, where in holder.assignments if where is scope and not _is_alias(s)]
+                creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
+                creations = [s for s in creations if kind != v.LOADER or self._gives(s, thing)]
+                if scope is not best.scope:
+                    # Another function or class that calls the same factory.
+                    creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
+                if creations:
+                    found.append(Item(holder, kind, scope, creations, {thing}))
         return found
 
-    def _shows_progress(self, stmt: ast.stmt) -> bool:
+    def _makers(self, stmt: ast.stmt) -> set[Scope]:
+        """The functions of the program that an assignment calls for what it assigns."""
         value = getattr(stmt, "value", None)
-        return isinstance(value, ast.Call) and k.is_progress(self.script.qualname(value.func) or "")
+        return self.script.callees(value) if isinstance(value, ast.Call) else set()
+
+    def container_home(self, thing: Thing, kind: str) -> Item | None:
+        """The list, tuple or dictionary in which a thing without a name of its own is prepared."""
+        best: tuple[int, int, Item] | None = None
+        for holder in self.held.holders_of(thing):
+            form = self.held.form(holder, kind)
+            if form is None or (
+                holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL
+            ):
+                continue
+            makings = self.held.makings(holder)
+            if len(makings) != 1:
+                continue
+            scope, creations = next(iter(makings.items()))
+            rank = (self.script.depth(scope), creations[0].lineno)
+            if best is None or rank < best[:2]:
+                best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
+        return best[2] if best else None
+
+    def _gives(self, stmt: ast.stmt, thing: Thing) -> bool:
+        """Whether an assignment gives a name the thing itself: no other one of that name, no bar around a loader."""
+        value = getattr(stmt, "value", None)
+        if thing.kind == v.LOADER and isinstance(value, ast.Call):
+            if k.is_progress(self.script.qualname(value.func) or ""):
+                return False
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+        if not isinstance(value, ast.expr) or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets):
+            return True
+        return thing in self.script.things(value)
 
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
@@ -122,10 +177,9 @@ class Placement:
             return 1
         for read in self.script.reads(holder.name, holder.scope):
             parent = self.tree.parent(read)
-            if isinstance(parent, ast.Call) and (
-                any(self.script.trains(loop) for loop in self.script.enclosing_loops(read))
-                or self.script.trains(parent)
-            ):
+            if not isinstance(parent, ast.Call) or self.script.is_without_gradients(parent):
+                continue
+            if self.script.trains_around(read) or self.script.trains(parent):
                 return 1
         return 0
 
@@ -186,9 +240,7 @@ class Placement:
             if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
         ]
         late = [
-            c
-            for c in item.creations
-            if use is not None and _inside(c, use) and not (c is use and self._hands_back(c, item))
+            c for c in item.creations if use is not None and _inside(c, use) and not self._hands_back(c, item)
         ]
         early = [c for c in item.creations if c not in late and c not in again]
         if again and (early or late):
@@ -212,7 +264,7 @@ class Placement:
         return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
 
     def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
-        return Item(item.holder, item.kind, item.scope, creations, item.things)
+        return Item(item.holder, item.kind, item.scope, creations, item.things, item.container)
 
     def _read_anyway(self, block: list[Any], item: Item) -> bool:
         """Whether a name is read on every path: then it is made on every path that goes on."""
@@ -268,8 +320,10 @@ class Placement:
 
         What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
         """
-        if item.kind != v.LOADER or stmt in item.creations:
+        if stmt in item.creations:
             return False
+        if item.kind != v.LOADER:
+            return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
         for node in ast.walk(stmt):
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -284,6 +338,13 @@ class Placement:
                 continue
             return True
         return False
+
+    def _kept_and_run(self, item: Item) -> bool:
+        """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
+        key = item.holder.name, frozenset(item.things)
+        if key not in self._run_within:
+            self._run_within[key] = self.held.called_within(item.things, item.holder)
+        return self._run_within[key]
 
     def _evaluates(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
@@ -316,9 +377,16 @@ class Placement:
                 ):
                     continue
                 values = [*node.args, *[kw.value for kw in node.keywords]]
-                if any(item.things & self.script.things(a) for a in values):
+                if any(item.things & self._given(a) for a in values):
                     return True
         return False
+
+    def _given(self, argument: ast.expr) -> set[Thing]:
+        """The things that an argument is, or that a container it is holds."""
+        found = self.script.things(argument)
+        for container in self.script.values(argument):
+            found |= {w for w in within(container) if isinstance(w, Thing)}
+        return found
 
     def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
         limit = block.index(use) if use is not None else len(block)

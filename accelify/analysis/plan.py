@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
+from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.constructor import ConstructorArguments
+from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
@@ -19,7 +23,7 @@ from accelify.analysis.named_devices import NamedDevice
 from accelify.analysis.placement import Item, Placement, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, Tree, dotted
+from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, mixed_precision
 
@@ -58,12 +62,13 @@ class Plan(ConstructorArguments):
         self.for_accelerate = runtime == "accelerate"
         self.placement = Placement(script, self.known.wrapped)
         self.devices = Devices(script)
+        self.device_constants: list[DeviceConstant] = device_constants(script)
         # Who distributes by hand shares out what he cuts by hand too.
         self.hand_cut = None if self.known.distributed else find_hand_cut(script)
         # Batches made by hand are always shared out, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
-        self.evaluations: list[EvaluationLoop] = evaluation_loops(script)
+        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size)
         self.prepared: set[Thing] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
@@ -96,9 +101,13 @@ class Plan(ConstructorArguments):
         if taken is not None:
             self.blockers.append(taken)
         elif not self.script.backwards:
-            elsewhere = self._trains_elsewhere()
+            elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
                 self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
+                library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
+                message = f"it uses {library} already: its training loop is in `{elsewhere}`"
+                self.blockers.append(Blocker("ACC001", message))
             else:
                 self.blockers.append(
                     Blocker(
@@ -106,20 +115,6 @@ class Plan(ConstructorArguments):
                         f"its training loop is in `{elsewhere}`, which it imports; files are converted one by one",
                     )
                 )
-
-    def _trains_elsewhere(self) -> str | None:
-        """The project module whose training loop this script runs, None where it runs none."""
-        for call, callees in self.script.interpreter.calls.items():
-            if self.tree.parent(call) is None:
-                continue
-            for callee in callees:
-                for name, module in self.script.program.modules.items():
-                    if module is not self.script.module and any(
-                        callee is s for s in module.scopes.functions()
-                    ):
-                        if _has_backward(module.tree):
-                            return name
-        return None
 
     def _choose(self) -> None:
         script = self.script
@@ -141,9 +136,15 @@ class Plan(ConstructorArguments):
                 if not found:
                     if self._prepare_inline(thing, kind):
                         self.prepared.add(thing)
-                    elif kind in (v.MODEL, v.OPTIMIZER):
-                        self.blockers.append(self._homeless(thing, kind))
-                    continue
+                        continue
+                    kept = None
+                    if kind != v.LOADER or thing in script.training_loaders:
+                        kept = self.placement.container_home(thing, kind)
+                    if kept is None:
+                        if kind in (v.MODEL, v.OPTIMIZER):
+                            self.blockers.append(self._homeless(thing, kind))
+                        continue
+                    found = [kept]
                 self.prepared.add(thing)
                 for item in found:
                     key = (id(item.holder), item.scope)
@@ -183,26 +184,40 @@ class Plan(ConstructorArguments):
         return None
 
     def _no_model(self) -> Blocker:
-        first = self.script.backwards[0].call
+        first = self.script.backwards[0]
+        scope = node_of(self.script, first.scope)
+        if scope.kind == "function":
+            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
+            for argument in scope.parameters():
+                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
+                    return self._handed_over("model", argument.arg, scope.node)
         return Blocker(
             "ACC003",
             "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
-            first,
+            first.call,
         )
+
+    def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
+        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        if not calls:
+            message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
+            return Blocker("ACC004", f"{message}; convert the script that makes it", function)
+        module, call = calls[0]
+        path, line, _ = module.tree.locate(module.tree.start(call))
+        where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
+        seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
+        message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
+        return Blocker("ACC004", message, call if module in self.script.modules else function)
 
     def _homeless(self, thing: Thing, kind: str) -> Blocker:
         name = next(iter(sorted(thing.names)), kind)
         if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return Blocker(
-                "ACC004",
-                f"the {kind} `{name}` is handed to `{thing.site.name}` by a caller outside of this file; "
-                "convert the script that makes it",
-                thing.site,
-            )
+            return self._handed_over(kind, name, thing.site)
         return Blocker(
             "ACC005",
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site,
+            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
         )
 
     # -- loaders and schedulers
@@ -220,8 +235,8 @@ class Plan(ConstructorArguments):
             if evaluation.problem is not None:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
         if self.known.distributed:
-            chosen = self._as_distributed(chosen)
-        return chosen
+            return self._as_distributed(chosen)
+        return chosen - self.script.episode_loaders
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
         """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
@@ -254,7 +269,9 @@ class Plan(ConstructorArguments):
     @property
     def shares_training_data(self) -> bool:
         """Whether each process trains on its own part of the data."""
-        return self.hand_cut is not None or self.is_sharded(self.script.training_loaders)
+        return self.hand_cut is not None or self.is_sharded(
+            self.script.training_loaders - self.script.episode_loaders
+        )
 
     def _batch_schedulers(self) -> set[Thing]:
         found: set[Thing] = set()
@@ -282,16 +299,25 @@ class Plan(ConstructorArguments):
 
     def _prepare_inline(self, thing: Thing, kind: str) -> bool:
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
-        if (
-            kind != v.LOADER
-            or not isinstance(thing.site, ast.Call)
-            or thing.module not in self.script.modules
-        ):
+        if kind != v.LOADER or not isinstance(thing.site, ast.Call):
             return False
-        if self.tree.in_fstring(thing.site):
-            return False
-        self.inline.append(thing.site)
-        return True
+        sites = [thing.site] if thing.module in self.script.modules else self._handed_on_at_once(thing)
+        sites = [site for site in sites if not self.tree.in_fstring(site)]
+        self.inline += [site for site in sites if site not in self.inline]
+        return bool(sites)
+
+    def _handed_on_at_once(self, loader: Thing) -> list[ast.Call]:
+        """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
+        return [
+            call
+            for call in self.script.calls()
+            if any(
+                self.script.interpreter.module_of(s) not in self.script.modules
+                for s in self.script.callees(call)
+            )
+            and loader in self.script.values(call)
+            and all(isinstance(w, Thing) and w.kind == v.LOADER for w in self.script.values(call))
+        ]
 
     # -- the accelerator
 
@@ -426,6 +452,8 @@ class Plan(ConstructorArguments):
         """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
         assert self.anchor is not None
         anchor = self.anchor
+        if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
+            return False
         if anchor.before is not None and self.tree.start(site.after) >= self.tree.start(anchor.before):
             return True
         if self.tree.end(site.after) <= anchor.offset:
@@ -476,12 +504,6 @@ class Plan(ConstructorArguments):
         return not calls or any(self.after_prepare(call, seen | {scope}) for call in calls)
 
 
-def _has_backward(tree: Tree) -> bool:
-    return any(
-        isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in tree.nodes(ast.Call)
-    )
-
-
 def is_shardable(thing: Thing) -> bool:
     """Whether a loader is known to be torch's DataLoader, which can be sharded from outside."""
     if thing.kind != v.LOADER:
@@ -491,23 +513,36 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
+def _user(script: ScriptModel, node: ast.AST) -> str:
+    """Who uses a library: the script, or one of the modules that would be converted with it."""
+    module = script.module_of(node)
+    if module is script.module or module.path is None:
+        return "it uses"
+    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
+    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
+
+
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
     """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
             continue
+        if script.scope_of(node) in script.dormant:
+            continue
         for name in names:
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
-            if head in k.DISTRIBUTED_LIBRARIES and head not in script.program.modules:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
+            if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
+                return Blocker(
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                )
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
         text = dotted(node) or ""
-        if not text.rsplit(".", 1)[-1][:1].isalpha():
+        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
             continue
         for value in script.values(node):
             if not isinstance(value, Imported):
@@ -516,10 +551,11 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 continue
             remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already{remedy}", node)
+                used = k.DISTRIBUTED_NAMES[value.name]
+                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
             if value.name.startswith("torch.distributed."):
                 remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
-                return Blocker("ACC001", f"it uses torch.distributed already{remedy}", node)
+                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
     return None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelify.analysis.scopes import Scopes
+from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Tree
 
 # A project module beyond this size is data or generated; it is not read for roles.
@@ -17,12 +18,20 @@ _MOST_MODULES = 600
 _MOST_ROOTS = 4
 _TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 # Libraries are known by name; their own source says nothing about a script's roles.
+_PLACES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
+_PLAIN_IMPORT = re.compile(r"^import[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+# What stands in modules that can be converted with the script.
+TRAINING_WORDS = ("backward", ".eval()", "no_grad")
 _NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
 
 @dataclass(eq=False)
 class Module:
-    """One parsed file of the program. `name` is how it is imported, `entry` whether the user asked for it."""
+    """One parsed file of the program. `name` is how it is imported, `entry` whether the user asked for it.
+
+    `used` are the functions and classes at its top that something of the program names, None where all of them are.
+    """
 
     name: str
     tree: Tree
@@ -31,6 +40,19 @@ class Module:
     entry: bool = False
     package: str = ""
     imports: dict[str, Module] = field(default_factory=dict)
+    used: set[ast.AST] | None = None
+
+    def used_scopes(self) -> Iterator[Scope]:
+        """The module's scope and those of what is used of it, outer ones first."""
+        stack = [self.scopes.module]
+        while stack:
+            scope = stack.pop()
+            yield scope
+            stack.extend(child for child in reversed(scope.children.values()) if self.is_used(child.node))
+
+    def is_used(self, definition: ast.AST) -> bool:
+        """Whether something of the program can come to a definition: at its top one that is named, or what is in it."""
+        return self.used is None or definition not in self.scopes.module.children or definition in self.used
 
 
 Reader = Callable[[Path], str | None]
@@ -60,11 +82,34 @@ def roots_of(path: Path) -> list[Path]:
         if any((roots[-1] / name).exists() for name in _TOP_OF_PROJECT):
             break
         roots.append(roots[-1].parent)
-    return roots
+    return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
+
+
+def added_roots(path: Path, text: str) -> list[Path]:
+    """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
+    folder = path.resolve().parent
+    found = _written_out(folder, text)
+    for name in _PLAIN_IMPORT.findall(text):
+        beside = folder / f"{name}.py"
+        if beside.is_file() and beside != path and (other := _read(beside)) is not None:
+            found += _written_out(folder, other)
+    return list(dict.fromkeys(found))
+
+
+def _written_out(folder: Path, text: str) -> list[Path]:
+    found = []
+    for line in _PLACES.findall(text) if "sys.path" in text else ():
+        parts = [one or other for one, other in _STRING.findall(line)]
+        if parts and (place := folder.joinpath(*parts)).is_dir():
+            found.append(place.resolve())
+    return found
 
 
 class Program:
-    """The entry module and, read only, what it imports from its own project.
+    """The entry module and, read only, what it uses of its own project.
+
+    Modules are read when a name of theirs is used, and of a module only what is used is looked at further: an import
+    that leads to hundreds of modules costs what the script takes from them.
 
     Args:
         tree: the entry script.
@@ -76,44 +121,60 @@ class Program:
         self._read = read
         self.modules: dict[str, Module] = {}
         self._by_path: dict[Path, Module | None] = {}
+        self._found: dict[str, Path | None] = {}
         self.entry = Module("__main__", tree, Scopes(tree), path, entry=True)
         self.modules["__main__"] = self.entry
         self.roots: list[Path] = []
         if path is not None:
             self.roots = roots_of(path)
-            top = self.roots[-1]
+            self.roots += [root for root in added_roots(path, tree.text) if root not in self.roots]
+            top = self.roots[1] if len(self.roots) > 1 else self.roots[0]
             if (self.roots[0] / "__init__.py").exists():
                 self.entry.package = ".".join(self.roots[0].relative_to(top).parts)
-            self._follow()
+            Uses(self).follow()
 
-    def _follow(self) -> None:
-        queue = [self.entry]
-        while queue:
-            module = queue.pop()
-            for node in [*module.tree.nodes(ast.Import), *module.tree.nodes(ast.ImportFrom)]:
-                for name in _imported_names(node, module.package):
-                    if len(self.modules) >= _MOST_MODULES:
-                        return
-                    found = self._locate(name)
-                    if found is not None and name not in self.modules:
-                        self.modules[name] = found
-                        queue.append(found)
-                    if found is not None:
-                        module.imports[name] = found
+    def has(self, name: str) -> bool:
+        """Whether a module of this name lies in the project."""
+        return self._place(name) is not None
 
-    def _locate(self, name: str) -> Module | None:
-        if name.split(".")[0] in _NEVER_FOLLOWED:
+    def load(self, name: str) -> Module | None:
+        """The project's module of a dotted name, read now if it was not yet; None where there is none."""
+        found = self.modules.get(name)
+        if found is None and len(self.modules) < _MOST_MODULES:
+            place = self._place(name)
+            if place is not None:
+                if place not in self._by_path:
+                    self._by_path[place] = self._parse(name, place)
+                found = self._by_path[place]
+                if found is not None:
+                    self.modules[name] = found
+        return None if found is self.entry else found
+
+    def _place(self, name: str) -> Path | None:
+        if name not in self._found:
+            self._found[name] = self._locate(name)
+        return self._found[name]
+
+    def _locate(self, name: str) -> Path | None:
+        head, _, rest = name.partition(".")
+        if not head or head in _NEVER_FOLLOWED:
+            return None
+        if (
+            rest
+            and self._place(name.rpartition(".")[0]) is None
+            and not self._is_folder(name.rpartition(".")[0])
+        ):
             return None
         relative = Path(*name.split("."))
         for root in self.roots:
             for candidate in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
-                if candidate in self._by_path:
-                    return self._by_path[candidate]
                 if candidate.is_file() and candidate != self.entry.path:
-                    module = self._parse(name, candidate)
-                    self._by_path[candidate] = module
-                    return module
+                    return candidate
         return None
+
+    def _is_folder(self, name: str) -> bool:
+        """Whether a dotted name is a folder without `__init__.py`."""
+        return any((root / Path(*name.split("."))).is_dir() for root in self.roots)
 
     def _parse(self, name: str, path: Path) -> Module | None:
         text = self._read(path)
@@ -124,19 +185,130 @@ class Program:
         except (SyntaxError, ValueError, RecursionError):
             return None
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        return Module(name, tree, Scopes(tree), path, package=package)
+        # Where something may be trained or evaluated, the module is converted with the script and looked at as a whole.
+        whole = any(word in text for word in TRAINING_WORDS)
+        return Module(name, tree, Scopes(tree), path, package=package, used=None if whole else set())
 
 
-def _imported_names(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
-    """Dotted names of the modules an import can load, relative ones made absolute."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    base = absolute_name(node, package)
-    if base is None:
-        return []
-    return ([base] if base else []) + [
-        f"{base}.{a.name}" if base else a.name for a in node.names if a.name != "*"
-    ]
+class Uses:
+    """What a program uses of its project's modules, by name: wherever a name could be meant, it counts as used."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._indexed: dict[Module, _Names] = {}
+        self._asked: set[tuple[Module, tuple[str, ...]]] = set()
+        self._queue: list[tuple[Module, ast.AST]] = []
+
+    def follow(self) -> None:
+        """Load what the entry script uses, and what that uses."""
+        self._names(self.program.entry)
+        while self._queue:
+            module, node = self._queue.pop(0)
+            for chain in _chains(node, module.tree):
+                self._use(module, chain)
+
+    def _names(self, module: Module) -> _Names:
+        """The names of a module; what its own code uses is looked at from then on."""
+        found = self._indexed.get(module)
+        if found is None:
+            found = self._indexed[module] = _Names(module)
+            for stmt in module.tree.module.body:
+                if module.used is None or stmt not in found.defined:
+                    self._queue.append((module, stmt))
+            if module.used is not None and found.nested:
+                module.used.update(found.nested)
+        return found
+
+    def _use(self, module: Module, chain: tuple[str, ...]) -> None:
+        if (module, chain) in self._asked:
+            return
+        self._asked.add((module, chain))
+        names = self._names(module)
+        for node in names.definitions.get(chain[0], ()):
+            if module.used is not None and node not in module.used:
+                module.used.add(node)
+                self._queue.append((module, node))
+        for target in names.imports.get(chain[0], ()):
+            self._use_dotted(module, (*target, *chain[1:]))
+        if chain[0] not in module.scopes.module.locals:
+            for star in names.stars:
+                other = self._import(module, star)
+                if other is not None and self._provides(other, chain[0], {module}):
+                    self._use(other, chain)
+                    break
+
+    def _provides(self, module: Module, name: str, seen: set[Module]) -> bool:
+        """Whether `from module import *` brings a name."""
+        if name in module.scopes.module.locals:
+            return True
+        others = [self._import(module, star) for star in self._names(module).stars if module not in seen]
+        return any(self._provides(other, name, seen | {module}) for other in others if other is not None)
+
+    def _use_dotted(self, module: Module, parts: tuple[str, ...]) -> None:
+        """Use `a.b.c`: the module that the longest beginning names, and of it the rest."""
+        for cut in range(len(parts), 0, -1):
+            target = self._import(module, ".".join(parts[:cut]))
+            if target is not None:
+                if parts[cut:]:
+                    self._use(target, parts[cut:])
+                else:
+                    self._use_whole(target)
+                return
+
+    def _use_whole(self, module: Module) -> None:
+        """A module that is itself a value: any of its names may be meant."""
+        names = self._names(module)
+        for name in [*names.definitions, *names.imports]:
+            self._use(module, (name,))
+
+    def _import(self, module: Module, name: str) -> Module | None:
+        found = self.program.load(name)
+        if found is not None and found is not module:
+            module.imports[name] = found
+            self._names(found)
+        return found
+
+
+class _Names:
+    """Where the names of a module come from: definitions at its top, imports anywhere in it, and stars."""
+
+    def __init__(self, module: Module) -> None:
+        self.definitions: dict[str, list[ast.AST]] = {}
+        self.defined: set[ast.AST] = set(module.scopes.module.children)
+        self.imports: dict[str, list[tuple[str, ...]]] = {}
+        self.stars: list[str] = []
+        top = set(module.tree.module.body)
+        # Definitions under an `if` or `try` are looked at with the statement around them.
+        self.nested = self.defined - top
+        for node in module.scopes.module.children:
+            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            self.definitions.setdefault(node.name, []).append(node)
+        for node in module.tree.nodes(ast.Import):
+            for alias in node.names:
+                target = alias.name.split(".") if alias.asname else alias.name.split(".")[:1]
+                name = alias.asname or target[0]
+                self.imports.setdefault(name, []).append(tuple(target))
+        for node in module.tree.nodes(ast.ImportFrom):
+            base = absolute_name(node, module.package)
+            if base is None:
+                continue
+            for alias in node.names:
+                if alias.name == "*":
+                    self.stars.append(base)
+                else:
+                    parts = (*base.split("."), alias.name) if base else (alias.name,)
+                    self.imports.setdefault(alias.asname or alias.name, []).append(parts)
+
+
+def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:
+    """Every name read or written in some code, with the attributes that follow it: `a.b.c` as (a, b, c)."""
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name):
+            chain, current = [name.id], tree.parent(name)
+            while isinstance(current, ast.Attribute):
+                chain.append(current.attr)
+                current = tree.parent(current)
+            yield tuple(chain)
 
 
 def absolute_name(node: ast.ImportFrom, package: str) -> str | None:

@@ -13,7 +13,8 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.program import Module, Program
+from accelify.analysis.program import TRAINING_WORDS, Module, Program
+from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
@@ -31,6 +32,8 @@ class Holder:
     scope: Scope | None = None
     cls: Class | None = None
     things: set[Thing] = field(default_factory=set)
+    # The lists, tuples and dictionaries it holds.
+    containers: Values = field(default_factory=set)
     assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
 
     def text(self, scope: Scope) -> str:
@@ -59,22 +62,51 @@ class ScriptModel(UniformValues):
     Args:
         tree: the parsed script.
         path: where it lies, None for stdin.
+        project: whether the modules of the project that train are part of it.
+        known: its model without them, where there is one.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None, project: bool = False) -> None:
+    def __init__(
+        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+    ) -> None:
         self.path = path
-        self.program = Program(tree, path)
-        self.interpreter = Interpreter(self.program)
+        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
         self.modules: list[Module] = [self.module]
         self.tree = tree
         self._values: dict[Node, Values] = {}
         if project:
-            self.modules += self._modules_that_train()
-            self.tree = JoinedTree([m.tree for m in self.modules])
-            for module in self.modules:
-                module.tree = module.scopes.tree = self.tree
+            self._join(self._modules_that_train())
+            kept = self._modules_that_keep()
+            if kept:
+                self._join(kept)
+
+    def _join(self, others: list[Module]) -> None:
+        """Convert other modules of the project with the script."""
+        self.modules += others
+        known = self.tree.trees if isinstance(self.tree, JoinedTree) else [self.tree]
+        self.tree = JoinedTree([*known, *[m.tree for m in others]], len(known))
+        for module in self.modules:
+            module.tree = module.scopes.tree = self.tree
+        # What was asked of fewer files has to be asked again.
+        self._values.clear()
+        for name, attribute in vars(type(self)).items():
+            if isinstance(attribute, cached_property):
+                self.__dict__.pop(name, None)
+
+    def _modules_that_keep(self) -> list[Module]:
+        """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
+        found: list[Module] = []
+        for thing in {*self.optimizers, *self.trained_models}:
+            for cls in self.interpreter.classes():
+                if any(thing in held for held in cls.attributes.values()):
+                    module = cls.module
+                    plain = self.interpreter.kind_of_class(cls) == v.INSTANCE
+                    if plain and module.path is not None and module not in (*self.modules, *found):
+                        found.append(module)
+        return found
 
     def _modules_that_train(self) -> list[Module]:
         """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
@@ -83,16 +115,47 @@ class ScriptModel(UniformValues):
             for scope in module.scopes.functions():
                 if self.interpreter.callers.get(scope):
                     reached.add(scope)
+        leading = self._leading_to_backward()
         found = []
         for module in self.program.modules.values():
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            if ("backward" in text or ".eval()" in text or "no_grad" in text) and any(
-                s in reached for s in module.scopes.functions()
-            ):
+            trains = any(word in text for word in TRAINING_WORDS)
+            if any(s in reached and (trains or s in leading) for s in module.scopes.functions()):
                 found.append(module)
         return found
+
+    def _leading_to_backward(self) -> set[Scope]:
+        """Every function of the program that calls backward, by itself or through what it calls."""
+        found = {
+            scope
+            for module in self.program.modules.values()
+            if b"backward" in module.tree.data
+            for scope in module.scopes.functions()
+            if any(
+                isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
+                for n in walk_scope(scope.node.body)
+            )
+        }
+        queue = list(found)
+        while queue:
+            for module, call in self.interpreter.callers.get(queue.pop(), []):
+                outer = module.scopes.of(call)
+                if outer.kind == "function" and outer not in found:
+                    found.add(outer)
+                    queue.append(outer)
+        return found
+
+    def trains_elsewhere(self) -> str | None:
+        """The module of the project whose training loop this script runs, through its calls; None where none."""
+        queue = [s for c, callees in self.interpreter.calls.items() if self.tree.parent(c) for s in callees]
+        leading = self._leading_to_backward()
+        names = {id(m): name for name, m in reversed(self.program.modules.items())}
+        for scope in queue:
+            if scope in leading and scope not in set(self.functions()):
+                return names.get(id(self.interpreter.module_of(scope)))
+        return None
 
     # -- values
 
@@ -155,8 +218,15 @@ class ScriptModel(UniformValues):
         return None
 
     def calls(self) -> Iterator[ast.Call]:
-        """Every call of the script."""
-        return self.tree.nodes(ast.Call)
+        """Every call of the script, those in functions that only other scripts come to left out."""
+        if not self.dormant:
+            return self.tree.nodes(ast.Call)
+        return (call for call in self.tree.nodes(ast.Call) if self.scope_of(call) not in self.dormant)
+
+    @cached_property
+    def dormant(self) -> set[Scope]:
+        """The functions of the script's other modules that it never comes to."""
+        return dormant_scopes(self) if len(self.modules) > 1 else set()
 
     def callees(self, call: ast.Call) -> set[Scope]:
         """The functions of the program that a call can run."""
@@ -310,7 +380,7 @@ class ScriptModel(UniformValues):
         stack: list[ast.expr] = [expression]
         while stack:
             node = stack.pop()
-            found |= self._loaders_in(self.values(node))
+            name = ""
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else self.qualname(node.func) or ""
                 if (
@@ -320,6 +390,9 @@ class ScriptModel(UniformValues):
                 ):
                     stack.extend(node.args)
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
+            if name not in ("enumerate", "zip"):
+                # The pairs of a zip are those of what it is given: two batches, say, whose rows are no batches.
+                found |= self._loaders_in(self.values(node))
         return found
 
     def _loaders_in(self, held: Values) -> set[Thing]:
@@ -375,13 +448,46 @@ class ScriptModel(UniformValues):
         return found
 
     @cached_property
+    def episode_loaders(self) -> set[Thing]:
+        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        whole = {
+            t
+            for loop, loaders in self.loader_loops
+            if any(self.trains(s) for s in loop.body)
+            for t in loaders
+        }
+        found: set[Thing] = set()
+        for holder in self.holders:
+            loaders = {t for t in holder.things if t.kind == v.LOADER} - whole
+            made = [stmt for stmt, _ in holder.assignments]
+            if loaders and made and all(self._in_episode(stmt) for stmt in made):
+                found |= loaders
+        return found
+
+    def _in_episode(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        loops = self.enclosing_loops(stmt)
+        outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
+        if not outer:
+            return False
+        steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
+        return outer[0] in steps or loops[0] is not outer[0]
+
+    @cached_property
     def optimizers(self) -> set[Thing]:
         """Optimizers that step somewhere in this script (or are made in it)."""
         found: set[Thing] = set()
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 found |= self.things(call.func.value, v.OPTIMIZER)
-        return {o for o in found if not isinstance(o.site, ast.ClassDef)}
+        inner = {
+            w
+            for cls in self.interpreter.classes()
+            if self.interpreter.kind_of_class(cls) == v.OPTIMIZER
+            for held in cls.attributes.values()
+            for w in held
+        }
+        return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
 
     @cached_property
     def trained_models(self) -> set[Thing]:
@@ -392,6 +498,12 @@ class ScriptModel(UniformValues):
         found = {owner for m in found if m.kind == v.MODEL for owner in self.owners_of(m)}
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
+        if not found:
+            # `generator.optim.step()`: it keeps an optimizer of its own.
+            for call in self.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                    if isinstance(call.func.value, ast.Attribute):
+                        found |= self.models_of(call.func.value.value)
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
@@ -413,7 +525,7 @@ class ScriptModel(UniformValues):
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
-            return {
+            instances = {
                 t
                 for t in self.interpreter.things.values()
                 if isinstance(t, Thing)
@@ -421,6 +533,7 @@ class ScriptModel(UniformValues):
                 and t.cls is model.cls
                 and not isinstance(t.site, ast.ClassDef)
             }
+            return {owner for instance in instances for owner in self.owners_of(instance)}
         outer: set[Thing] = set()
         for thing in self.interpreter.things.values():
             if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
@@ -428,11 +541,25 @@ class ScriptModel(UniformValues):
             held = thing.cls.attributes if thing.cls is not None else thing.attributes
             if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
                 outer.add(thing)
+        # Objects of a class share its attributes here: those that other files make are none of this script's.
+        outer = {t for t in outer if self._is_seen(t)} or outer
         if outer and not self.holders_outside_modules(model):
             return outer
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _is_seen(self, thing: Thing) -> bool:
+        """Whether a thing is made or kept in the files that are converted."""
+        return thing.module in self.modules or any(
+            thing in h.things
+            or any(
+                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
+                for c in h.containers
+                if isinstance(c, (Mapping, Sequence))
+            )
+            for h in self.holders
+        )
 
     @cached_property
     def _called_in_training(self) -> set[Thing]:
@@ -494,6 +621,7 @@ class ScriptModel(UniformValues):
             return
         holder.assignments.append((stmt, scope))
         holder.things |= {w for w in held if isinstance(w, Thing)}
+        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
 
     def holders_of(self, thing: Thing) -> list[Holder]:
         """Where a thing is kept in this script."""
@@ -527,6 +655,18 @@ class ScriptModel(UniformValues):
     def trains_around(self, node: Node) -> bool:
         """Whether the loops around a node train."""
         return any(self.trains(loop) for loop in self.enclosing_loops(node))
+
+    def is_without_gradients(self, node: Node) -> bool:
+        """Whether a node stands in a `with torch.no_grad():` of its own function."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return False
+            if isinstance(ancestor, (ast.With, ast.AsyncWith)) and any(
+                isinstance(item.context_expr, ast.Call) and self.qualname(item.context_expr.func) in k.NO_GRAD
+                for item in ancestor.items
+            ):
+                return True
+        return False
 
     def reads(self, name: str, scope: Scope) -> list[ast.Name]:
         """Every read of a variable of a scope, from that scope and the ones inside it."""

@@ -174,9 +174,9 @@ class Tree:
         return not self.data[self.line_start(start) : start].strip()
 
     def ends_line(self, stmt: Node) -> bool:
-        """Whether only white space or a comment follows a statement on its last line."""
+        """Whether only white space, a semicolon or a comment follows a statement on its last line."""
         end = self.end(stmt)
-        rest = self.data[end : self.line_end(end)].strip()
+        rest = self.data[end : self.line_end(end)].strip().removeprefix(b";").lstrip()
         return not rest or rest.startswith(b"#")
 
     def is_elif(self, stmt: Node) -> bool:

@@ -20,6 +20,7 @@ class LibraryCalls:
     """The part of the interpreter that knows the library."""
 
     changed: bool
+    settled: bool
     things: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class LibraryCalls:
         if k.is_optimizer_class(name):
             made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
             self.link_optimizer(module, made, every)
+            if self.settled and not made.links.get("models"):
+                self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
             return {made}
         if k.is_scheduler_class(name):
             made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
@@ -283,6 +286,24 @@ class LibraryCalls:
                 stack.extend(value.get("params"))
             elif isinstance(value, Thing) and value.kind == v.ITERATOR:
                 stack.extend(value.links.get("iterated", ()))
+
+    def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:
+        """The models that are asked for parameters in a way of their own: `Adam(model.optim_parameters(args))`."""
+        found: Values = set()
+        calls = [n for n in ast.walk(given) if isinstance(n, ast.Call)] if given is not None else []
+        if isinstance(given, ast.Name):
+            calls += [
+                w.site
+                for w in self.evaluate(module, scope, given)
+                if isinstance(w, Thing) and isinstance(w.site, ast.Call) and w.module is module
+            ]
+        for call in calls:
+            asked = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+            for expression in (*asked, *call.args):
+                if isinstance(expression, (ast.Name, ast.Attribute)):
+                    held = self.evaluate(module, scope, expression)
+                    found |= {w for w in held if is_of(w, v.MODEL)}
+        return found
 
     def derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
         made = self.thing(node, "tensor", v.TENSOR, module)

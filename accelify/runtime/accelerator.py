@@ -143,6 +143,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self.state.distributed_type = self.backend.distributed_type
         self._models: list[torch.nn.Module] = []
         self._optimizers: list[AcceleratedOptimizer] = []
+        self._modelless: list[torch.optim.Optimizer] = []
         self._schedulers: list[AcceleratedScheduler] = []
         self._dataloaders: list[DataLoaderShard] = []
         # What was prepared, by the identity of the original; holding the original keeps the identity its own.
@@ -348,6 +349,17 @@ class Accelerator(Exchange, Saving, Tracking):
             )
         if own and loose:
             self.backend.add_parameters(loose)
+        elif held and not own:
+            self._modelless.append(optimizer)
+
+    def _train_parameters_of_no_model(self) -> None:
+        """Optimizers that were prepared before any model: what no model has claimed since is trained alike anyway."""
+        own = {id(p) for m in self._models for p in m.parameters()}
+        for optimizer in self._modelless:
+            loose = [p for p in self.backend.parameters_of(optimizer) if id(p) not in own]
+            if loose:
+                self.backend.add_parameters(loose)
+        self._modelless.clear()
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
         """Make a learning rate scheduler follow the original's schedule."""
@@ -381,7 +393,7 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and give memory back; returns None for each of `objects`."""
-        for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
+        for held in (self._models, self._optimizers, self._modelless, self._schedulers, self._dataloaders):
             held.clear()
         self._prepared.clear()
         self.gradient_state.window.__init__()  # type: ignore[misc]
@@ -446,6 +458,8 @@ class Accelerator(Exchange, Saving, Tracking):
             observer(loss.detach(), scale, self)
 
     def _scaled_backward(self, loss: torch.Tensor, kwargs: dict[str, Any]) -> None:
+        if self._modelless:
+            self._train_parameters_of_no_model()
         if self.precision.scaler is not None:
             self.precision.finish_update()
             loss = self.precision.scaler.scale(loss)

@@ -50,6 +50,15 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             raise AttributeError(name)
         return getattr(self.__dict__["optimizer"], name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A switch of an optimizer of the script's own is set where its code reads it."""
+        own = self.__dict__
+        inner = own.get("optimizer")
+        if inner is not None and name not in own and name in vars(inner) and not hasattr(type(self), name):
+            setattr(inner, name, value)
+        else:
+            super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         return f"AcceleratedOptimizer({self.optimizer!r})"
 

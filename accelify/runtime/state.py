@@ -9,6 +9,7 @@ import contextlib
 import enum
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,7 +126,6 @@ class PartialState:
             if init_method is None:
                 arguments |= store_of_this_attempt()
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
-            _owned.append(os.getpid())
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.cpu = cpu
@@ -166,6 +166,18 @@ class PartialState:
     # have the same place among them, one for each batch; None: all ranks.
     ranks_per_batch: int = 1
     data_group: Any = None
+
+    @property
+    def group_holders(self) -> weakref.WeakSet[Any]:
+        """What holds the process group from C++, and lets it go by `leave_group()` before it is destroyed.
+
+        A holder that outlives the group would end it, and wait for its threads, while no thread can run Python: where
+        one of them has a tensor to drop, that is for ever (https://github.com/pytorch/pytorch/issues/56297).
+        """
+        found: weakref.WeakSet[Any] = PartialState._shared_state.setdefault(
+            "_group_holders", weakref.WeakSet()
+        )
+        return found
 
     def share_batches(self, ranks: int, group: Any) -> None:
         """Let every `ranks` ranks that follow each other work on the same batches.
@@ -296,11 +308,10 @@ class PartialState:
             from .guard import _guards
 
             _guards.clear()
+            for holder in list(self.group_holders):
+                holder.leave_group()
+            self.group_holders.clear()
             dist.destroy_process_group()
-
-
-# The process (not one forked from it) that formed the group.
-_owned: list[int] = []
 
 
 def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:

@@ -3,6 +3,7 @@
 from accelify.runtime import Accelerator
 accelerator = Accelerator()
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+models = [accelerator.prepare(model) for model in models]
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.containers import DICT, TUPLE
+from accelify.analysis.placement import Item, PrepareSite
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -115,10 +119,19 @@ def _prepares(context: Context) -> Iterator[Change]:
             accelerator = f"{site.scope.self_name() or 'self'}.accelerator"
         names = site.names()
         line = f"{', '.join(names)} = {accelerator}.prepare({', '.join(names)})"
-        lines: tuple[str, ...] = (line,)
+        lines: tuple[str, ...] = (line,) if names else ()
         if len(context.tree.indent(site.after)) + len(line) > _LONGEST_LINE:
             unit = context.tree.indent_unit()
             lines = (f"{', '.join(names)} = {accelerator}.prepare(", f"{unit}{', '.join(names)}", ")")
+        kept = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
+        models = [text for item, text in kept if item.kind == v.MODEL]
+        others = [text for item, text in kept if item.kind != v.MODEL]
+        # Optimizers come behind the models whose parameters they hold.
+        if any(item.container is None and item.kind == v.MODEL for item in site.items):
+            lines = (*models, *lines, *others)
+        else:
+            lines = (*models, *others, *lines)
+        names += [item.holder.text(site.scope) for item, _ in kept]
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
@@ -129,6 +142,27 @@ def _prepares(context: Context) -> Iterator[Change]:
         yield context.change(
             PREPARE, site.after, message, [InsertAfter(site.after, lines)], core=True, evidence=evidence
         )
+    yield from _inline(context)
+
+
+def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> str:
+    """The statement that prepares each element of a container."""
+    name = item.holder.text(site.scope)
+    short = item.holder.name
+    one = short[:-1] if len(short) > 2 and short.endswith("s") and not short.endswith("ss") else item.kind
+    if one in (accelerator, "name"):
+        one = "element"
+    shared = context.plan.placement.held.is_shared(item.holder)
+    if item.container == DICT:
+        each = f"{{name: {accelerator}.prepare({one}) for name, {one} in {name}.items()}}"
+        return f"{name}.update({each})" if shared else f"{name} = {each}"
+    each = f"{accelerator}.prepare({one}) for {one} in {name}"
+    if item.container == TUPLE:
+        return f"{name} = tuple({each})"
+    return f"{name}[:] = [{each}]" if shared else f"{name} = [{each}]"
+
+
+def _inline(context: Context) -> Iterator[Change]:
     for call in context.plan.inline:
         reached = context.accelerator(call)
         if reached is None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import node_of
+from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.effects import SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.locations import Locations
@@ -16,8 +17,8 @@ from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import BATCH, LOADER
-from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
 
@@ -71,6 +72,7 @@ class Context:
         self.reduced: set[tuple[Scope, str]] = set()
         # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
         self.trained_methods: list[ast.Attribute] = []
+        self.effects = SideEffects(script)
 
     @property
     def for_accelerate(self) -> bool:
@@ -112,6 +114,24 @@ class Context:
         """How the accelerator is written at a node, None where it cannot be had there."""
         return self.plan.accelerator(node)
 
+    def accelerator_through(self, call: ast.Call) -> str | None:
+        """The accelerator at a call, or that of the object whose attribute it uses: `trainer.accelerator`."""
+        found, func = self.accelerator(call), call.func
+        if (
+            found is not None
+            or not isinstance(func, ast.Attribute)
+            or not isinstance(func.value, ast.Attribute)
+        ):
+            return found
+        reach, holder = self.plan.reach, func.value.value
+        if reach is None or not isinstance(holder, (ast.Name, ast.Attribute)):
+            return None
+        homes = {reach.root, *reach.threaded}
+        held = self.script.values(holder)
+        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
+            return f"{self.tree.segment(holder)}.{NAME}"
+        return None
+
     def reaches_cheaply(self, node: ast.AST) -> bool:
         """Whether the accelerator is at hand without a parameter threaded only for this."""
         reach = self.plan.reach
@@ -146,7 +166,7 @@ class Context:
             for t in (s.targets if isinstance(s, ast.Assign) else [s.target])
             if name.id in target_names(t) and self.script.scope_of(s).resolve(name.id) is owner
         ]
-        if not values:
+        if not values or self._is_filled_in_a_shared_loop(name.id, owner):
             return False
         reduced = whole | {s for s, _ in self.reduced}
         for value in values:
@@ -168,6 +188,26 @@ class Context:
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
                 return False
         return True
+
+    def _is_filled_in_a_shared_loop(self, name: str, owner: Scope) -> bool:
+        """Whether a list or dictionary takes in what a process sees: by a method, by a key, or in a function."""
+        for node in (n for loop in self.shared_loops() for stmt in loop.body for n in ast.walk(stmt)):
+            if isinstance(node, ast.Call):
+                held = [*node.args, *[kw.value for kw in node.keywords]]
+                method = node.func.value if isinstance(node.func, ast.Attribute) else None
+                filled = [a for a in held if self.script.callees(node)]
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update"):
+                    filled = [*filled, *([method] if method is not None else [])]
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                filled = [node.value]
+            else:
+                continue
+            for one in filled:
+                if isinstance(one, ast.Name) and one.id == name:
+                    is_tensor = self.script.is_a(one, BATCH, MODEL, LOADER)
+                    if self.script.scope_of(one).resolve(name) is owner and not is_tensor:
+                        return True
+        return False
 
     def _shares_out(self, call: ast.Call) -> bool:
         """Whether what a call gives back can differ between processes: it trains or is given sharded data."""
@@ -261,6 +301,119 @@ class Context:
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
         return node in self.guarded or any(a in self.guarded for a in self.tree.ancestors(node))
+
+    def meets_others(self, node: ast.AST) -> str:
+        """Why processes meet in a node (it trains, gathers, reads shared batches); "" where they do not."""
+        if self.script.trains(node):
+            return "it trains"
+        inside = set(ast.walk(node))
+        for evaluation in self.plan.evaluations:
+            shared = evaluation.loaders & self.plan.prepared
+            places = [evaluation.loop, evaluation.before, evaluation.after, *evaluation.inline]
+            if shared and any(place in inside for place in places if place is not None):
+                return "its metrics are gathered"
+        for call in inside:
+            for callee in self.script.callees(call) if isinstance(call, ast.Call) else ():
+                if callee in self._meeting_scopes:
+                    return f"`{callee.name}` has to be run by all of them"
+        return ""
+
+    def needs_all(self, node: ast.AST) -> str:
+        """Why every process has to come to a node; "" where one may do it alone.
+
+        What is called directly is told apart from what functions of other modules do: a model that is called under a
+        guard is unwrapped there.
+        """
+        reason = self.meets_others(node)
+        for call in ast.walk(node):
+            for callee in self.script.callees(call) if isinstance(call, ast.Call) and not reason else ():
+                if self.script.interpreter.module_of(callee) not in self.script.modules:
+                    assert isinstance(call, ast.Call)
+                    effects = self.effects.of(callee)
+                    if effects.sites:
+                        unwrapped = not callee.is_method and self._hands_over_model(call)
+                        reason = self.effects.not_alone(effects, unwrapped=unwrapped)
+                    reason = reason or effects.tied
+        return reason
+
+    def _hands_over_model(self, call: ast.Call) -> bool:
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        return any(
+            isinstance(a, (ast.Name, ast.Attribute)) and self.plan.is_prepared(a, MODEL) for a in given
+        )
+
+    def changes_outside(self, node: ast.stmt) -> bool:
+        """Whether a statement changes objects (`results.append(x)`) that are read outside of it."""
+        inside = set(ast.walk(node))
+        scope = self.script.scope_of(node)
+        changed = self.effects.of_nodes(node).changes
+        return any(
+            name.id in changed
+            and isinstance(name.ctx, ast.Load)
+            and name not in inside
+            and self.script.scope_of(name).resolve(name.id) is scope.resolve(name.id)
+            for name in self.tree.nodes(ast.Name)
+        )
+
+    @cached_property
+    def _meeting_scopes(self) -> set[Scope]:
+        """Functions that train, gather or read batches that are shared out, themselves or through what they call."""
+        loops = [loop for loop, loaders in self.script.loader_loops if loaders & self.plan.prepared]
+        reached = {self.script.scope_of(loop) for loop in loops} | self.script.training_scopes
+        queue = list(reached)
+        while queue:
+            for call in self.script.callers(queue.pop()):
+                scope = self.script.scope_of(call)
+                if scope not in reached:
+                    reached.add(scope)
+                    queue.append(scope)
+        return reached
+
+    def runs_everywhere(self, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
+        if self.plan.on_main_only(stmt) or self.is_guarded(stmt):
+            return False
+        for ancestor in self.tree.ancestors(stmt):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                scope = self.script.scope_for(ancestor)
+                return scope in seen or all(
+                    self.runs_everywhere(self.tree.statement(c), seen | {scope})
+                    for c in self.script.callers(scope)
+                )
+            if isinstance(ancestor, ast.If) and not (
+                self.script.is_uniform(ancestor.test) or self.gathered(ancestor.test)
+            ):
+                return False
+            if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
+                return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
+        return True
+
+    def takes_a_test(self, parent: ast.If) -> bool:
+        """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
+        calls = [n for n in ast.walk(parent.test) if isinstance(n, ast.Call)]
+        return (
+            not parent.orelse
+            and not self.tree.is_elif(parent)
+            and not any(self.script.callees(call) for call in calls)
+            and not self.is_guarded(parent)
+        )
+
+    def main_process_too(self, parent: ast.If, accelerator: str) -> Edit:
+        """`if test:` as `if accelerator.is_main_process and test:`."""
+        test = self.tree.segment(parent.test)
+        loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) and not (
+            isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
+        )
+        text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
+        return verbs.replace(self.tree, parent.test, text)
+
+    def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
+        """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
+        parent = self.tree.parent(run[0])
+        if isinstance(parent, ast.If) and run == parent.body and self.takes_a_test(parent):
+            if self.accelerator(parent) == accelerator and parent is not self.script.main_guard:
+                return self.main_process_too(parent, accelerator), parent
+        return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

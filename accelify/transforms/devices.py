@@ -9,12 +9,14 @@ noise = noise.cuda()                                    ->  noise = noise.to(acc
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices import names_cpu
 from accelify.analysis.locations import HOST
 from accelify.analysis.syntax import call_argument, dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertBefore, Replace
@@ -201,15 +203,16 @@ class _Moves:
             return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
-        if self.script.callees(call) and not self.script.models_of(func.value):
-            return None  # a method of the script's own that is only named so
+        if self.script.callees(call):
+            # A method of the script's own that is only named so, or that moves more than prepare does.
+            return None
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
             pure = True
         else:
             device = call_argument(call, 0, "device")
-            if device is None or not self.script.is_a(device, v.DEVICE):
+            if device is None or names_cpu(device) or not self.script.is_a(device, v.DEVICE):
                 return None
             if (
                 isinstance(device, ast.Attribute)
@@ -218,7 +221,7 @@ class _Moves:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
-        if pure and self._is_placed(func.value):
+        if pure and self._is_placed(func.value) and not self._comes_back(call):
             return _REMOVE
         if func.attr == "cuda":
             return _REWRITE
@@ -226,6 +229,23 @@ class _Moves:
         if pure and isinstance(device, ast.Call) and self.script.callees(device):
             return _REWRITE  # x.to(get_device())
         return None
+
+    def _comes_back(self, call: ast.Call) -> bool:
+        """Whether this moves a model that the script takes to the CPU in between, to save it say."""
+        assert isinstance(call.func, ast.Attribute)
+        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
+        return bool(models & self._taken_to_cpu) and self.context.plan.after_prepare(call)
+
+    @functools.cached_property
+    def _taken_to_cpu(self) -> set[v.Thing]:
+        found: set[v.Thing] = set()
+        for call in self.script.calls():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
+                device = call_argument(call, 0, "device")
+                if func.attr == "cpu" or (device is not None and names_cpu(device)):
+                    found |= self.script.things(func.value, v.MODEL)
+        return found
 
     def _is_the_other_way(self, call: ast.Call) -> bool:
         """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
@@ -389,6 +409,8 @@ class _Moves:
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
             # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
             left = self._stripped(stmt.value)
+            if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in ast.walk(left)):
+                left = left.value  # models["encoder"].to(device)
             return calls if dotted(left) is not None else None
         if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
             if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
@@ -474,14 +496,11 @@ class _Moves:
                 texts.append(self.tree.segment(stripped))
                 continue
             accelerator = self.context.accelerator(branch)
-            text = self.tree.segment(other)
             if any(self.fate.get(c) == _REMOVE for c in ast.walk(other) if isinstance(c, ast.Call)):
                 texts.append("")
                 continue
-            rewritten = [c for c in ast.walk(one) if isinstance(c, ast.Call) and self.fate.get(c) == _REWRITE]
-            if rewritten and accelerator is not None:
-                text = f"{text}.to({accelerator}.device)"
-            elif rewritten:
+            text = self._moved(one, accelerator)
+            if text is None:
                 return None
             texts.append(text)
         if isinstance(branch, ast.IfExp):
@@ -506,6 +525,24 @@ class _Moves:
         return [
             Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
         ]
+
+    def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
+        """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
+        first = self.tree.start(node)
+        text = self.tree.segment(node).encode()
+        parts: list[tuple[int, int, bytes]] = []
+        for call in ast.walk(node):
+            fate = self.fate.get(call) if isinstance(call, ast.Call) else None
+            if fate is None:
+                continue
+            assert isinstance(call, ast.Call)
+            if not isinstance(call.func, ast.Attribute) or (fate == _REWRITE and accelerator is None):
+                return None
+            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
+            parts.append((self.tree.end(call.func.value) - first, self.tree.end(call) - first, new.encode()))
+        for start, end, replacement in sorted(parts, reverse=True):
+            text = text[:start] + replacement + text[end:]
+        return text.decode()
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
         """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""

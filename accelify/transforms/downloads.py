@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis.effects import DOWNLOADS, FETCHING, opens_for_writing
 from accelify.analysis.syntax import call_keyword, is_constant
 from accelify.edits import Indent
 from accelify.transforms.base import Change, Context, Rule
@@ -16,15 +17,6 @@ from accelify.transforms.base import Change, Context, Rule
 DOWNLOAD = Rule(
     "ACC205", "download", "Every process would download the same files into the same place.", effort=3
 )
-_FETCHING = frozenset(
-    {
-        "nltk.download", "gdown.download", "urllib.request.urlretrieve", "wget.download", "tarfile.TarFile.extractall",
-        "torch.hub.download_url_to_file", "torchvision.datasets.utils.download_url", "kagglehub.dataset_download",
-        "torchvision.datasets.utils.download_and_extract_archive", "datasets.load_dataset",
-    }
-)  # fmt: skip
-
-
 _OPENING = frozenset(
     {"requests.get", "urllib.request.urlopen", "tarfile.open", "zipfile.ZipFile", "tarfile.TarFile.open"}
 )
@@ -35,12 +27,13 @@ def transform(context: Context) -> Iterator[Change]:
     tree = context.tree
     wanted: dict[ast.stmt, ast.Call] = {}
     for call in context.script.calls():
-        if not (
+        own = (
             is_constant(call_keyword(call, "download"), True)
-            or context.script.qualname(call.func) in _FETCHING
-        ):
-            continue
+            or context.script.qualname(call.func) in FETCHING
+        )
         stmt = tree.statement(call)
+        if not own and not _fetches_elsewhere(context, call, stmt):
+            continue
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
@@ -48,7 +41,10 @@ def transform(context: Context) -> Iterator[Change]:
                 wanted.setdefault(stmt, call)
     for block_statement in tree.nodes(ast.With):
         call = block_statement.items[0].context_expr
-        if isinstance(call, ast.Call) and context.script.qualname(call.func) in _OPENING:
+        if not isinstance(call, ast.Call):
+            continue
+        name = context.script.qualname(call.func)
+        if name in _OPENING and opens_for_writing(call, name) is None:
             wanted.setdefault(block_statement, call)
     done: set[ast.stmt] = set()
     for stmt, call in sorted(wanted.items(), key=lambda pair: tree.start(pair[0])):
@@ -72,3 +68,15 @@ def transform(context: Context) -> Iterator[Change]:
             DOWNLOAD, call, "every process would download this at the same time",
             [Indent(stmt, last, f"with {accelerator}.main_process_first():")],
         )  # fmt: skip
+
+
+def _fetches_elsewhere(context: Context, call: ast.Call, stmt: ast.stmt) -> bool:
+    """Whether a call runs a function of another module that downloads, and nothing for which processes have to meet."""
+    script = context.script
+    if context.is_guarded(stmt) or script.trains_around(stmt) or context.meets_others(stmt):
+        return False
+    return any(
+        script.interpreter.module_of(callee) not in script.modules
+        and DOWNLOADS in context.effects.of(callee).kinds()
+        for callee in script.callees(call)
+    )

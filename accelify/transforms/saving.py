@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
+# `load_checkpoint(path, model)`: every process needs what it brings.
+_LOADING = re.compile(r"(^|_)(load|restore|resume|read|from|get|find)", re.I)
 SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
 
 
@@ -53,7 +54,7 @@ def transform(context: Context) -> Iterator[Change]:
                 before = body[body.index(stmt) - 1] if body.index(stmt) else None
                 waited.add(stmt)
                 # A run of saves waits once.
-                if before not in waited and _runs_on_every_process(context, stmt):
+                if before not in waited and context.runs_everywhere(stmt):
                     edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
 
@@ -65,7 +66,12 @@ def _handed_over(context: Context) -> Iterator[Change]:
     for call in script.calls():
         name = (dotted(call.func) or "").rsplit(".", 1)[-1]
         stmt = tree.parent(call)
-        if not _SAVING.search(name) or not isinstance(stmt, ast.Expr) or context.is_guarded(stmt):
+        if (
+            not _SAVING.search(name)
+            or _LOADING.search(name)
+            or not isinstance(stmt, ast.Expr)
+            or context.is_guarded(stmt)
+        ):
             continue
         if script.qualname(call.func) == "torch.save" or any(s in known for s in script.callees(call)):
             continue
@@ -80,7 +86,7 @@ def _handed_over(context: Context) -> Iterator[Change]:
         elif not models:
             continue
         accelerator = context.accelerator(call)
-        if accelerator is None or not context.plan.after_prepare(call):
+        if accelerator is None or not context.plan.after_prepare(call) or context.meets_others(stmt):
             continue
         edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
         for model in models:
@@ -137,26 +143,6 @@ def _open_block(context: Context, call: ast.Call) -> ast.With | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id:
                     return ancestor
     return None
-
-
-def _runs_on_every_process(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
-    """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
-    if context.plan.on_main_only(stmt):
-        return False
-    for ancestor in context.tree.ancestors(stmt):
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            scope = context.script.scope_for(ancestor)
-            return scope in seen or all(
-                _runs_on_every_process(context, context.tree.statement(c), seen | {scope})
-                for c in context.script.callers(scope)
-            )
-        if isinstance(ancestor, ast.If) and not (
-            context.script.is_uniform(ancestor.test) or context.gathered(ancestor.test)
-        ):
-            return False
-        if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
-            return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
-    return True
 
 
 __all__ = ["SAVE", "Safety", "transform"]

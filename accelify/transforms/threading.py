@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME
 from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Class
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -67,8 +68,21 @@ def _scope_edits(context: Context, scope: Scope) -> list[Edit]:
         accelerator = context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
-        edits.append(verbs.add_first_argument(tree, call, accelerator))
+        if _is_unbound(context, call) and call.args:
+            # `Base.__init__(self, lr)`: behind the object.
+            edits.append(verbs.insert(tree, tree.end(call.args[0]), f", {accelerator}"))
+        else:
+            edits.append(verbs.add_first_argument(tree, call, accelerator))
     return edits
+
+
+def _is_unbound(context: Context, call: ast.Call) -> bool:
+    """Whether a method is called through its class, with the object as the first argument."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and any(isinstance(w, Class) for w in context.script.values(call.func.value))
+        and all(scope.is_method and scope.self_name() is not None for scope in context.script.callees(call))
+    )
 
 
 def _parameter(context: Context, function: Scope) -> Replace:

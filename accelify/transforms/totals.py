@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.averages import counts_all, divisors
 from accelify.analysis.evaluation import size_of
 from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, place_of
 from accelify.analysis.syntax import names_in
@@ -113,7 +114,15 @@ class _Totals:
                 # It divides something that stays this process's own.
                 del found[counter]
                 found.update({p: "mean" for p in found if p.text in divided})
-        return found
+        return {place: self._by_divisor(place, kind) for place, kind in found.items()}
+
+    def _by_divisor(self, place: Place, kind: str) -> str:
+        """Means of batches that are divided by the number of all samples are summed: each process has seen fewer."""
+        if kind != "mean" or self.context.plan.batch_size == "total":
+            return kind
+        by = list(divisors(self.script, self.loop, place.text))
+        whole = bool(by) and all(counts_all(self.script, divisor) for divisor in by)
+        return "sum" if whole and self.figures.starts_over(self.loop, place) else kind
 
     def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
         """Whether the loop also sets the place, so that it holds no total of the whole loop."""

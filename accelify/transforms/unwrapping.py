@@ -126,6 +126,8 @@ def _routed(context: Context, node: ast.Attribute) -> bool:
         "load_state_dict",
     ):
         return False
+    if context.script.callees(parent) & context.script.training_scopes:
+        return False  # it trains itself: its backward would run inside the wrapper's forward
     scope = context.script.scope_of(node)
     if scope not in {b.scope for b in context.script.backwards}:
         return False

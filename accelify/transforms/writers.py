@@ -14,7 +14,8 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
-from accelify.edits import Edit, Indent
+from accelify.analysis.values import Thing
+from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -27,20 +28,65 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _objects(context: Context) -> Iterator[Change]:
+    script = context.script
+    groups: list[tuple[list[ast.Call], set[Thing]]] = []
+    for call in script.calls():
+        if script.qualname(call.func) in k.WRITER_CLASSES:
+            held = {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
+        elif isinstance(context.tree.parent(call), (ast.Assign, ast.AnnAssign)):
+            held = _made_elsewhere(context, call)
+        else:
+            continue
+        if held:
+            groups.append(([call], held))
+    # Writers that are used in the same place are there on the same processes.
+    for call in script.calls():
+        if isinstance(call.func, ast.Attribute):
+            used = script.things(call.func.value)
+            together = [group for group in groups if group[1] & used]
+            for other in together[1:]:
+                together[0][0].extend(other[0])
+                together[0][1].update(other[1])
+                groups.remove(other)
+    for made, held in groups:
+        yield from _group(context, made, held)
+
+
+def _made_elsewhere(context: Context, call: ast.Call) -> set[Thing]:
+    """The writers, or objects of the project that keep a file open, which a call of another module's function gives."""
+    script = context.script
+    found = {t for t in script.things(call, v.WRITER) if t.cls is not None and t.site is call}
+    callees = script.callees(call)
+    if not callees or any(script.interpreter.module_of(c) in script.modules for c in callees):
+        return found
+    return found | {
+        t
+        for t in script.things(call)
+        if (t.kind == v.WRITER and t.qualname in k.WRITER_CLASSES)
+        or (t.kind == v.INSTANCE and t.cls is not None and context.effects.keeps_log(t.cls))
+    }
+
+
+def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator[Change]:
+    """Writers that are there on the main process only, where every use of them is seen and needs no other process."""
     tree, script = context.tree, context.script
-    made = [c for c in script.calls() if script.qualname(c.func) in k.WRITER_CLASSES]
     uses = [
-        c for c in script.calls()
-        if isinstance(c.func, ast.Attribute)
-        and any(t.qualname in k.WRITER_CLASSES for t in script.things(c.func.value, v.WRITER))
-    ]  # fmt: skip
-    if not made:
-        return
-    fits = all(context.accelerator(c) is not None for c in [*made, *uses]) and all(
-        isinstance(tree.parent(c), ast.Expr) or _result_unused(context, c) for c in uses
+        c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
+    ]
+    fits = (
+        all(context.accelerator_through(c) is not None for c in [*made, *uses])
+        and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
+        and not _hidden_use(context, made, held)
+        and not _taken_by_name(context, made)
+        and not _reads_off(context, held)
+        and not _handed_away(context, held)
     )
-    if not fits or _hidden_use(context, made) or _reads_off(context):
+    if not fits:
         for call in made:
+            if script.qualname(call.func) not in k.WRITER_CLASSES:
+                context.claim(call)
+                yield context.change(WRITER, call, "every process would open a log of its own")
+                continue
             yield context.todo(
                 WRITER,
                 call,
@@ -50,43 +96,77 @@ def _objects(context: Context) -> Iterator[Change]:
         return
     for call in made:
         stmt = tree.parent(call)
-        if not isinstance(stmt, ast.Assign) or context.plan.on_main_only(call):
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or context.plan.on_main_only(call):
             continue
         accelerator = context.accelerator(call)
+        context.claim(call)
         edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
         yield context.change(WRITER, call, "every process would open a log of its own", [edit])
     yield from _guards(context, [tree.statement(c) for c in uses])
 
 
-def _hidden_use(context: Context, made: list[ast.Call]) -> bool:
+def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:
     """Whether a writer's name is read where it is not known to be the writer (a global, a helper's own variable)."""
     names = {
         n
         for call in made
         for stmt in [context.tree.statement(call)]
-        if isinstance(stmt, ast.Assign)
-        for t in stmt.targets
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign))
+        for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])
         for n in target_names(t)
     }
     return any(
-        isinstance(node.ctx, ast.Load) and node.id in names and not context.script.is_a(node, v.WRITER)
+        isinstance(node.ctx, ast.Load)
+        and node.id in names
+        and not context.script.things(node) & held
+        and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Name)
     )
 
 
-def _reads_off(context: Context) -> bool:
+def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
+    """Whether attributes are read by names that are put together: `getattr(self, mode + "_writer")`."""
+    script = context.script
+    homes = {script.scope_of(call).owner_class for call in made} - {None}
+    return bool(homes) and any(
+        dotted(call.func) == "getattr"
+        and len(call.args) > 1
+        and not isinstance(call.args[1], ast.Constant)
+        and script.scope_of(call).owner_class in homes
+        for call in script.calls()
+    )
+
+
+def _reads_off(context: Context, held: set[Thing]) -> bool:
     """Whether something is read off a writer (`writer.log_dir`), which the other processes would not have."""
     return any(
         isinstance(node.ctx, ast.Load)
-        and context.script.is_a(node.value, v.WRITER)
+        and context.script.things(node.value) & held
         and not (isinstance(parent := context.tree.parent(node), ast.Call) and parent.func is node)
+        and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Attribute)
         if isinstance(node.value, (ast.Name, ast.Attribute))
     )
 
 
-def _result_unused(context: Context, call: ast.Call) -> bool:
-    return isinstance(context.tree.parent(call), ast.Expr)
+def _handed_away(context: Context, held: set[Thing]) -> bool:
+    """Whether a writer is handed to a function that is not converted with this script and uses it there."""
+    script = context.script
+    for call in script.calls():
+        callees = script.callees(call)
+        if not callees or context.is_guarded(call):
+            continue
+        if all(script.interpreter.module_of(c) in script.modules for c in callees):
+            continue
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if any(script.things(a) & held for a in given if isinstance(a, (ast.Name, ast.Attribute))):
+            return True
+    return False
+
+
+def _can_be_guarded(context: Context, call: ast.Call) -> bool:
+    stmt = context.tree.parent(call)
+    return isinstance(stmt, ast.Expr) and not context.meets_others(stmt)
 
 
 def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
@@ -104,9 +184,13 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
                 break
             done.add(following)
             last = following
-        accelerator = context.accelerator(stmt)
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        accelerator = (
+            context.accelerator_through(call) if isinstance(call, ast.Call) else context.accelerator(stmt)
+        )
         context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
-        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
+        assert accelerator is not None
+        edits: list[Edit] = [context.guard(block[block.index(stmt) : block.index(last) + 1], accelerator)[0]]
         yield context.change(WRITER, stmt, "every process would write to the log", edits)
 
 
@@ -152,7 +236,10 @@ def _wandb(context: Context) -> Iterator[Change]:
         if context.plan.on_main_only(call):
             continue
         if isinstance(parent, ast.Expr):
-            if not (reads and name.endswith(".init")):
+            if context.meets_others(parent):
+                mark = "compute this on every process, and log it on the main process"
+                yield context.todo(WRITER, call, "every process would log this", mark)
+            elif not (reads and name.endswith(".init")):
                 statements.append(parent)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
             uses = _uses_of(context, parent)

@@ -35,19 +35,51 @@ def program(project: Path, text: str, name: str = "train.py") -> Program:
 @pytest.mark.parametrize(
     ("text", "modules"),
     [
-        ("import net", {"net", "helpers.deep"}),
-        ("from net import make as m", {"net", "helpers.deep"}),
-        ("import helpers", {"helpers", "helpers.deep", "helpers.other"}),
-        ("from helpers.deep import size", {"helpers.deep"}),
-        ("import torch, numpy, accelify, absent, broken", set()),
+        ("import net\nnet.make()", {"net"}),
+        ("import net\nprint(net)", {"net"}),
+        ("from net import make as m\nm()", {"net"}),
+        ("import helpers\nhelpers.size", {"helpers", "helpers.deep"}),
+        ("import helpers\nhelpers.other.x", {"helpers.other"}),
+        ("import helpers\nprint(vars(helpers))", {"helpers", "helpers.deep", "helpers.other"}),
+        ("from helpers.deep import size\nsize", {"helpers.deep"}),
+        ("from net import *\nprint(size)", {"net", "helpers.deep"}),
+        ("def f():\n    from net import make\n    return make()", {"net"}),
+        ("import torch, numpy, accelify, absent, broken\ntorch, numpy, accelify, absent, broken", set()),
+        ("import net, helpers", set()),  # nothing of them is used
     ],
 )
 def test_modules(project: Path, text: str, modules: set[str]) -> None:
     assert set(program(project, text).modules) - {"__main__"} == modules
 
 
+def test_only_what_is_used_of_a_module_is_looked_at(project: Path) -> None:
+    (project / "many.py").write_text(
+        "import helpers.other as o\nfrom net import make\n\n\ndef one():\n    return two()\n\n\n"
+        "def two():\n    return 2\n\n\ndef three():\n    return make(o)\n\n\nclass Four:\n    pass\n\n\nfour = Four()\n"
+    )
+    found = program(project, "import many\nmany.one()")
+    assert set(found.modules) == {"__main__", "many"}
+    used = found.modules["many"].used
+    assert used is not None
+    assert {getattr(node, "name", "") for node in used} == {"one", "two", "Four"}
+
+
+def test_modules_that_may_train_are_looked_at_as_a_whole(project: Path) -> None:
+    (project / "fit.py").write_text("def fit(x):\n    x.backward()\n\n\ndef other():\n    pass\n")
+    assert program(project, "import fit\nfit.fit(1)").modules["fit"].used is None
+
+
+def test_a_package_in_src(project: Path) -> None:
+    (project / "pyproject.toml").write_text("")
+    (project / "src" / "kit").mkdir(parents=True)
+    (project / "src" / "kit" / "__init__.py").write_text("from kit.part import one\n")
+    (project / "src" / "kit" / "part.py").write_text("one = 1\n")
+    (project / "tools").mkdir()
+    assert "kit.part" in program(project, "from kit import one\none", "tools/run.py").modules
+
+
 def test_a_relative_import_of_a_package_member(project: Path) -> None:
-    found = program(project, "from .deep import size\n", "helpers/run.py")
+    found = program(project, "from .deep import size\nsize\n", "helpers/run.py")
     assert "helpers.deep" in found.modules
     assert found.entry.package == "helpers"
 

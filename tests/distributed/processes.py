@@ -6,6 +6,7 @@ it, and a killed rank 0 does not take the store along.
 """
 
 import atexit
+import faulthandler
 import multiprocessing
 import os
 import pickle
@@ -61,7 +62,7 @@ def try_ranks(ranks, function, *args, timeout=120, env=None):
             "TORCHELASTIC_RESTART_COUNT": "0",
             **(env or {}),
         }
-        process = _CONTEXT.Process(target=_child, args=(there, values, function, args))
+        process = _CONTEXT.Process(target=_child, args=(there, values, function, args, timeout))
         process.start()
         there.close()
         started.append((process, here))
@@ -90,7 +91,9 @@ def try_ranks(ranks, function, *args, timeout=120, env=None):
     return outcomes
 
 
-def _child(pipe, env, function, args):
+def _child(pipe, env, function, args, timeout):
+    # Where a rank hangs is told before it is killed.
+    faulthandler.dump_traceback_later(0.9 * timeout)
     os.environ.update(env)
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch

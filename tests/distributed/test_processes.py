@@ -334,3 +334,26 @@ def _run_all():
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_all(ranks):
     run_ranks(ranks, _run_all)
+
+
+def train_and_leave():
+    acc = fresh_accelerator()
+    model = nn.Linear(4, 1)
+    model, optimizer = acc.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    x = torch.ones(2, 4)
+    acc.backward(model(x).sum())
+    optimizer.step()
+    acc.state.destroy_process_group()
+    assert not torch.distributed.is_initialized()
+    # What would end the group with the model, in C++ and so with every thread of Python at a stand.
+    assert model.reducer is model.process_group is model.logger is None
+    before = model(x)
+    optimizer.zero_grad()
+    acc.backward(before.sum())
+    optimizer.step()
+    return (before - model(x)).sum().item()
+
+
+def test_a_model_outlives_the_group():
+    first, second = run_ranks(2, train_and_leave)
+    assert first == second == pytest.approx(2 * 0.1 * 2 * 5)

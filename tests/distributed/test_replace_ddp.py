@@ -15,7 +15,7 @@ from tests.distributed.processes import run_ranks
 
 pytestmark = pytest.mark.distributed
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-KEPT: list[dict[str, object]] = []
+KEPT: list[object] = []
 
 
 def run_recorded(path, arguments, ranks):
@@ -68,6 +68,14 @@ def run_recorded(path, arguments, ranks):
         losses.append(self.item())
         return backward(self, *args, **kwargs)
 
+    make_wrapper = torch.nn.parallel.DistributedDataParallel.__init__
+
+    def make_kept(self, *args, **kwargs):
+        # torch's own, where it dies after its process group, hangs in one run of four.
+        KEPT.append(self)
+        make_wrapper(self, *args, **kwargs)
+
+    torch.nn.parallel.DistributedDataParallel.__init__ = make_kept
     dist.init_process_group = start
     mp.spawn = spawn
     RandomSampler.__iter__ = of_random
@@ -75,8 +83,7 @@ def run_recorded(path, arguments, ranks):
     torch.Tensor.backward = recorded
     register_optimizer_step_post_hook(stepped)
     sys.argv = [str(path), *arguments]
-    # Kept: a module's DistributedDataParallel that dies after its process group can hang.
-    KEPT.append(runpy.run_path(str(path), run_name="__main__"))
+    runpy.run_path(str(path), run_name="__main__")
     return torch.stack(weights), losses
 
 

@@ -116,6 +116,24 @@ def own_methods_past_the_wrapper(acc):
     return [model]
 
 
+class Agent(Coder):
+    """It trains itself, in a method."""
+
+    def learn(self, acc, optimizer, x):
+        optimizer.zero_grad()
+        acc.backward(F.mse_loss(self.forward(x), x))
+        optimizer.step()
+
+
+def trains_itself(acc):
+    agent = Agent()
+    optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)
+    agent, optimizer, loader = acc.prepare(agent, optimizer, loader_of())
+    for x, _ in loader:
+        agent.learn(acc, optimizer, x)
+    return [agent]
+
+
 def lbfgs(acc):
     """In double precision: the line search makes a rounding error a thousand times larger at every batch."""
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1)).double()
@@ -247,6 +265,17 @@ def loose_parameter(acc):
     return [model, extra]
 
 
+def model_not_prepared(acc):
+    """Only the optimizer and the loader are: what they train is averaged all the same."""
+    model = nn.Linear(6, 1)
+    optimizer, loader = acc.prepare(torch.optim.SGD(model.parameters(), lr=0.1), loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        acc.backward((model(x) - y).pow(2).mean())
+        optimizer.step()
+    return [model]
+
+
 def two_losses_one_graph(acc):
     model = Coder()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -277,6 +306,7 @@ STEPS = [
     gan_together,
     own_methods,
     own_methods_past_the_wrapper,
+    trains_itself,
     lbfgs,
     penalty,
     unused_frozen_tied,
@@ -284,6 +314,7 @@ STEPS = [
     thawed_later,
     alternating,
     loose_parameter,
+    model_not_prepared,
     two_losses_one_graph,
     gradient_given,
 ]

@@ -141,6 +141,25 @@ def test_optimizer_passes_for_torchs():
     assert prepared.state_dict() == optimizer.state_dict()
 
 
+def test_a_switch_of_an_optimizer_of_ones_own_reaches_it():
+    class Counting(torch.optim.SGD):
+        def __init__(self, parameters, lr):
+            super().__init__(parameters, lr)
+            self.counts, self.seen = False, 0
+
+        def step(self, closure=None):
+            self.seen += self.counts
+            return super().step(closure)
+
+    model = nn.Linear(3, 1)
+    accelerator = Accelerator(cpu=True)
+    model, optimizer = accelerator.prepare(model, Counting(model.parameters(), 0.1))
+    optimizer.counts = True
+    accelerator.backward(model(torch.ones(2, 3)).sum())
+    optimizer.step()
+    assert optimizer.seen == 1
+
+
 def test_plateau_gets_its_metric():
     accelerator = Accelerator(cpu=True)
     _, optimizer, _, _ = parts()

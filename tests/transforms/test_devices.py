@@ -81,11 +81,26 @@ def test_moves_that_leave_something(before: str, after: str) -> None:
         "model = nn.Linear(4, 2)\nmodel.cuda()",
         "model = nn.Linear(4, 2)\nmodel = model.cuda()",
         "model = nn.Linear(4, 2)\nmodel.to(device)",
+        "model = nn.Linear(4, 2)\nmodel.to(device);",
         "model = nn.Linear(4, 2)\nif torch.cuda.is_available():\n    model = model.cuda()",
     ],
 )
 def test_models_are_placed_by_prepare(model: str) -> None:
     check_transformed("build", f"{model}\n{SGD}", f"model = nn.Linear(4, 2)\n{SGD}", setup=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("model.cpu()", "model.to(device)"),
+        ("model.eval().cpu()", "model.to(device).train()"),
+        ("model = model.to('cpu')", "model = model.to(device)"),
+    ],
+)
+def test_a_model_that_was_taken_to_the_cpu_comes_back(there: str, back: str) -> None:
+    conversion = convert(build=f"model = nn.Linear(4, 2)\n{SGD}", setup=DEVICE, epoch=f"{there}\n{back}")
+    assert conversion.status == "converted", conversion.reason
+    assert f"{there}\n    {back}\n" in conversion.new_text
 
 
 def test_a_criterion_is_moved_still() -> None:
@@ -103,6 +118,36 @@ def test_selections() -> None:
     conversion = convert(setup=f"os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{DEVICE}")
     assert "os.environ['CUDA_VISIBLE_DEVICES'] = '1'" in conversion.new_text
     assert "ACC113" in codes(conversion)
+
+
+def test_the_wish_for_a_gpu_is_read_where_models_are_made() -> None:
+    setup = """
+args = argparse.Namespace(gpu=None)
+args.cuda = args.gpu is not None
+class Data:
+    def __init__(self, cuda):
+        self.cuda = cuda
+    def get(self):
+        x = torch.zeros(4)
+        return x.cuda() if self.cuda else x
+"""
+    conversion = convert(
+        imports="import argparse",
+        setup=setup,
+        build=f"model = nn.Linear(4, 2)\nif args.cuda:\n    model.cuda()\n{SGD}",
+    )
+    assert conversion.status == "converted", conversion.reason
+    assert "Accelerator(cpu=args.gpu is None)" in conversion.new_text
+
+
+def test_what_the_machine_lacks_is_no_wish() -> None:
+    setup = """args = argparse.Namespace(no_cuda=False)
+device = "cpu" if (not torch.cuda.is_available() or args.no_cuda) else "cuda:0"
+"""
+    conversion = convert(
+        imports="import argparse", setup=setup, build=f"model = nn.Linear(4, 2).to(device)\n{SGD}"
+    )
+    assert "Accelerator(cpu=args.no_cuda)" in conversion.new_text
 
 
 def test_both_branches_of_a_flag_say_nothing_once_the_moves_are_gone() -> None:
@@ -135,3 +180,22 @@ def test_a_choice_in_both_branches_is_made_once() -> None:
 
 def test_of_two_parts_the_one_that_stays() -> None:
     check_transformed("batch", "x, y = x.cuda(), torch.clamp(y, 0)", "y = torch.clamp(y, 0)")
+
+
+def test_the_move_of_an_argument_stays_one() -> None:
+    check_transformed(
+        "ready",
+        """
+        weight = torch.ones(2)
+        if torch.cuda.is_available():
+            criterion = nn.CrossEntropyLoss(weight.cuda())
+        else:
+            criterion = nn.CrossEntropyLoss(weight)
+        """,
+        """
+        weight = torch.ones(2)
+        criterion = nn.CrossEntropyLoss(weight.to(accelerator.device))
+        """,
+        setup=DEVICE,
+        loss="loss = criterion(model(x), y)",
+    )

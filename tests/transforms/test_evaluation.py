@@ -77,6 +77,48 @@ def test_collected_outputs() -> None:
     )
 
 
+SHARE = """
+def accuracy(output, target):
+    return float((output.argmax(1) == target).sum()) / float(target.size(0))
+def count(output, target):
+    return float((output.argmax(1) == target).sum())
+"""
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "total += F.cross_entropy(output, b).item()\nn = total / len(test_loader.dataset)",
+        "total += accuracy(output, b)\n    n += b.size(0)\nn = total / n",
+        "total += 10 * math.log10(1 / F.mse_loss(output, b).item())\nn = total / len(test_loader)",
+        "rows[i : i + 4] = output",
+        "label = torch.arange(2).repeat(2)\n    total += F.cross_entropy(output, label).item()",
+    ],
+)
+def test_figures_that_gathering_would_change(metric: str) -> None:
+    head = "total, n, i = 0, 0, 0\nfor a, b in test_loader:\n    output = model(a)\n    "
+    snippet = head + metric
+    conversion = check_transformed("epoch", snippet, snippet, imports="import math", setup=SHARE)
+    assert "ACC303" in {f.code for f in conversion.remaining}
+    assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "total += F.cross_entropy(output, b).item()\nn = total / len(test_loader)",
+        "total += F.cross_entropy(output, b, reduction='sum').item()\nn = total / len(test_loader.dataset)",
+        "total += count(output, b)\nn = total / len(test_loader.dataset)",
+        "total += math.exp(n) * (output.argmax(1) == b).sum().item()",
+        "rows['output'] = b - output",
+    ],
+)
+def test_figures_that_gathering_leaves(metric: str) -> None:
+    head = "rows, total, n = {}, 0, 0\nfor a, b in test_loader:\n    output = model(a)\n    "
+    after = head + f"{GATHER}\n    " + metric
+    check_transformed("epoch", head + metric, after, imports="import math", setup=SHARE)
+
+
 def test_targets_made_in_branches_are_gathered_with_the_outputs() -> None:
     snippet = """
     total = 0

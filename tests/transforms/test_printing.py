@@ -39,6 +39,18 @@ def test_prints(before: str, after: str) -> None:
     check_transformed("epoch", before, after)
 
 
+@pytest.mark.parametrize("line", ["tqdm.write(f'{i}')", "bar.write('a')", "tqdm.tqdm.write('a')"])
+def test_what_is_written_past_a_bar(line: str) -> None:
+    imports = "import tqdm" if "tqdm.tqdm" in line else "from tqdm import tqdm"
+    conversion = convert(
+        imports=imports,
+        batch="",
+        epoch=f"bar = {'tqdm.tqdm' if 'tqdm.tqdm' in line else 'tqdm'}([1])\n{line}",
+    )
+    assert f"if accelerator.is_main_process:\n        {line}" in conversion.new_text
+    check_noop("epoch", "bar = open('x')\nbar.write('a')", "ACC201", imports="from tqdm import tqdm")
+
+
 def test_prints_of_helpers() -> None:
     check_transformed(
         "setup",

@@ -82,3 +82,8 @@ def test_an_open_file_is_written_by_the_main_process() -> None:
 def test_a_function_that_calls_itself() -> None:
     snippet = "def store(n):\n    torch.save(n, f'{n}.pt')\n    if n:\n        store(n - 1)"
     check_transformed("ready", snippet, snippet.replace("torch.save", "accelerator.save"), end="store(2)")
+
+
+@pytest.mark.parametrize("name", ["load_checkpoint", "restore_from_checkpoint", "read_checkpoint"])
+def test_what_loads_is_for_every_process(name: str) -> None:
+    check_noop("end", f"{name}('m.pt', model)", "ACC206", imports=f"from tools import {name}")

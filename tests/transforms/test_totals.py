@@ -49,6 +49,8 @@ def test_totals_outside_of_training_stay() -> None:
         ("total += loss", "total / len(loader)", "mean"),
         ("total += loss.item() * x.size(0)", "total / len(loader.dataset)", "sum"),
         ("total += (output.argmax(1) == y).sum().item()", "total / len(loader.dataset)", "sum"),
+        ("total += loss.item()", "total / len(loader.dataset)", "sum"),
+        ("total += loss.item()", "total * 8 / len(loader.dataset)", "sum"),
         ("total += x.size(0)", "total", "sum"),
         ("total += len(x)", "total", "sum"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 BOARD = "from torch.utils.tensorboard import SummaryWriter\nimport csv, sys\nimport wandb"
 DEVICE = "device = torch.device('cuda')"
@@ -53,3 +53,19 @@ def test_weights_and_biases() -> None:
         imports=BOARD,
         setup=f"{DEVICE}\nwandb.init(project='p')",
     )
+
+
+def test_writers_read_by_a_computed_name_stay() -> None:
+    setup = """
+class App:
+    def open(self):
+        self.test_writer = SummaryWriter()
+
+    def log(self, mode):
+        writer = getattr(self, mode + "_writer")
+        writer.add_scalar("loss", 1, 1)
+"""
+    imports = "from torch.utils.tensorboard import SummaryWriter"
+    conversion = convert(imports=imports, setup=setup, epoch="app = App()\napp.open()\napp.log('test')")
+    assert "SummaryWriter() if" not in conversion.new_text
+    assert "ACC204" in codes(conversion)

@@ -121,10 +121,13 @@ class DistributedModel(DistributedDataParallel):
         self._pattern = [p.requires_grad for p in self._known]
         self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
         self._route: Callable[..., Any] | None = None
+        # Whether such a method is running, and so may call backward itself: no forward of DDP's has ended then.
+        self._routing = False
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
         self._sync_next = False
+        PartialState().group_holders.add(self)
 
     # What scripts see
 
@@ -155,11 +158,11 @@ class DistributedModel(DistributedDataParallel):
         def call(*args: Any, **kwargs: Any) -> Any:
             if not torch.is_grad_enabled() or self._flat or not self.module.training:
                 return method(*args, **kwargs)
-            self._route = method
+            self._route, self._routing = method, True
             try:
                 return DistributedDataParallel.forward(self, *args, **kwargs)  # type: ignore[no-untyped-call]
             finally:
-                self._route = None
+                self._route, self._routing = None, False
 
         return call
 
@@ -227,6 +230,14 @@ class DistributedModel(DistributedDataParallel):
             self._flat = True
             self.reducer._remove_autograd_hooks()
 
+    def leave_group(self) -> None:
+        """Hold the process group no longer: from now on this is the module alone."""
+        self._flat = True
+        self.require_backward_grad_sync = False
+        self.process_group = None  # type: ignore[assignment]
+        self.reducer = None  # type: ignore[assignment]
+        self.logger = None
+
     def refuse_join(self) -> None:
         """Ranks that ran out of batches answer DDP's own all-reduces, no others."""
         if self._join_config.enable:
@@ -244,6 +255,8 @@ class DistributedModel(DistributedDataParallel):
             return ()
         if not (sync and self.require_backward_grad_sync):
             return None
+        if self._routing:
+            self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.
             return (_mark(self._trained.parameters[0]),)

@@ -1,0 +1,239 @@
+"""Metrics of an evaluation whose value changes when the batches of all processes are put together.
+
+A count or a sum over samples is the same however the samples are cut into batches, and so is a sum of batch means
+that is divided by the number of batches. Others are not: a mean of PSNRs, a sum of means that is divided by the number
+of samples, what is computed for an episode, what is kept by its position in the data set. Their evaluation is left
+whole on every process.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from accelify.analysis import values as v
+from accelify.analysis.losses import MEAN, LossReductions
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names
+from accelify.analysis.values import Class, Thing
+
+_NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
+_CURVED = frozenset({"log", "log2", "log10", "sqrt", "exp", "pow"})
+_MATH = ("math", "numpy", "torch", "cmath")
+# What makes a row for every sample without looking at one.
+_LABELLING = frozenset({"torch.arange", "torch.eye", "torch.linspace", "numpy.arange", "torch.range"})
+
+
+def changed_by_gathering(
+    script: ScriptModel,
+    loop: ast.For | ast.AsyncFor,
+    loaders: set[Thing],
+    statements: Sequence[ast.stmt],
+    forward: ast.stmt,
+    gathered: set[str],
+) -> str | None:
+    """Why the metrics of an evaluation loop change when the outputs of all processes are gathered; None: they do not.
+
+    Args:
+        script: its model.
+        loop: over the batches.
+        loaders: that it reads.
+        statements: of its body, those under a plain `with` as well.
+        forward: the one behind which outputs and targets would be gathered.
+        gathered: the names that would be.
+    """
+    later = statements[statements.index(forward) + 1 :]
+    return (
+        _named(script, statements)
+        or _episodes(script, loaders)
+        or _by_position(later, gathered)
+        or _labels_beside(script, statements, later, gathered)
+        or _curved(script, [forward, *later])
+        or _mean_by_samples(script, loop, [forward, *later])
+    )
+
+
+def _named(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
+    """A metric of a batch that is known for not being an average (PSNR, IoU)."""
+    for call in _calls(statements):
+        last = (dotted(call.func) or "").rsplit(".", 1)[-1]
+        known = script.qualname(call.func)
+        if isinstance(call.func, ast.Attribute) and known is None:
+            continue
+        if _NO_AVERAGE.search(last) and (known or script.callees(call)):
+            return f"`{last}` of several batches at once is not the average of theirs"
+    return None
+
+
+def _episodes(script: ScriptModel, loaders: set[Thing]) -> str | None:
+    """A batch sampler of the project decides what belongs together: an episode, a bag, a task."""
+    for loader in loaders:
+        given = call_argument(loader.site, 2, "batch_sampler") if isinstance(loader.site, ast.Call) else None
+        keyword = given is not None and any(
+            kw.value is given for kw in getattr(loader.site, "keywords", ()) if kw.arg == "batch_sampler"
+        )
+        if keyword and given is not None and any(isinstance(t.cls, Class) for t in script.things(given)):
+            return "its batches are put together by a batch sampler of the script's own"
+    return None
+
+
+def _by_position(later: Sequence[ast.stmt], gathered: set[str]) -> str | None:
+    """`scores[start:end] = output`: the places are those of the local batch."""
+    for stmt in (n for s in later for n in ast.walk(s)):
+        if not isinstance(stmt, ast.Assign) or not names_in(stmt.value) & gathered:
+            continue
+        for target in stmt.targets:
+            if isinstance(target, ast.Subscript) and not _is_key(target.slice):
+                return f"`{ast.unparse(target.value)}` is filled by position"
+    return None
+
+
+def _is_key(index: ast.expr) -> bool:
+    return isinstance(index, (ast.Constant, ast.JoinedStr))
+
+
+def _labels_beside(
+    script: ScriptModel, statements: Sequence[ast.stmt], later: Sequence[ast.stmt], gathered: set[str]
+) -> str | None:
+    """Rows that are counted off, and not read from the batch, meet gathered ones: `label = torch.arange(way)`."""
+    made: set[str] = set()
+    for stmt in statements:
+        if isinstance(stmt, ast.Assign) and not names_in(stmt.value) & gathered:
+            counted = any(script.qualname(c.func) in _LABELLING for c in _calls([stmt]))
+            if counted or names_in(stmt.value) & made:
+                made |= {n for t in stmt.targets for n in target_names(t)}
+    made -= gathered
+    for call in _calls(later):
+        names = {n for a in [*call.args, *[kw.value for kw in call.keywords]] for n in names_in(a)}
+        if names & made and names & gathered:
+            return f"`{sorted(names & made)[0]}` is made beside the batch, for its size"
+    return None
+
+
+def _curved(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
+    """A logarithm or a root of a batch's mean, added up over batches."""
+    added = {n for s in statements if isinstance(s, ast.AugAssign) for n in names_in(s.value)}
+    for stmt in statements:
+        targets = (
+            {n for t in stmt.targets for n in target_names(t)} if isinstance(stmt, ast.Assign) else set()
+        )
+        if not isinstance(stmt, ast.AugAssign) and not targets & added:
+            continue
+        for call in _calls([stmt]):
+            name = script.qualname(call.func) or ""
+            last = name.rsplit(".", 1)[-1]
+            if last in _CURVED and name.split(".")[0] in _MATH and call.args and _is_number(call.args[0]):
+                return f"`{last}` of several batches at once is not the average of theirs"
+    return None
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression takes a number out of a tensor: the mean of a batch."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("item", "mean") for n in ast.walk(node))
+
+
+def _mean_by_samples(
+    script: ScriptModel, loop: ast.For | ast.AsyncFor, statements: Sequence[ast.stmt]
+) -> str | None:
+    """Means of batches, added up and divided by the number of samples."""
+    reductions = LossReductions(script)
+    for stmt in statements:
+        if not (isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add)):
+            continue
+        name = dotted(stmt.target)
+        if name is None or not _is_mean(script, reductions, stmt.value):
+            continue
+        if any(_counts_samples(script, loop, d) for d in divisors(script, loop, name)):
+            return f"`{name}` adds up the means of batches and is divided by the number of samples"
+    return None
+
+
+def _is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in ("item", "detach", "cpu", "data"):
+            break
+        value = value.func.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "float":
+        value = value.args[0] if value.args else value
+    if isinstance(value, ast.Call) and script.callees(value):
+        return all(_returns_share(callee.node) for callee in script.callees(value))
+    return isinstance(value, (ast.Call, ast.Name)) and reductions.of(value) == MEAN
+
+
+def _returns_share(function: ast.AST) -> bool:
+    """Whether a function divides by the size of what it is given: an accuracy, not a count."""
+    returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    assigned = {
+        name: stmt.value
+        for stmt in ast.walk(function)
+        if isinstance(stmt, ast.Assign)
+        for target in stmt.targets
+        for name in target_names(target)
+    }
+    found = []
+    for value in returned:
+        while isinstance(value, ast.Name) and value.id in assigned:
+            value = assigned.pop(value.id)
+        found.append(_divides_by_size(value) or _takes_mean(value))
+    return bool(found) and all(found)
+
+
+def _divides_by_size(value: ast.expr) -> bool:
+    return any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) and _is_size(n.right) for n in ast.walk(value)
+    )
+
+
+def _is_size(node: ast.expr) -> bool:
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr in ("size", "shape", "numel"))
+        or (isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len")
+        for n in ast.walk(node)
+    )
+
+
+def _takes_mean(value: ast.expr) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "mean" for n in ast.walk(value))
+
+
+def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> Iterator[ast.expr]:
+    """What a total is divided by behind its loop, by itself or with what it is multiplied by."""
+    tree, scope = script.tree, script.scope_of(loop)
+    for node in tree.nodes(ast.BinOp, ast.AugAssign):
+        if tree.start(node) < tree.end(loop) or script.scope_of(node) is not scope:
+            continue
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and dotted(node.target) == name:
+            yield node.value
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            left = node.left
+            factors = [left.left, left.right] if isinstance(left, ast.BinOp) else [left]
+            if isinstance(left, ast.BinOp) and not isinstance(left.op, ast.Mult):
+                continue
+            if any(dotted(factor) == name for factor in factors):
+                yield node.right
+
+
+def counts_all(script: ScriptModel, divisor: ast.expr) -> bool:
+    """`len(loader.dataset)` or `len(dataset)`: the samples of all processes."""
+    while isinstance(divisor, ast.Call) and dotted(divisor.func) == "float" and divisor.args:
+        divisor = divisor.args[0]
+    if not (isinstance(divisor, ast.Call) and dotted(divisor.func) == "len" and divisor.args):
+        return False
+    counted = divisor.args[0]
+    named = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
+    return named or script.is_a(counted, v.DATASET)
+
+
+def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: ast.expr) -> bool:
+    """The samples of all processes, or a name that batch sizes were added up in."""
+    name = dotted(divisor)
+    return counts_all(script, divisor) or any(
+        isinstance(stmt, ast.AugAssign) and dotted(stmt.target) == name and _is_size(stmt.value)
+        for stmt in ast.walk(loop)
+        if name is not None
+    )
+
+
+def _calls(statements: Sequence[ast.stmt]) -> Iterator[ast.Call]:
+    return (n for stmt in statements for n in ast.walk(stmt) if isinstance(n, ast.Call))

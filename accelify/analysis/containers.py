@@ -1,0 +1,210 @@
+"""Lists, tuples and dictionaries that models, optimizers and schedulers are kept in."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import Holder, ScriptModel, is_in_model
+from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.values import Mapping, Sequence, Thing, Value
+
+LIST, TUPLE, DICT = "list", "tuple", "dict"
+_FORMS = {ast.List: LIST, ast.ListComp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT}
+_FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
+
+
+class Containers:
+    """Which names hold containers of things, what kind of container each is, and where it is filled."""
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.tree = script.tree
+
+    def holders_of(self, thing: Thing) -> list[Holder]:
+        """The names of containers that a thing is kept in."""
+        return [h for h in self.script.holders if any(thing in within(c) for c in h.containers)]
+
+    def form(self, holder: Holder, kind: str) -> str | None:
+        """How the container of a name is written; None where it is no plain one of nothing but things of a kind."""
+        forms = {self._form_of(stmt, c) for stmt, _ in holder.assignments for c in holder.containers}
+        mixed = any(
+            not isinstance(w, Thing) or w.kind not in (kind, v.UNKNOWN)
+            for container in holder.containers
+            for w in within(container)
+        )
+        only = next(iter(forms)) if len(forms) == 1 else None
+        return None if mixed or holder.things else only
+
+    def _form_of(self, stmt: ast.stmt, container: Value) -> str | None:
+        value = getattr(stmt, "value", None)
+        if isinstance(value, ast.Call) and dotted(value.func) in (LIST, TUPLE):
+            return dotted(value.func)
+        node = self._origins.get(container)
+        if isinstance(node, ast.Call):
+            return DICT if dotted(node.func) == DICT else None
+        return _FORMS.get(type(node)) if node is not None else None
+
+    @cached_property
+    def _origins(self) -> dict[Value, ast.AST]:
+        """The expression that each container is made by."""
+        return {
+            value: key[0]
+            for key, value in self.script.interpreter.things.items()
+            if isinstance(value, (Sequence, Mapping))
+            and key[1] in ("sequence", "mapping")
+            and isinstance(key[0], ast.AST)
+        }
+
+    def is_shared(self, holder: Holder) -> bool:
+        """Whether another name stands for the same container."""
+        return any(h is not holder and h.containers & holder.containers for h in self.script.holders)
+
+    def makings(self, holder: Holder) -> dict[Scope, list[ast.stmt]]:
+        """The statements that make a container and put things into it, by scope; one that only makes it empty comes
+        along where it is filled."""
+        found: dict[Scope, list[ast.stmt]] = {}
+        filled: set[Scope] = set()
+        for stmt, scope in holder.assignments:
+            found.setdefault(scope, []).append(stmt)
+            value = getattr(stmt, "value", None)
+            if value is not None and not _is_empty(value):
+                filled.add(scope)
+        for stmt in self._fillings(holder):
+            scope = self.script.scope_of(stmt)
+            found.setdefault(scope, []).append(stmt)
+            filled.add(scope)
+        return {
+            scope: sorted(stmts, key=self.tree.start) for scope, stmts in found.items() if scope in filled
+        }
+
+    def _fillings(self, holder: Holder) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for call in self.script.calls():
+            func = call.func
+            stmt = self.tree.parent(call)
+            if isinstance(func, ast.Attribute) and func.attr in _FILLING and isinstance(stmt, ast.Expr):
+                if self.script.values(func.value) & holder.containers:
+                    found.append(stmt)
+        for assign in self.tree.nodes(ast.Assign):
+            for target in assign.targets:
+                if isinstance(target, ast.Subscript) and self.script.values(target.value) & holder.containers:
+                    found.append(assign)
+        for grown in self.tree.nodes(ast.AugAssign):
+            if isinstance(grown.target, (ast.Name, ast.Attribute)):
+                text = dotted(grown.target)
+                if text and text.rsplit(".", 1)[-1] == holder.name:
+                    if self.script.values(grown.target) & holder.containers:
+                        found.append(grown)
+        return found
+
+    def takes_out(self, stmt: ast.stmt) -> bool:
+        """Whether an assignment only takes one of several things out of a container: `model = models[0]`."""
+        value = getattr(stmt, "value", None)
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        elif (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("get", "pop")
+        ):
+            value = value.func.value
+        elif not (isinstance(value, (ast.Name, ast.Attribute)) and self.script.enclosing_loops(stmt)):
+            return False
+        return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(value))
+
+    def keeps(self, stmt: ast.stmt, things: set[Thing], run: bool) -> bool:
+        """Whether a statement puts one of some things into a container, a composite module or the like.
+
+        What is kept there goes on being the thing as it was before prepare.
+
+        Args:
+            stmt: the statement.
+            things: what may be kept.
+            run: whether they are known to be run from where they are kept.
+        """
+        for node in ast.walk(stmt):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                kept = self._is_hidden(node) or (run and self._is_kept(node))
+                if kept and things & self.script.things(node):
+                    return True
+        return False
+
+    def _is_hidden(self, node: ast.expr) -> bool:
+        """Whether a node is given to a class that cannot be seen and whose object is called: `gan = zoo.GAN(g, d)`."""
+        parent = self.tree.parent(node)
+        if isinstance(parent, ast.keyword):
+            parent = self.tree.parent(parent)
+        if not isinstance(parent, ast.Call) or parent.func is node or self.script.callees(parent):
+            return False
+        if not isinstance(self.tree.parent(parent), ast.Assign):
+            return False
+        name = (dotted(parent.func) or "").rsplit(".", 1)[-1]
+        if not name[:1].isupper() or (self.script.qualname(parent.func) or "").startswith("torch"):
+            return False
+        return any(
+            t.site is parent and t.cls is None and "()" in t.uses
+            for t in self.script.things(parent, v.UNKNOWN, v.MODEL)
+        )
+
+    def _is_kept(self, node: ast.expr) -> bool:
+        inner: ast.AST = node
+        parent = self.tree.parent(node)
+        while isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)):
+            inner, parent = parent, self.tree.parent(parent)
+        if isinstance(parent, ast.Assign) and parent.value is inner:
+            stored = any(isinstance(t, ast.Subscript) for t in parent.targets)
+            return stored or (inner is not node and not isinstance(parent.targets[0], (ast.Tuple, ast.List)))
+        if not isinstance(parent, ast.Call) or inner is parent.func:
+            return False
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in _FILLING:
+            return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(parent.func.value))
+        made = self.script.models_of(parent)
+        held = self.script.things(node, v.MODEL)
+        return any(
+            thing.site is parent
+            and (
+                held & thing.link("parts")
+                or (thing.cls is not None and any(held & values for values in thing.cls.attributes.values()))
+            )
+            for thing in made
+        )
+
+    def called_within(self, things: set[Thing], holder: Holder) -> bool:
+        """Whether things are run by another name than a holder's: an element's, a part's of a composite module."""
+        for call in self.script.calls():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("forward", "step", "zero_grad"):
+                func = func.value
+            text = dotted(func)
+            own = text is not None and text.rsplit(".", 1)[-1] == holder.name
+            elsewhere = is_in_model(self.script, self.script.scope_of(call))
+            if own and not elsewhere and not self._bound_by_loop(call, holder.name):
+                continue
+            if things & self.script.things(func):
+                return True
+        return False
+
+    def _bound_by_loop(self, node: ast.AST, name: str) -> bool:
+        """Whether a name is an element of what a loop around a node runs over, at that node."""
+        return any(
+            isinstance(loop, (ast.For, ast.AsyncFor)) and name in target_names(loop.target)
+            for loop in self.script.enclosing_loops(node)
+        )
+
+
+def within(container: Value) -> set[Value]:
+    """What a container can hold."""
+    if isinstance(container, Mapping):
+        return container.get(object())
+    return container.any() if isinstance(container, Sequence) else set()
+
+
+def _is_empty(value: ast.expr) -> bool:
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return all(_is_empty(e) for e in value.elts)
+    if isinstance(value, ast.Dict):
+        return not value.values
+    return isinstance(value, ast.Call) and not value.args and dotted(value.func) in (LIST, DICT)

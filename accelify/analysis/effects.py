@@ -1,0 +1,527 @@
+"""What code does beside giving back a value: files, folders, pictures, questions, lines on the screen.
+
+And whether one process may do it alone: what trains, calls a model, draws random numbers or changes what others read
+has to be run by all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk_scope
+from accelify.analysis.values import Class, Imported, Thing, Values
+
+FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
+LOGS = "logs"  # lines and figures added to what is open already
+
+_FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
+_PICTURES = frozenset(
+    """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
+    torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
+    scipy.misc.imsave skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
+    scipy.io.wavfile.write plotly.io.write_image""".split()
+)
+_FILES = frozenset(
+    """os.remove os.unlink os.rename os.replace os.symlink os.link shutil.copy shutil.copyfile shutil.copy2
+    shutil.move shutil.rmtree shutil.copytree shutil.make_archive distutils.dir_util.copy_tree json.dump pickle.dump
+    _pickle.dump cPickle.dump dill.dump cloudpickle.dump yaml.dump yaml.safe_dump toml.dump marshal.dump numpy.save
+    numpy.savez numpy.savez_compressed numpy.savetxt joblib.dump scipy.io.savemat scipy.sparse.save_npz
+    torch.onnx.export torch.jit.save torch.export.save safetensors.torch.save_file safetensors.torch.save_model
+    tensorboard_logger.configure tensorboard_logger.log_value tensorboard_logger.log_images
+    tensorboard_logger.log_histogram""".split()
+)
+_TERMINAL = frozenset(
+    "builtins.input sys.stdout.write sys.stdout.flush sys.stderr.write sys.stderr.flush".split()
+)
+# What a statement that does nothing else is put under a guard for.
+WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
+_PICTURE_METHODS = frozenset({"savefig"})
+_FILE_METHODS = frozenset(
+    "to_csv to_json to_pickle to_excel to_parquet to_hdf write_text write_bytes save_pretrained push_to_hub".split()
+)
+# Methods that write, by name alone: few enough, and rarely anything else.
+WRITING_METHODS = _PICTURE_METHODS | _FILE_METHODS | {"mkdir"}
+# What writes to something that was opened before. Too common a word to guard a statement for it alone.
+_STREAM_METHODS = frozenset("write writelines writerow writerows writeheader write_line".split())
+OPENING = frozenset(
+    "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
+    "bz2.BZ2File lzma.LZMAFile h5py.File".split()
+)
+FETCHING = frozenset(
+    """nltk.download gdown.download urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
+    torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
+    torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset""".split()
+)
+READING = (
+    "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
+    "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
+    "os.listdir glob."
+).split()
+_RANDOM = (
+    "torch.rand",
+    "torch.normal",
+    "torch.multinomial",
+    "torch.bernoulli",
+    "torch.manual_seed",
+    "torch.cuda.manual_seed",
+    "numpy.random.",
+    "random.",
+)
+_RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
+_LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
+_ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
+_TRAINING = frozenset("step update unscale_ scale add_param_group".split())
+# What only looks at a model.
+_LOOKS = frozenset(
+    """state_dict parameters named_parameters modules named_modules children named_children buffers named_buffers
+    items keys values __class__""".split()
+)
+_LOOKING = frozenset(
+    "builtins.print builtins.isinstance builtins.type builtins.str builtins.repr builtins.hasattr builtins.len "
+    "builtins.getattr builtins.id torch.save builtins.list builtins.sum".split()
+)
+_CHANGING = frozenset(
+    "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
+)
+
+
+_MAKING = (
+    ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
+    ast.JoinedStr, ast.GeneratorExp,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place that does something: of which kind, by what, where; `missing` where it looks first what is there."""
+
+    kind: str
+    name: str
+    path: str
+    line: int
+    missing: bool = False
+
+
+@dataclass
+class Effects:
+    """What some code does.
+
+    `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
+    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes.
+    """
+
+    sites: list[Site] = field(default_factory=list)
+    tied: str = ""
+    state: set[tuple[Scope, str]] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    reads: bool = False
+    lists: bool = False
+    calls_model: bool = False
+
+    def kinds(self) -> set[str]:
+        """The kinds of what it does."""
+        return {site.kind for site in self.sites}
+
+    def tie(self, reason: str) -> None:
+        """Note why all processes have to run it; the first reason counts."""
+        self.tied = self.tied or reason
+
+
+class SideEffects:
+    """Asks about the functions of a program, each looked at once.
+
+    Args:
+        script: the script, with the modules that it imports.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.interpreter = script.interpreter
+        self._known: dict[Scope, Effects] = {}
+        self._attributes: dict[str, list[tuple[Module, ast.Attribute]]] | None = None
+
+    def of(self, scope: Scope) -> Effects:
+        """What a function of the program does, itself and through what it calls."""
+        found = self._known.get(scope)
+        if found is None:
+            found = self._known[scope] = Effects()
+            module = self.interpreter.module_of(scope)
+            self._look(found, module, scope, walk_scope(scope.node.body))
+            changed = {n for n in found.changes if not self._is_made_in(scope, n)} - {scope.self_name()}
+            if changed:
+                found.tie(f"it changes `{sorted(changed)[0]}`")
+            found.changes = set()
+        return found
+
+    def of_nodes(self, node: Node) -> Effects:
+        """What a statement or expression of the script does."""
+        found = Effects()
+        self._look(found, self.script.module_of(node), self.script.scope_of(node), ast.walk(node))
+        return found
+
+    def keeps_log(self, cls: Class) -> bool:
+        """Whether the instances of a class keep a file that is open for writing, or a writer."""
+        if any(
+            isinstance(b, Imported) and b.name in k.WRITER_CLASSES for c in cls.ancestry() for b in c.bases
+        ):
+            return True
+        for own in cls.ancestry():
+            for method in own.scope.children.values():
+                for node in walk_scope(method.node.body):
+                    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                        name = self.qualname(own.module, method, node.value.func)
+                        opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
+                        if opened and any(self._own_attribute(method, t) for t in node.targets):
+                            return True
+        return False
+
+    def not_alone(self, effects: Effects, *, unwrapped: bool = False) -> str:
+        """Why one process may not do this alone; "" where it may.
+
+        A model that is handed over `unwrapped` may be called.
+        """
+        if effects.tied:
+            return effects.tied
+        if effects.calls_model and not unwrapped:
+            return "it calls the model"
+        for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
+            if self._read_elsewhere(owner, name):
+                return f"it sets `{name}`, which is read elsewhere"
+        return ""
+
+    # -- looking
+
+    def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                self._call(found, module, scope, node)
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+                value = getattr(node, "value", None)
+                if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
+                    continue  # a file that is opened anew
+                targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
+                for target in (t for one in targets for t in _flat(one)):
+                    self._store(found, module, scope, target)
+            elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                if any(
+                    isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR)
+                    for w in self.interpreter.evaluate(module, scope, node.iter)
+                ):
+                    found.tie("it reads batches")
+            elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+                found.tie("it hands on values")
+
+    def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
+        name = self._own_attribute(scope, target)
+        owner = self._class_of(scope)
+        if name is not None and owner is not None:
+            found.state.add((owner, name))
+        elif isinstance(target, ast.Name):
+            if target.id in scope.globals:
+                found.state.add((module.scopes.module, target.id))
+        else:
+            root = _root(target)
+            if root is None:
+                found.tie("it changes what it is given")
+            else:
+                found.changes.add(root)
+
+    def _own_attribute(self, scope: Scope, target: ast.expr) -> str | None:
+        """`x` of `self.x`, `self.x[...]` and `self.x.y` in a method."""
+        method = scope
+        while not method.is_method and method.parent is not None and method.parent.kind == "function":
+            method = method.parent
+        own = method.self_name()
+        node: ast.expr = target
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
+                return node.attr if own is not None else None
+            node = node.value
+        return None
+
+    def _class_of(self, scope: Scope) -> Scope | None:
+        current: Scope | None = scope
+        while current is not None:
+            if current.is_method:
+                return current.parent
+            current = current.parent
+        return None
+
+    def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
+        func = call.func
+        attribute = func.attr if isinstance(func, ast.Attribute) else ""
+        name = self.qualname(module, scope, func) or ""
+        callees = self.interpreter.calls.get(call, set())
+        kind = self._writes(module, scope, call, name, attribute)
+        if kind is not None:
+            path, line = self._place(module, call)
+            found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
+        if name.startswith(("glob.", "os.listdir", "os.scandir")) or attribute in ("glob", "iterdir"):
+            found.lists = True
+        if name.startswith(tuple(READING)) and kind is None:
+            found.reads = True
+        if name in _LEAVING:
+            found.tie("it ends the run")
+        elif name.startswith(_RANDOM) or attribute in _RANDOM_METHODS:
+            found.tie("it draws random numbers")
+        elif name.startswith("torch.distributed."):
+            found.tie("it communicates")
+        elif attribute in ("backward", "load_state_dict", "zero_grad"):
+            found.tie("it trains or loads")
+        self._receiver(found, module, scope, call, attribute, callees)
+        if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKS:
+            for argument in [*call.args, *[kw.value for kw in call.keywords]]:
+                if isinstance(argument, (ast.Name, ast.Attribute)) and self._is_a(
+                    module, scope, argument, v.MODEL
+                ):
+                    found.calls_model = True
+        for callee in callees:
+            inner = self.of(callee)
+            asked = bool(inner.sites) and _asks_first(module, call)
+            for site in inner.sites:
+                site = replace(site, missing=True) if asked else site
+                if site not in found.sites:
+                    found.sites.append(site)
+            found.reads = found.reads or inner.reads
+            found.lists = found.lists or inner.lists
+            found.calls_model = found.calls_model or inner.calls_model
+            if inner.tied:
+                found.tie(inner.tied)
+            own = self._class_of(callee)
+            # What is made here, and kept in a local variable, is nobody else's.
+            fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
+            found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
+
+    def _receiver(
+        self,
+        found: Effects,
+        module: Module,
+        scope: Scope,
+        call: ast.Call,
+        attribute: str,
+        callees: set[Scope],
+    ) -> None:
+        func = call.func
+        if self._is_a(module, scope, func, v.MODEL, v.CRITERION):
+            found.calls_model = True
+            return
+        if not isinstance(func, ast.Attribute):
+            if isinstance(func, ast.Name) and scope.kind == "function":
+                if any(a.arg == func.id for a in scope.parameters()) and not callees:
+                    found.tie(f"it calls `{func.id}`, which it is given")
+            return
+        base = func.value
+        if dotted(base) in ("accelerator", "self.accelerator"):
+            found.tie("it asks the Accelerator")
+        if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not callees:
+            found.tie("it trains or loads")
+        if (
+            self._is_a(module, scope, base, v.MODEL)
+            and attribute not in _LOOKS
+            and attribute not in WRITING_METHODS | {"save"}
+            and not callees
+        ):
+            found.calls_model = True
+        inplace = attribute.endswith("_") and not attribute.startswith("_") and attribute != "requires_grad_"
+        if (attribute in _CHANGING or inplace) and not callees:
+            name, owner = self._own_attribute(scope, base), self._class_of(scope)
+            if name is None and isinstance(base, ast.Attribute) and owner is not None:
+                name = self._own_attribute(scope, func)
+            if name is not None and owner is not None:
+                found.state.add((owner, name))
+            else:
+                root = _root(base)
+                if root is not None:
+                    found.changes.add(root)
+
+    def _writes(self, module: Module, scope: Scope, call: ast.Call, name: str, attribute: str) -> str | None:
+        """The kind of what a call writes, None where it writes nothing."""
+        if name in _FOLDERS or (attribute == "mkdir" and not name):
+            if is_constant(call_keyword(call, "exist_ok"), True):
+                return None  # as often as one likes
+            return FOLDERS
+        if name in _PICTURES or attribute in _PICTURE_METHODS:
+            return PICTURES
+        if name in _FILES or attribute in _FILE_METHODS or name == "torch.save":
+            return FILES
+        if name in _TERMINAL or name == "builtins.print" or name in ("tqdm.write", "tqdm.tqdm.write"):
+            return TERMINAL
+        if name in FETCHING or (name and is_constant(call_keyword(call, "download"), True)):
+            return DOWNLOADS
+        if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
+            return LOGS
+        if opens_for_writing(call, name) is not None:
+            mode = call_argument(call, 1, "mode")
+            return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
+        if isinstance(call.func, ast.Attribute):
+            if attribute in _STREAM_METHODS:
+                return LOGS
+            if attribute == "save" and call.args and not name and not self.interpreter.calls.get(call):
+                return FILES
+            if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
+                return LOGS
+            if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
+                return FILES
+        return None
+
+    def qualname(self, module: Module, scope: Scope, node: ast.expr) -> str | None:
+        """The qualified name of a library's function as seen from a module of the program."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        for value in self.interpreter.evaluate(module, scope, node):
+            if isinstance(value, Imported):
+                return value.name
+        if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
+            return f"builtins.{node.id}"
+        return None
+
+    def _is_a(self, module: Module, scope: Scope, node: ast.expr, *kinds: str) -> bool:
+        held: Values = self.interpreter.evaluate(module, scope, node)
+        return any(isinstance(w, Thing) and w.kind in kinds for w in held)
+
+    def _is_local(self, scope: Scope, func: ast.expr) -> bool:
+        root = _root(func)
+        if root is None or scope.kind != "function":
+            return False
+        return root in scope.locals and all(a.arg != root for a in scope.parameters())
+
+    def _is_made_in(self, scope: Scope, name: str) -> bool:
+        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen."""
+        if scope.kind != "function" or name in scope.globals or name not in scope.locals:
+            return False
+        if any(a.arg == name for a in scope.parameters()):
+            return False
+        for node in walk_scope(scope.node.body):
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):
+                    return False
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in (t for one in targets for t in _flat(one)):
+                    if (
+                        isinstance(target, ast.Name)
+                        and target.id == name
+                        and not isinstance(node.value, _MAKING)
+                    ):
+                        return False
+        return True
+
+    def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
+        tree = module.tree
+        path, line, _ = tree.locate(tree.start(node))
+        return path, line
+
+    # -- who reads what is kept
+
+    def _read_elsewhere(self, owner: Scope, name: str) -> bool:
+        if owner.kind == "module":
+            module = self.interpreter.module_of(owner)
+            return any(
+                n.id == name
+                and isinstance(n.ctx, ast.Load)
+                and (scope := self._scope_in(module, n)).resolve(name) is owner
+                and scope.kind != "module"
+                and self._gives_back(module, n)
+                for n in module.tree.nodes(ast.Name)
+            ) or any(True for _ in self._reads_of(name))
+        for module, node in self._reads_of(name):
+            scope = self._scope_in(module, node)
+            if self._class_of(scope) is owner and isinstance(node.value, ast.Name):
+                if self._gives_back(module, node):
+                    return True
+            elif self._may_be(module, scope, node.value, owner):
+                return True
+        return False
+
+    def _gives_back(self, module: Module, node: Node) -> bool:
+        """Whether the function around a read hands something back (or there is none)."""
+        scope = self._scope_in(module, node)
+        return scope.kind != "function" or any(
+            isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
+            for n in walk_scope(scope.node.body)
+        )
+
+    def _scope_in(self, module: Module, node: Node) -> Scope:
+        return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
+
+    def _may_be(self, module: Module, scope: Scope, node: ast.expr, owner: Scope) -> bool:
+        """Whether an expression can be an instance of a class: yes where nothing is known of it."""
+        held = self.interpreter.evaluate(module, scope, node)
+        if not held:
+            return True
+        for value in held:
+            if isinstance(value, Thing):
+                if value.cls is None and value.kind in (v.UNKNOWN, v.INSTANCE):
+                    return True
+                if value.cls is not None and any(c.scope is owner for c in value.cls.ancestry()):
+                    return True
+            elif isinstance(value, Class) and any(c.scope is owner for c in value.ancestry()):
+                return True
+        return False
+
+    def _reads_of(self, name: str) -> Iterator[tuple[Module, ast.Attribute]]:
+        if self._attributes is None:
+            self._attributes = {}
+            seen: set[int] = set()
+            for module in self.script.program.modules.values():
+                if id(module.tree) in seen:
+                    continue
+                seen.add(id(module.tree))
+                for node in module.tree.nodes(ast.Attribute):
+                    if isinstance(node.ctx, ast.Load):
+                        self._attributes.setdefault(node.attr, []).append((module, node))
+        for module, node in self._attributes.get(name, ()):
+            yield (self.script.module_of(node) if module in self.script.modules else module), node
+
+
+def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
+    """The file that a call opens for writing, None where it opens none."""
+    if name not in OPENING or not _writing_mode(call_argument(call, 1, "mode")):
+        return None
+    for keyword in ("file", "filename", "name"):
+        given = call_argument(call, 0, keyword)
+        if given is not None:
+            return given
+    return None
+
+
+def _asks_first(module: Module, call: ast.Call) -> bool:
+    """Whether something is made only where it does not exist."""
+    for ancestor in module.tree.ancestors(call):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(ancestor, ast.If):
+            words = {n.attr for n in ast.walk(ancestor.test) if isinstance(n, ast.Attribute)}
+            words |= {n.id for n in ast.walk(ancestor.test) if isinstance(n, ast.Name)}
+            if words & {"exists", "isdir", "is_dir", "isfile"}:
+                return True
+        if isinstance(ancestor, ast.Try):
+            return True
+    return False
+
+
+def _writing_mode(mode: ast.expr | None) -> bool:
+    if isinstance(mode, ast.Constant):
+        return isinstance(mode.value, str) and any(c in mode.value for c in "wax")
+    if isinstance(mode, ast.IfExp):
+        return _writing_mode(mode.body) or _writing_mode(mode.orelse)
+    return False
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _flat(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [one for element in target.elts for one in _flat(element)]
+    return [target.value] if isinstance(target, ast.Starred) else [target]

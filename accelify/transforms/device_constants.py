@@ -1,0 +1,131 @@
+"""Devices that another module of the project chooses: the Accelerator's own, wherever this script reads them.
+
+from conf import device
+model = Net(device=device)     ->  device = accelerator.device
+                                   model = Net(device=device)
+
+device, ids = choose(n)       ->  device, ids = choose(n)
+                                  device = accelerator.device
+
+What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
+the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.device_constants import DeviceConstant
+from accelify.analysis.devices import names_cpu
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import DEVICE
+from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+CONSTANT = Rule(
+    "ACC118",
+    "device-constant",
+    "A device that a module of the project chooses is the same one on every process.",
+    Severity.ERROR,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the changes to what is read of such devices, and what other modules do with them."""
+    told = {named.text for named in context.plan.named_devices}
+    for constant in context.plan.device_constants:
+        if constant.is_cpu or any(context.is_claimed(value) for value in constant.values):
+            continue
+        by_text: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for read in constant.reads:
+            text = dotted(read)
+            if text is not None and text not in told and not context.is_claimed(read):
+                by_text.setdefault(text, []).append(read)
+        for text, reads in by_text.items():
+            yield from _read(context, constant, text, reads)
+        if constant.is_indexed and constant.readers:
+            yield _elsewhere(context, constant)
+    yield from _among_others(context)
+
+
+def _among_others(context: Context) -> Iterator[Change]:
+    """`device, ids = prepare_device(n)`: a function of the project chooses a device and gives back more than that."""
+    script, tree = context.script, context.tree
+    for call in script.calls():
+        stmt = tree.parent(call)
+        if not isinstance(stmt, ast.Assign) or stmt.value is not call or not script.callees(call):
+            continue
+        targets = [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts]
+        for target in targets:
+            chosen = script.things(target, DEVICE) if isinstance(target, (ast.Name, ast.Attribute)) else set()
+            made = [t.site for t in chosen if isinstance(t.site, (ast.Call, ast.Constant, ast.JoinedStr))]
+            if not made or len(made) < len(chosen) or all(names_cpu(site) for site in made):
+                continue
+            accelerator = context.accelerator(stmt)
+            if accelerator is not None:
+                text = tree.segment(target)
+                message = f"every process would use the same `{text}`"
+                line = f"{text} = {accelerator}.device"
+                yield context.change(CONSTANT, stmt, message, [InsertAfter(stmt, (line,))], core=True)
+
+
+def _read(
+    context: Context, constant: DeviceConstant, text: str, reads: list[ast.Name | ast.Attribute]
+) -> Iterator[Change]:
+    message = f"every process would use `{text}` of {_file(constant.module)}"
+    anchor = context.plan.anchor
+    place = (anchor.before or anchor.after) if anchor is not None else None
+    if anchor is not None and place is not None and _can_be_bound(context, text, reads):
+        name = context.accelerator(reads[0]) or "accelerator"
+        line = (f"{text} = {name}.device",)
+        edit: Edit = (
+            InsertBefore(place, line, order=-49) if anchor.before else InsertAfter(place, line, order=-49)
+        )
+        yield context.change(CONSTANT, reads[0], message, [edit], core=True)
+        return
+    for read in reads:
+        accelerator = None if context.tree.in_fstring(read) else context.accelerator(read)
+        if accelerator is not None:
+            context.claim(read)
+            edit = verbs.replace(context.tree, read, f"{accelerator}.device")
+            yield context.change(CONSTANT, read, message, [edit], core=True)
+        elif constant.is_indexed:
+            yield context.change(CONSTANT, read, f"{message}, and the Accelerator cannot be had here")
+
+
+def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attribute]) -> bool:
+    """Whether one assignment behind the Accelerator is in time for all reads and binds the name that they read."""
+    anchor, reach = context.plan.anchor, context.plan.reach
+    assert anchor is not None
+    assert reach is not None
+    script = context.script
+    if anchor.root.kind != "module":
+        return False
+    return all(
+        script.module_of(read).scopes.module is anchor.root
+        and context.tree.start(read) > anchor.offset
+        and reach.runs_behind_anchor(read)
+        for read in reads
+    )
+
+
+def _elsewhere(context: Context, constant: DeviceConstant) -> Change:
+    files = ", ".join(sorted(_file(module) for module in constant.readers))
+    message = (
+        f"{files} goes on using `{constant.name}` of {_file(constant.module)}, the same GPU for every process: "
+        'name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s own'
+    )
+    return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
+
+
+def _import(context: Context) -> ast.stmt:
+    body = context.tree.module.body
+    return next((s for s in body if isinstance(s, (ast.Import, ast.ImportFrom))), body[0])
+
+
+def _file(module: object) -> str:
+    path = getattr(module, "path", None)
+    return path.name if path is not None else "the script"

@@ -1,0 +1,174 @@
+"""Functions of other modules that write files, draw or print: called by the main process alone.
+
+save_pictures(images, path)    ->  if accelerator.is_main_process:
+                                       save_pictures(images, path)
+
+Where a function also does what all processes need, the call stays as it is and is only named.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.effects import (
+    DOWNLOADS,
+    FILES,
+    FOLDERS,
+    LOGS,
+    PICTURES,
+    TERMINAL,
+    Effects,
+    Site,
+)
+from accelify.analysis.syntax import walk_scope
+from accelify.edits import Edit, Indent, InsertAfter, Replace
+from accelify.transforms.base import Change, Context, Rule
+
+ELSEWHERE = Rule(
+    "ACC210",
+    "written-elsewhere",
+    "A function of another module would write the same files on every process.",
+    effort=3,
+)
+_WORDS = {
+    FILES: "writes files",
+    LOGS: "writes to a log",
+    PICTURES: "draws pictures",
+    FOLDERS: "makes folders",
+    TERMINAL: "prints",
+}
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield guards for calls of such functions, neighbours under one."""
+    tree = context.tree
+    wanted: dict[ast.stmt, tuple[ast.Call, Effects]] = {}
+    for call, effects in _calls(context):
+        stmt = tree.parent(call)
+        if (
+            isinstance(stmt, ast.Expr)
+            and not context.needs_all(stmt)
+            and context.accelerator(stmt) is not None
+        ):
+            wanted.setdefault(stmt, (call, effects))
+    done: set[ast.stmt] = set()
+    for stmt in sorted(wanted, key=tree.start):
+        if stmt in done:
+            continue
+        block = tree.block_of(stmt)[2]
+        run = [stmt]
+        for following in block[block.index(stmt) + 1 :]:
+            if following not in wanted:
+                break
+            run.append(following)
+        done.update(run)
+        yield from _guarded(context, run, wanted)
+
+
+def left(context: Context) -> Iterator[Change]:
+    """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
+    tree = context.tree
+    for call, effects in _calls(context):
+        stmt = tree.statement(call)
+        accelerator = context.accelerator(stmt)
+        reason = context.needs_all(stmt) if isinstance(tree.parent(call), ast.Expr) else "its result is used"
+        if accelerator is None:
+            reason = "the Accelerator is not known there"
+        sites = [s for s in effects.sites if s.kind != TERMINAL]
+        if not sites:
+            continue
+        # What is only made where it is missing: the main process makes it, and the others find it.
+        alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
+        if alone and all(s.missing for s in sites) and not effects.lists:
+            if context.runs_everywhere(stmt) and not context.meets_others(stmt):
+                context.guarded.add(stmt)
+                guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
+                yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
+                continue
+        if stmt not in context.guarded:
+            yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
+
+
+def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
+    """The calls of other modules' functions that do something to the world and are not taken care of."""
+    for call in context.script.calls():
+        effects = _effects(context, call)
+        if effects is None or context.is_guarded(call) or context.is_claimed(call):
+            continue
+        if not context.plan.on_main_only(call):
+            yield call, effects
+
+
+def _guarded(
+    context: Context, run: list[ast.stmt], wanted: dict[ast.stmt, tuple[ast.Call, Effects]]
+) -> Iterator[Change]:
+    tree = context.tree
+    call, effects = wanted[run[0]]
+    accelerator = context.accelerator(run[0])
+    assert accelerator is not None
+    edit, last = context.guard(run, accelerator)
+    edits: list[Edit] = [edit]
+    if any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
+        if not context.runs_everywhere(run[0]):
+            yield context.change(
+                ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
+            )
+            return
+        edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
+    for stmt in run:
+        for model in _models(context, stmt):
+            text = f"{accelerator}.unwrap_model({tree.segment(model)})"
+            edits.append(Replace(tree.start(model), tree.end(model), text))
+            context.claim(model)
+    context.guarded.update(run)
+    yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", edits)
+
+
+def _effects(context: Context, call: ast.Call) -> Effects | None:
+    """What the functions of other modules that a call runs do to the world; None where they do nothing."""
+    script = context.script
+    found = Effects()
+    for callee in script.callees(call):
+        if script.interpreter.module_of(callee) in script.modules:
+            return None  # guarded inside
+        inner = context.effects.of(callee)
+        found.sites += inner.sites
+        found.lists = found.lists or inner.lists
+    found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
+    return found if found.sites else None
+
+
+def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
+    """Whether what it writes can be needed right behind it: data that is made before the training."""
+    if FILES not in effects.kinds() or context.script.enclosing_loops(stmt):
+        return False
+    scope, end = context.script.scope_of(stmt), context.tree.end(stmt)
+    body = walk_scope(scope.node.body)
+    return any(
+        isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
+    )
+
+
+def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
+    """The prepared models that a statement hands over."""
+    if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
+        return []
+    if not context.plan.after_prepare(stmt):
+        return []
+    given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
+    return [
+        a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
+    ]
+
+
+def _does(effects: Effects) -> str:
+    """`it would write files (numpy.save, utils.py line 3)`."""
+    order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
+    site: Site = min(effects.sites, key=lambda s: order.index(s.kind))
+    return f"it {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
+
+
+def _short(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1]

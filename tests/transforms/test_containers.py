@@ -1,0 +1,242 @@
+"""Models and optimizers in lists, tuples and dictionaries, and as parts of composite modules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.test_real_kinds import LOOP, converted, script
+
+LOADER = "loader = DataLoader(data, batch_size=4)\n"
+EACH = """\
+for x, y in loader:
+    for net, opt in zip(models, optimizers):
+        loss = (net(x) - y).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+SGD = "torch.optim.SGD({}.parameters(), lr=0.1)"
+
+
+def test_lists_are_prepared_element_by_element() -> None:
+    made = f"models = [nn.Linear(3, 1) for _ in range(3)]\noptimizers = [{SGD.format('m')} for m in models]\n"
+    text = converted(script(made, LOADER, EACH))
+    assert (
+        "models = [accelerator.prepare(model) for model in models]\n"
+        "optimizers = [accelerator.prepare(optimizer) for optimizer in optimizers]\n"
+        "loader = accelerator.prepare(loader)\n"
+    ) in text
+
+
+@pytest.mark.parametrize("taken", ["models[k]", "net"])
+def test_a_list_is_prepared_behind_the_loop_that_fills_it(taken: str) -> None:
+    made = f"""\
+models, optimizers = [], []
+for k in range(3):
+    models.append(nn.Linear(3, 1))
+    optimizers.append({SGD.format("models[k]")})
+"""
+    loop = EACH if taken == "net" else EACH.replace("net(x)", "models[0](x)")
+    text = converted(script(made, LOADER, loop))
+    assert text.index("optimizers.append") < text.index("models = [accelerator.prepare(model)")
+
+
+def test_what_is_appended_is_prepared_before() -> None:
+    made = f"""\
+models, optimizers = [], []
+for _ in range(3):
+    model = nn.Linear(3, 1)
+    optimizer = {SGD.format("model")}
+    models.append(model)
+    optimizers.append(optimizer)
+"""
+    loop = (
+        EACH.replace("net, opt", "model, optimizer").replace("net(", "model(").replace("opt.", "optimizer.")
+    )
+    text = converted(script(made, LOADER, loop))
+    assert "    model, optimizer = accelerator.prepare(model, optimizer)\n    models.append(model)\n" in text
+
+
+def test_a_dictionary() -> None:
+    made = f"""\
+nets = {{"g": nn.Linear(3, 3), "d": nn.Linear(3, 1)}}
+opts = {{name: {SGD.format("net")} for name, net in nets.items()}}
+"""
+    loop = """\
+for x, y in loader:
+    loss = (nets["d"](nets["g"](x)) - y).pow(2).mean()
+    loss.backward()
+    opts["d"].step()
+    opts["g"].step()
+"""
+    text = converted(script(made, LOADER, loop))
+    assert "nets = {name: accelerator.prepare(net) for name, net in nets.items()}\n" in text
+    assert "opts = {name: accelerator.prepare(opt) for name, opt in opts.items()}\n" in text
+
+
+def test_a_tuple() -> None:
+    made = (
+        'nets = (nn.Linear(3, 3), nn.Linear(3, 1))\nparams = [{"params": net.parameters()} for net in nets]\n'
+    )
+    made += "optimizer = torch.optim.SGD(params, lr=0.1)\n"
+    loop = LOOP.replace("model(x.to(WHERE))", "nets[1](nets[0](x.to(WHERE)))")
+    assert "nets = tuple(accelerator.prepare(net) for net in nets)\n" in converted(script(made, LOADER, loop))
+
+
+def test_a_list_with_two_names_is_changed_in_place() -> None:
+    made = f"""\
+class Trainer:
+    def __init__(self):
+        models = [nn.Linear(3, 1) for _ in range(3)]
+        self.models = models
+        self.optimizers = [{SGD.format("m")} for m in models]
+        self.loader = DataLoader(data, batch_size=4)
+
+    def fit(self):
+        for x, y in self.loader:
+            for net, opt in zip(self.models, self.optimizers):
+                loss = (net(x) - y).pow(2).mean()
+                loss.backward()
+                opt.step()
+
+
+Trainer().fit()
+"""
+    text = converted(script(made))
+    assert "models[:] = [self.accelerator.prepare(model) for model in " in text
+
+
+def test_names_that_no_element_is_called_by_stay_short() -> None:
+    """`for net in nets: net.train()` does the same to a model that is not wrapped."""
+    made = "model = nn.Linear(3, 1)\nnets = [model]\nfor net in nets:\n    net.train()\n"
+    made += f"optimizer = {SGD.format('model')}\n"
+    text = converted(script(made, LOADER, LOOP))
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\nfor x, y in" in text
+
+
+COMPOSITE = """\
+class Pair(nn.Module):
+    def __init__(self, g, d):
+        super().__init__()
+        self.g, self.d = g, d
+
+    def forward(self, x):
+        return self.d(self.g(x))
+
+
+g, d = nn.Linear(3, 3), nn.Linear(3, 1)
+"""
+OPTIMIZERS = f"og, od = {SGD.format('g')}, {SGD.format('d')}\n"
+GAN = """\
+for x, _ in loader:
+    loss = both(x).mean()
+    loss.backward()
+    og.step()
+    loss = WHAT.mean()
+    loss.backward()
+    od.step()
+"""
+
+
+def test_the_composite_that_alone_is_called_is_prepared() -> None:
+    text = converted(
+        script(COMPOSITE, "both = Pair(g, d)\n", OPTIMIZERS, LOADER, GAN.replace("WHAT", "both(x)"))
+    )
+    assert "both, og, od, loader = accelerator.prepare(both, og, od, loader)\n" in text
+
+
+def test_parts_that_are_called_too_are_prepared_before_the_composite_is_made() -> None:
+    text = converted(
+        script(COMPOSITE, "both = Pair(g, d)\n", OPTIMIZERS, LOADER, GAN.replace("WHAT", "d(g(x))"))
+    )
+    assert "g, d = accelerator.prepare(g, d)\nboth = Pair(g, d)\n" in text
+
+
+def test_a_composite_of_a_class_that_is_not_seen() -> None:
+    made = "import zoo\ng, d = zoo.G(), zoo.D()\nboth = zoo.Pair(g, d)\n" + OPTIMIZERS
+    text = converted(script(made, LOADER, GAN.replace("WHAT", "both(x)")))
+    assert "g, d = accelerator.prepare(g, d)\nboth = zoo.Pair(g, d)\n" in text
+
+
+def test_models_that_keep_their_optimizers_are_prepared_with_the_composite() -> None:
+    made = COMPOSITE.replace("class Pair", """\
+class Part(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(3, size)
+        self.optim = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Pair""").replace("nn.Linear(3, 3), nn.Linear(3, 1)\n", "Part(3), Part(1)\n")  # fmt: skip
+    loop = GAN.replace("WHAT", "both(x)").replace("og.", "g.optim.").replace("od.", "d.optim.")
+    assert "both, loader = accelerator.prepare(both, loader)\n" in converted(
+        script(made, "both = Pair(g, d)\n", LOADER, loop)
+    )
+
+
+@pytest.mark.parametrize("second", ["nn.DataParallel(single)", "single"])
+def test_of_two_names_the_one_that_trains_is_prepared(second: str) -> None:
+    made = f"single = nn.Linear(3, 1)\nmodel = {second}\noptimizer = {SGD.format('single')}\n"
+    shown = "    with torch.no_grad():\n        print(single(x))\n"
+    assert "model, optimizer, loader = accelerator.prepare(" in converted(script(made, LOADER, LOOP, shown))
+
+
+def test_a_bar_of_a_helper_is_no_loader() -> None:
+    helper = "def bar(items):\n    for item in items:\n        yield item\n\n\n"
+    made = f"model = nn.Linear(3, 1)\noptimizer = {SGD.format('model')}\nloaders = [DataLoader(data)]\n"
+    shown = "if torch.rand(1) > 2:\n    pbar = tqdm(loaders[0])\nelse:\n    pbar = bar(loaders[0])\n"
+    text = converted(script(helper, made, shown, LOOP.replace("in loader", "in pbar")))
+    assert "loaders = [accelerator.prepare(DataLoader(data))]\n" in text
+    assert "prepare(pbar)" not in text
+
+
+def test_a_model_with_a_method_to_of_its_own() -> None:
+    """What it moves besides its parameters, prepare does not: the call stays."""
+    made = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.scale = nn.Linear(3, 1), torch.ones(1)
+
+    def forward(self, x):
+        return self.fc(x) * self.scale
+
+    def to(self, device):
+        self.scale = self.scale.to(device)
+        return super().to(device)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+"""
+    text = converted(script(made, f"optimizer = {SGD.format('model')}\n", LOADER, LOOP))
+    assert "model = Net().to(device)\n" in text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+
+
+def test_a_method_that_trains_runs_past_the_wrapper() -> None:
+    made = f"""\
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 1)
+        self.optimizer = {SGD.format("self")}
+
+    def forward(self, x):
+        return self.fc(x)
+
+    def learn(self, x, y):
+        loss = (self.forward(x) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+
+
+agent = Agent()
+"""
+    loop = "for x, y in loader:\n    agent.learn(x, y)\n    agent(x).mean().backward()\n"
+    text = converted(script(made, LOADER, loop))
+    assert "    accelerator.unwrap_model(agent).learn(x, y)\n" in text
+    assert "agent, loader = accelerator.prepare(agent, loader)\n" in text

@@ -1,0 +1,107 @@
+"""ACC118: devices that another module of the project chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+
+DEVICE = 'device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{imports}
+
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.fc, self.device = nn.Linear(4, 2), device
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+model = Net(device=device).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def convert(folder: Path, script: str, **modules: str) -> Conversion:
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text("import torch\n\n" + text)
+    (folder / "train.py").write_text(script)
+    conversion = convert_project(Source.read(folder / "train.py"))[0]
+    assert conversion.status == "converted", conversion.reason
+    return conversion
+
+
+def left(conversion: Conversion) -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == "ACC118"]
+
+
+def test_a_constant_imported_by_name_is_bound_anew(tmp_path: Path) -> None:
+    found = convert(tmp_path, TRAIN.format(imports="from conf import device"), conf=DEVICE)
+    assert "accelerator = Accelerator()\ndevice = accelerator.device\nmodel = Net(device=device)\n" in (
+        found.new_text
+    )
+    assert not left(found)
+
+
+def test_one_that_comes_through_stars_of_two_modules(tmp_path: Path) -> None:
+    script = TRAIN.format(imports="from common import *")
+    found = convert(tmp_path, script, conf=DEVICE, common="from conf import *\n")
+    assert "device = accelerator.device\n" in found.new_text
+
+
+def test_under_its_module_s_name(tmp_path: Path) -> None:
+    script = TRAIN.format(imports="import conf").replace("=device", "=conf.device")
+    found = convert(tmp_path, script.replace("(device)", "(conf.device)"), conf=DEVICE)
+    assert "accelerator = Accelerator()\nconf.device = accelerator.device\n" in found.new_text
+
+
+def test_nothing_is_bound_where_all_reads_go_with_the_moves(tmp_path: Path) -> None:
+    script = TRAIN.format(imports="from conf import device").replace("device=device", "device=None")
+    assert "accelerator.device" not in convert(tmp_path, script, conf=DEVICE).new_text
+
+
+def test_in_functions_each_read_is_the_accelerator_s(tmp_path: Path) -> None:
+    head, body = TRAIN.format(imports="from conf import device").split("\n\n\n")
+    main = "def main():\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    script = f'{head}\n\n\n{main}\n\nif __name__ == "__main__":\n    main()\n'
+    found = convert(tmp_path, script, conf=DEVICE)
+    assert "model = Net(device=accelerator.device)\n" in found.new_text
+
+
+def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
+    noise = "from conf import device\n\ndef noise():\n    return torch.randn(4, device=device)\n"
+    script = TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()")
+    (message,) = left(convert(tmp_path, script, conf=DEVICE, noise=noise))
+    assert message.startswith("noise.py goes on using `device` of conf.py, the same GPU")
+    plain = convert(tmp_path, script, conf=DEVICE.replace(":0", ""), noise=noise)
+    assert not left(plain)
+
+
+def test_a_constant_that_asks_for_more_than_the_machine_decides_on_the_cpu(tmp_path: Path) -> None:
+    conf = "import os\ndevice = torch.device('cuda' if os.environ.get('GPU') else 'cpu')\n"
+    found = convert(tmp_path, TRAIN.format(imports="from conf import device"), conf=conf)
+    assert 'Accelerator(cpu=str(device) == "cpu")' in found.new_text
+    branches = "import sys\nif '--cpu' in sys.argv:\n    device = 'cpu'\nelse:\n    device = 'cuda'\n"
+    found = convert(tmp_path, TRAIN.format(imports="from conf import device"), conf=branches)
+    assert 'Accelerator(cpu=str(device) == "cpu")' in found.new_text
+
+
+def test_the_cpu_stays_the_cpu(tmp_path: Path) -> None:
+    found = convert(
+        tmp_path, TRAIN.format(imports="from conf import device"), conf='device = torch.device("cpu")\n'
+    )
+    assert "Accelerator(cpu=True)" in found.new_text
+    assert "accelerator.device" not in found.new_text

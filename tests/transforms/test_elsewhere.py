@@ -1,0 +1,289 @@
+"""Files, folders and pictures that functions of other modules make."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, frame, place_of
+
+HEAD = """
+import csv, json, os, random, sys, time
+import numpy as np
+import torch
+import matplotlib.pyplot as plt
+from PIL import Image
+from torch.utils.tensorboard import SummaryWriter
+"""
+GUARD = "if accelerator.is_main_process:\n    "
+
+
+def converted(folder: Path, helper: str, **snippets: str) -> Conversion:
+    """A script beside `helper.py`, converted; only the script changes."""
+    (folder / "helper.py").write_text(HEAD + textwrap.dedent(helper))
+    snippets["imports"] = "import helper\nfrom helper import *\n" + snippets.get("imports", "")
+    (folder / "train.py").write_text(frame(**snippets))
+    (conversion,) = convert_project(Source.read(folder / "train.py"))
+    assert conversion.status == "converted", conversion.reason
+    return conversion
+
+
+def findings(conversion: Conversion, code: str = "ACC210") -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == code]
+
+
+WRITES = {
+    "np.save": "def keep(x, path):\n    np.save(path, x)\n",
+    "picture": "def keep(x, path):\n    image = Image.fromarray(x.numpy())\n    image.save(path)\n",
+    "plot": "def keep(x, path):\n    figure = plt.figure()\n    plt.plot(x)\n    figure.savefig(path)\n",
+    "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
+    "def keep(x, path):\n    write(x, path)\n",
+    "bar": "_last = time.time()\n_begin = _last\n\n\ndef keep(i, n):\n    global _last\n    sys.stdout.write('x')\n"
+    "    _last = time.time()\n",
+}
+
+
+@pytest.mark.parametrize("helper", WRITES.values(), ids=WRITES)
+def test_the_main_process_calls_it(tmp_path: Path, helper: str) -> None:
+    conversion = converted(tmp_path, helper, epoch="keep(x, 'a')\nn = 1\nhelper.keep(x, 'b')")
+    expected = f"{GUARD}keep(x, 'a')\nn = 1\n{GUARD}helper.keep(x, 'b')"
+    assert place_of(conversion.new_text, "epoch") == expected
+    assert not findings(conversion)
+
+
+TIED = {
+    "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
+    "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
+    "    np.save(path, x)\n",
+    "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
+    "    np.save(path, NET(x))\n",
+    "it draws random numbers": "def keep(x, path):\n    np.save(path, np.random.rand(3))\n",
+    "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
+    "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
+    "it ends the run": "def keep(x, path):\n    np.save(path, x)\n    sys.exit()\n",
+}
+
+
+@pytest.mark.parametrize("helper", TIED.values(), ids=TIED)
+def test_what_all_processes_need_is_only_said(tmp_path: Path, helper: str) -> None:
+    conversion = converted(tmp_path, helper, epoch="keep(x, 'a')")
+    assert place_of(conversion.new_text, "epoch") == "keep(x, 'a')"
+    (message,) = findings(conversion)
+    assert "it writes files (numpy.save in helper.py, line " in message
+
+
+def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
+    helper = "def look(x):\n    with open('a.txt') as f:\n        return f.read()\n\n\n"
+    helper += "def seed(n):\n    random.seed(n)\n"
+    conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)")
+    assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)"
+    assert not findings(conversion)
+
+
+def test_what_is_used_is_only_said(tmp_path: Path) -> None:
+    helper = "def keep(x):\n    np.save('x', x)\n    return 'x'\n"
+    conversion = converted(tmp_path, helper, epoch="path = keep(x)")
+    assert place_of(conversion.new_text, "epoch") == "path = keep(x)"
+    assert "its result is used" in findings(conversion)[0]
+
+
+def test_data_made_before_the_training_is_waited_for(tmp_path: Path) -> None:
+    helper = "def make(path):\n    np.save(path, np.zeros(3))\n"
+    conversion = converted(tmp_path, helper, setup="device = torch.device('cuda')\nmake('a.npy')")
+    expected = f"accelerator = Accelerator()\ndevice = accelerator.device\n{GUARD}make('a.npy')\n"
+    assert place_of(conversion.new_text, "setup") == expected + "accelerator.wait_for_everyone()"
+
+
+def test_missing_folders_are_made_by_the_main_process_first(tmp_path: Path) -> None:
+    helper = "def folder(name):\n    if not os.path.exists(name):\n        os.makedirs(name)\n    return name\n\n\n"
+    helper += "def other(name):\n    os.makedirs(name, exist_ok=True)\n    return name\n"
+    conversion = converted(tmp_path, helper, ready="a = folder('a')\nb = other('b')")
+    expected = "with accelerator.main_process_first():\n    a = folder('a')\nb = other('b')"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
+    helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
+    conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}keep(accelerator.unwrap_model(model), 'a')"
+
+
+def test_a_model_that_draws_a_picture(tmp_path: Path) -> None:
+    helper = (
+        "def draw(net, path):\n    with torch.no_grad():\n        plt.imsave(path, net(torch.zeros(1, 4)))\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="draw(model, 'a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}draw(accelerator.unwrap_model(model), 'a')"
+
+
+LOG = """
+class Log:
+    def __init__(self, path):
+        self.file = open(path, 'w')
+        self.rows = 0
+
+    def row(self, x):
+        self.file.write(str(x))
+        self.rows += 1
+
+    def close(self):
+        self.file.close()
+"""
+
+
+def test_an_object_that_keeps_a_file(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, LOG, ready="log = Log('a')", epoch="log.row(1)", end="log.close()")
+    assert place_of(conversion.new_text, "ready") == "log = Log('a') if accelerator.is_main_process else None"
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}log.row(1)"
+    assert place_of(conversion.new_text, "end") == f"{GUARD}log.close()"
+    assert not findings(conversion)
+
+
+def test_an_object_that_is_read_is_there_on_every_process(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, LOG, ready="log = Log('a')", epoch="log.row(1)", end="n = log.rows + 1")
+    assert place_of(conversion.new_text, "ready") == "log = Log('a')"
+    assert place_of(conversion.new_text, "epoch") == "log.row(1)"
+    assert findings(conversion, "ACC204")
+
+
+def test_a_writer_that_another_module_makes(tmp_path: Path) -> None:
+    helper = "def make(folder):\n    return SummaryWriter(folder)\n\n\n"
+    helper += "def draw(writer, x):\n    writer.add_image('x', x)\n"
+    conversion = converted(
+        tmp_path, helper, ready="writer = make('a')", epoch="writer.add_scalar('x', 1)\ndraw(writer, x)"
+    )
+    assert (
+        place_of(conversion.new_text, "ready")
+        == "writer = make('a') if accelerator.is_main_process else None"
+    )
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}writer.add_scalar('x', 1)\n    draw(writer, x)"
+
+
+def test_a_download_in_another_module(tmp_path: Path) -> None:
+    helper = "import torchvision\n\n\ndef load(root):\n    return torchvision.datasets.MNIST(root, download=True)\n"
+    conversion = converted(tmp_path, helper, ready="extra = load('a')")
+    expected = "with accelerator.main_process_first():\n    extra = load('a')"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+def test_a_writer_s_subclass(tmp_path: Path) -> None:
+    helper = """
+    class Board(SummaryWriter):
+        def __init__(self, folder):
+            super().__init__(folder)
+
+        def losses(self, x):
+            self.add_scalar('loss', x)
+    """
+    conversion = converted(
+        tmp_path, helper, ready="board = Board('a')", epoch="board.losses(1)\nboard.add_scalar('x', 1)"
+    )
+    assert (
+        place_of(conversion.new_text, "ready")
+        == "board = Board('a') if accelerator.is_main_process else None"
+    )
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}board.losses(1)\n    board.add_scalar('x', 1)"
+
+
+def test_each_writer_by_itself(tmp_path: Path) -> None:
+    """One that is handed to a function that all processes have to call is there on all of them."""
+    helper = "def score(writer, x):\n    writer.add_scalar('x', 1)\n    return 1\n"
+    ready = "one = SummaryWriter('a')\nother = SummaryWriter('b')"
+    conversion = converted(tmp_path, helper, ready=ready, epoch="one.add_scalar('x', 1)\nn = score(other, x)")
+    assert place_of(conversion.new_text, "ready") == (
+        "one = SummaryWriter('a') if accelerator.is_main_process else None\n"
+        "# TODO(accelify ACC204): only the main process should write this log\nother = SummaryWriter('b')"
+    )
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}one.add_scalar('x', 1)\nn = score(other, x)"
+
+
+def test_what_is_only_made_where_it_is_missing(tmp_path: Path) -> None:
+    helper = """
+    def table(path):
+        if not os.path.exists(path):
+            np.save(path, np.zeros(3))
+        return np.load(path)
+
+    def numbered(path):
+        n = len(os.listdir(path))
+        if not os.path.exists(path + str(n)):
+            os.makedirs(path + str(n))
+        return n
+    """
+    conversion = converted(tmp_path, helper, ready="a = table('a')\nn = numbered('b')")
+    expected = "with accelerator.main_process_first():\n    a = table('a')\nn = numbered('b')"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+LOGGED = """
+class Notes:
+    def __init__(self, path):
+        self.path, self.rows = path, []
+        self.file = open(path, 'a')
+
+    def note(self, x, again=False):
+        self.file.write(x)
+        if again:
+            self.file.close()
+            self.file = open(self.path, 'a')
+"""
+
+
+def test_a_file_that_is_opened_again(tmp_path: Path) -> None:
+    conversion = converted(
+        tmp_path, LOGGED, ready="notes = Notes('a')\nnotes.note('x')", end="print(1, file=notes.file)"
+    )
+    assert place_of(conversion.new_text, "ready") == f"notes = Notes('a')\n{GUARD}notes.note('x')"
+    assert findings(conversion, "ACC204")
+
+
+def test_a_writer_of_a_trainer_is_closed_by_who_made_it() -> None:
+    text = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Trainer:
+    def __init__(self):
+        self.writer = SummaryWriter('runs')
+        self.model = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(TensorDataset(torch.randn(20, 3)), batch_size=4)
+
+    def fit(self):
+        for (x,) in self.loader:
+            self.model(x).mean().backward()
+            self.optimizer.step()
+
+
+def main():
+    trainer = Trainer()
+    trainer.fit()
+    trainer.writer.close()
+
+
+main()
+"""
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert (
+        "self.writer = SummaryWriter('runs') if self.accelerator.is_main_process else None"
+        in conversion.new_text
+    )
+    assert (
+        "    if trainer.accelerator.is_main_process:\n        trainer.writer.close()" in conversion.new_text
+    )
+
+
+def test_a_logger_that_another_module_makes(tmp_path: Path) -> None:
+    helper = "import logging\n\n\ndef make(name):\n    return logging.getLogger(name)\n"
+    conversion = converted(
+        tmp_path, helper, setup="device = torch.device('cuda')\nlogger = make('a')", epoch="logger.info('x')"
+    )
+    assert "import logging\n" in conversion.new_text
+    assert "    logging.disable(logging.INFO)\n" in conversion.new_text

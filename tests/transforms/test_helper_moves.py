@@ -1,0 +1,54 @@
+"""Scripts whose moves are made by functions of other modules: on which device they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accelify.convert import convert_project
+from accelify.source import Source
+
+TRAIN = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tools import move
+
+args = argparse.Namespace(cuda=True)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+for (x,) in loader:
+    loss = nn.functional.cross_entropy(model(move(x)), move(torch.ones(2).long()))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def creation(folder: Path, tools: str, script: str = TRAIN) -> str:
+    (folder / "tools.py").write_text(f"import torch\n\n{tools}")
+    (folder / "train.py").write_text(script)
+    text = convert_project(Source.read(folder / "train.py"))[0].new_text
+    return next(line for line in text.splitlines() if "= Accelerator(" in line)
+
+
+def test_a_helper_that_moves_to_the_gpu_means_a_gpu(tmp_path: Path) -> None:
+    tools = "def move(x):\n    return x.cuda() if torch.cuda.is_available() else x\n"
+    assert creation(tmp_path, tools) == "accelerator = Accelerator()"
+
+
+def test_so_does_one_that_is_asked_at_import(tmp_path: Path) -> None:
+    tools = "where = 'cuda' if torch.cuda.is_available() else 'cpu'\n\ndef move(x):\n    return x.to(where)\n"
+    assert creation(tmp_path, tools) == "accelerator = Accelerator()"
+
+
+def test_helpers_that_nobody_calls_mean_nothing(tmp_path: Path) -> None:
+    tools = "def move(x):\n    return x\n\ndef other(x):\n    return x.cuda()\n"
+    assert creation(tmp_path, tools) == "accelerator = Accelerator(cpu=True)"
+
+
+def test_the_flag_that_a_helper_is_given_decides(tmp_path: Path) -> None:
+    tools = "def move(x, cuda):\n    if cuda:\n        x = x.cuda()\n    return x\n"
+    script = TRAIN.replace("move(x)", "move(x, args.cuda)").replace(".long())", ".long(), cuda=args.cuda)")
+    assert creation(tmp_path, tools, script) == "accelerator = Accelerator(cpu=not args.cuda)"

@@ -1,0 +1,332 @@
+"""Models that train themselves, and agents, trainers and factories whose models other files make or keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+from tests.transforms.test_real_kinds import HEAD, LOOP, converted, script
+
+LOADER = "loader = DataLoader(data, batch_size=4)\n"
+SGD = "torch.optim.SGD({}.parameters(), lr=0.1)"
+TORCH = "import torch\nfrom torch import nn\n\n\n"
+
+
+def project(tmp_path: Path, **modules: str) -> dict[str, str]:
+    """The modules of a project as they are after conversion, by name; `main` is the script."""
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = convert_project(Source.read(tmp_path / "main.py"))
+    assert found[0].status == "converted" or len(found) > 1, found[0].reason
+    texts = {Path(str(c.source.path)).stem: c.new_text for c in found}
+    for name, text in texts.items():
+        compile(text, name, "exec", dont_inherit=True)
+    return {name: texts.get(name, text) for name, text in modules.items()}
+
+
+def refusal(tmp_path: Path, **modules: str) -> Conversion:
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (found,) = convert_project(Source.read(tmp_path / "main.py"))
+    assert found.status == "refused"
+    return found
+
+
+AGENT = f"""\
+class Agent(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(size, 1)
+        self.optimizer = {SGD.format("self")}
+
+    def forward(self, x):
+        return self.fc(x)
+
+    def learn(self, x, y):
+        loss = (self.forward(x) - y).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+LEARNS = "for x, y in loader:\n    agent.learn(x, y)\n"
+
+
+def test_a_module_of_another_file_that_trains_itself(tmp_path: Path) -> None:
+    texts = project(
+        tmp_path,
+        main=HEAD + "from agent import Agent\n\nagent = Agent(3)\n" + LOADER + LEARNS,
+        agent=TORCH + AGENT,
+    )
+    assert "agent = Agent(accelerator, 3)\n" in texts["main"]
+    assert "agent, loader = accelerator.prepare(agent, loader)\n" in texts["main"]
+    assert "accelerator.unwrap_model(agent).learn(x, y)\n" in texts["main"]
+    assert (
+        "def __init__(self, accelerator, size):\n        self.accelerator = accelerator\n" in texts["agent"]
+    )
+    assert "self.optimizer = self.accelerator.prepare(self.optimizer)\n" in texts["agent"]
+    assert "self.accelerator.backward(loss)\n" in texts["agent"]
+
+
+def test_a_module_that_is_copied_keeps_no_accelerator(tmp_path: Path) -> None:
+    main = (
+        HEAD + "from agent import Agent\n\nagent = Agent(3)\nfirst = copy.deepcopy(agent)\n" + LOADER + LEARNS
+    )
+    assert "cannot be handed to `Agent.learn`" in refusal(tmp_path, main=main, agent=TORCH + AGENT).reason
+
+
+def test_an_object_of_another_file_that_keeps_model_and_optimizer(tmp_path: Path) -> None:
+    """It trains nothing itself; the script steps the optimizer that it keeps."""
+    player = f"""\
+class Player:
+    def __init__(self, size):
+        self.policy = nn.Linear(size, 1)
+        self.policy_optimizer = {SGD.format("self.policy")}
+"""
+    loop = """\
+from player import Player
+
+
+class Game:
+    def __init__(self):
+        self.players = [Player(3) for _ in range(2)]
+
+    def update(self, x, y):
+        for player in self.players:
+            loss = (player.policy(x) - y).pow(2).mean()
+            player.policy_optimizer.zero_grad()
+            loss.backward()
+            player.policy_optimizer.step()
+"""
+    main = (
+        HEAD
+        + "from game import Game\n\ngame = Game()\n"
+        + LOADER
+        + "for x, y in loader:\n    game.update(x, y)\n"
+    )
+    texts = project(tmp_path, main=main, game=loop, player=TORCH + player)
+    assert "Player(self.accelerator, 3)" in texts["game"]
+    assert "self.policy, self.policy_optimizer = self.accelerator.prepare(" in texts["player"]
+
+
+def test_the_accelerator_goes_through_super_to_the_base_class(tmp_path: Path) -> None:
+    base = """\
+class Base:
+    def __init__(self, lr):
+        self.lr = lr
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+    part = """\
+from base import Base
+
+
+class Part(Base):
+    def __init__(self, lr):
+        CALL
+        self.net = nn.Linear(3, 1).to(self.device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+
+    def step(self, x, y):
+        loss = (self.net(x) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+"""
+    main = (
+        HEAD
+        + "from part import Part\n\npart = Part(0.1)\n"
+        + LOADER
+        + "for x, y in loader:\n    part.step(x, y)\n"
+    )
+    texts = project(
+        tmp_path, main=main, base=TORCH + base, part=TORCH + part.replace("CALL", "super().__init__(lr)")
+    )
+    assert "Part(accelerator, 0.1)" in texts["main"]
+    assert "super().__init__(lr)" in texts["part"]
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("super().__init__(lr)", "super().__init__(self.accelerator, lr)"),
+        ("super(Part, self).__init__(lr)", "super(Part, self).__init__(self.accelerator, lr)"),
+        ("Base.__init__(self, lr)", "Base.__init__(self, self.accelerator, lr)"),
+    ],
+)
+def test_the_accelerator_goes_to_a_base_class_that_trains(tmp_path: Path, call: str, after: str) -> None:
+    base = """\
+class Base:
+    def __init__(self, lr):
+        self.lr = lr
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def update(self, loss):
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+    part = f"""\
+from base import Base
+
+
+class Part(Base):
+    def __init__(self, lr):
+        {call}
+        self.net = nn.Linear(3, 1).to(self.device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+
+    def step(self, x, y):
+        self.update((self.net(x) - y).pow(2).mean())
+"""
+    main = (
+        HEAD
+        + "from part import Part\n\npart = Part(0.1)\n"
+        + LOADER
+        + "for x, y in loader:\n    part.step(x, y)\n"
+    )
+    texts = project(tmp_path, main=main, base=TORCH + base, part=TORCH + part)
+    assert f"        {after}\n" in texts["part"]
+    assert "self.device = self.accelerator.device\n" in texts["base"]
+
+
+def test_a_factory_called_in_two_classes() -> None:
+    made = """\
+def adam(net):
+    return torch.optim.Adam(net.parameters())
+
+
+class One:
+    def __init__(self):
+        self.net = nn.Linear(3, 1)
+        self.optimizer = adam(self.net)
+
+
+class Two:
+    def __init__(self):
+        self.net = nn.Linear(3, 1)
+        self.optimizer = adam(self.net)
+
+
+one, two = One(), Two()
+"""
+    loop = """\
+for x, y in loader:
+    for part in (one, two):
+        (part.net(x) - y).pow(2).mean().backward()
+        part.optimizer.step()
+"""
+    assert converted(script(made, LOADER, loop)).count("self.net, self.optimizer = ") == 2
+
+
+def test_an_optimizer_that_is_made_anew_in_a_method() -> None:
+    made = f"""\
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(3, 1)
+        self.optimizer = {SGD.format("self.model")}
+        self.loader = DataLoader(data, batch_size=4)
+
+    def reset(self):
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def fit(self):
+        for x, y in self.loader:
+            (self.model(x) - y).pow(2).mean().backward()
+            self.optimizer.step()
+
+
+trainer = Trainer()
+trainer.fit()
+trainer.reset()
+trainer.fit()
+"""
+    text = converted(script(made))
+    assert "        self.optimizer = self.accelerator.prepare(self.optimizer)\n\n    def fit" in text
+
+
+@pytest.mark.parametrize("asked", ["model.groups(0.1)", "chosen(model)", "params"])
+def test_a_model_that_is_asked_for_parameters_in_its_own_way(asked: str) -> None:
+    """Of two models that are trained, none is left out."""
+    made = """\
+import zoo
+
+model, other = zoo.Net(), nn.Linear(3, 1)
+chosen = zoo.chosen
+params = model.groups(0.1)
+"""
+    made += f"optimizer = torch.optim.SGD({asked}, lr=0.1)\noptimizer_2 = {SGD.format('other')}\n"
+    loop = LOOP.replace("model(x.to(WHERE))", "(model(x) + other(x))").replace("y.to(WHERE)", "y")
+    loop += "    optimizer_2.step()\n    model.zero_grad()\n    model.parameters()\n"
+    assert "model, other, optimizer, optimizer_2, loader = accelerator.prepare(" in converted(
+        script(made, LOADER, loop)
+    )
+
+
+def test_parameters_chosen_in_a_comprehension() -> None:
+    made = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 2), nn.Linear(2, 1)
+        params = list(self.a.parameters()) + list(self.b.parameters())
+        self.optimizer = torch.optim.SGD([p for p in params if p.requires_grad], lr=0.1)
+
+    def learn(self, x, y):
+        loss = (self.b(self.a(x)) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+
+
+agent = Net()
+"""
+    assert "agent, loader = accelerator.prepare(agent, loader)\n" in converted(script(made, LOADER, LEARNS))
+
+
+def test_objects_that_other_files_make_of_a_class_are_none_of_this_script(tmp_path: Path) -> None:
+    nets = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 2), nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+if __name__ == "__main__":
+    net = Net()
+    net.head = nn.Linear(2, 5)
+"""
+    made = "from nets import Net\n\nmodel = Net()\n"
+    groups = ", ".join(f"{{'params': model.{part}.parameters()}}" for part in ("body", "head"))
+    made += f"optimizer = torch.optim.SGD([{groups}], lr=0.1)\n"
+    texts = project(tmp_path, main=HEAD + made + LOADER + LOOP.replace(".to(WHERE)", ""), nets=TORCH + nets)
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in texts["main"]
+
+
+def test_a_project_that_moves_tensors_elsewhere_is_not_for_the_cpu(tmp_path: Path) -> None:
+    helper = "import torch\n\n\ndef variable(x):\n    return x.cuda() if torch.cuda.is_available() else x\n"
+    made = f"from helper import variable\n\nmodel = nn.Linear(3, 1)\noptimizer = {SGD.format('model')}\n"
+    loop = LOOP.replace(".to(WHERE)", "").replace("model(x)", "model(variable(x))")
+    texts = project(tmp_path, main=HEAD + made + "z = torch.ones(1)\n" + LOADER + loop, helper=helper)
+    assert "accelerator = Accelerator()\n" in texts["main"]
+
+
+def test_an_optimizer_inside_an_optimizer_is_a_part_of_it(tmp_path: Path) -> None:
+    outer = """\
+class Natural(torch.optim.Optimizer):
+    def __init__(self, model, lr):
+        super().__init__(model.parameters(), {"lr": lr})
+        self.optim = torch.optim.SGD(model.parameters(), lr=lr)
+
+    def step(self):
+        self.optim.step()
+"""
+    made = "from natural import Natural\n\n\ndef main():\n    model = nn.Linear(3, 1)\n"
+    made += "    optimizer = Natural(model, 0.1)\n    loader = DataLoader(data, batch_size=4)\n    "
+    loop = LOOP.replace("\n", "\n    ").rstrip().replace(".to(WHERE)", "")
+    main = HEAD + made + loop + "\n\n\nmain()\n"
+    texts = project(tmp_path, main=main, natural=TORCH + outer)
+    assert "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in texts["main"]
+    assert texts["natural"] == TORCH + outer
