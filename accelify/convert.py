@@ -332,6 +332,9 @@ def convert_project(
         if plan.blockers:
             return [_blocked(source, script.tree, name, plan.blockers)]
         found = _apply(sources, script.tree, *_changes(script, plan, name))
+        found[0] = finished(found[0], options.runtime)
+        if found[0].status == REFUSED:
+            return [found[0]]
         found[0].until = _other_callers(script, plan, sources, imports)
         found[0].remaining += [finding for finding, _ in found[0].until]
         for module, conversion in zip(script.modules, found, strict=False):

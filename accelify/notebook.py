@@ -124,6 +124,8 @@ class NotebookSource(Source):
 
     def place(self, finding: Finding) -> Finding:
         """A finding of the script at its place in the notebook: the number of the cell and the line in it."""
+        if finding.path.endswith(".py"):
+            return finding  # of a module that the notebook imports
         index = bisect.bisect_right(self._starts, finding.line) - 1
         if finding.cell or index < 0:
             return finding

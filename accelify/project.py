@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,8 @@ _IMPORT = re.compile(
 _LOOP = b".backward("
 # Beyond this a file is data or generated.
 _LARGEST = 1_000_000
+# Outputs make notebooks large.
+_LARGEST_NOTEBOOK = 20_000_000
 
 
 class Imports:
@@ -97,10 +100,23 @@ class Imports:
     def _read(self, path: Path) -> bytes:
         if path not in self._data:
             try:
-                self._data[path] = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
-            except OSError:
+                largest = _LARGEST_NOTEBOOK if path.suffix == ".ipynb" else _LARGEST
+                self._data[path] = path.read_bytes() if path.stat().st_size <= largest else b""
+                if path.suffix == ".ipynb":
+                    self._data[path] = _code_of(self._data[path])
+            except (OSError, ValueError):
                 self._data[path] = b""
         return self._data[path]
+
+
+def _code_of(notebook: bytes) -> bytes:
+    """The code cells of a notebook, one behind the other. Raises ValueError where it is no notebook."""
+    found = json.loads(notebook or b"null")
+    cells = found.get("cells", []) if isinstance(found, dict) else []
+    code = [
+        cell.get("source", "") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
+    ]
+    return "\n".join("".join(source) for source in code).encode("utf-8", "replace")
 
 
 def _names(data: bytes) -> list[str]:
