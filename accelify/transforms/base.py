@@ -91,6 +91,13 @@ class Context:
         Before `limit`, a byte offset, where the name is needed from there on.
         """
         body, last = module.body, None
+        if line.startswith("import "):
+            # A module of the standard library stands with the others of its kind, which come first, by their names.
+            name = line.removeprefix("import ")
+            for stmt in body:
+                if isinstance(stmt, ast.Import) and stmt.names[0].name > name and self.tree.own_line(stmt):
+                    if limit is None or self.tree.start(stmt) < limit:
+                        return InsertBefore(stmt, (line,), order=-101), stmt
         for index, stmt in enumerate(body):
             if isinstance(stmt, (ast.Import, ast.ImportFrom)):
                 late = limit is not None and self.tree.start(stmt) >= limit
