@@ -231,6 +231,21 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
+    def ungathered_loops(self) -> list[BatchLoop]:
+        """Evaluation loops over a process's own share of the data whose outputs cannot be gathered.
+
+        Their figures are put together at the end, so that processes at least agree on them.
+        """
+        return [
+            evaluation.loop
+            for evaluation in self.plan.evaluations
+            if not self.plan.known.reduces
+            and evaluation.problem is not None
+            and not evaluation.only_looks
+            and self.plan.is_sharded(evaluation.loaders)
+            and not self.plan.on_main_only(evaluation.loop)
+        ]
+
     def shared_loops(self) -> list[BatchLoop]:
         """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
         if self.plan.known.reduces:
