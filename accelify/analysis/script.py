@@ -64,13 +64,19 @@ class ScriptModel(UniformValues):
         path: where it lies, None for stdin.
         project: whether the modules of the project that train are part of it.
         known: its model without them, where there is one.
+        program: the script with its modules, where they have been read already.
     """
 
     def __init__(
-        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+        self,
+        tree: Tree,
+        path: Path | None = None,
+        project: bool = False,
+        known: ScriptModel | None = None,
+        program: Program | None = None,
     ) -> None:
         self.path = path
-        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.program: Program = known.program if known is not None else program or Program(tree, path)
         self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
