@@ -224,6 +224,8 @@ def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
             continue
         if indent.last in between or following.first in between:
             continue
+        if tree.parted(indent.last, following.first):
+            continue
         gone.add(following)
         wider[indent] = Indent(indent.first, wider.pop(following, following).last, indent.header)
     return [wider.get(e, e) if isinstance(e, Indent) else e for e in edits if e not in gone]

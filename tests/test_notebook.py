@@ -461,3 +461,13 @@ def test_the_report_page_takes_notebooks(run: Run, book: Path) -> None:  # noqa:
     page = book.parent / "page.html"
     assert run("convert", book, "--diff", "--report", page).code == 0
     assert f"{book}:cell 4:" in page.read_text()
+
+
+def test_neighbours_in_two_cells_get_a_guard_each() -> None:
+    guarded = ["import os\nos.makedirs('a')", "os.makedirs('b')\nos.makedirs('c')"]
+    conversion, new = convert(json.dumps(notebook([*CELLS, *[("code", text) for text in guarded]])).encode())
+    assert conversion.status == CONVERTED, conversion.reason
+    assert codes(new)[-2:] == [
+        "import os\nif accelerator.is_main_process:\n    os.makedirs('a')",
+        "if accelerator.is_main_process:\n    os.makedirs('b')\n    os.makedirs('c')",
+    ]

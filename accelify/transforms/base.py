@@ -166,7 +166,7 @@ class Context:
             for t in (s.targets if isinstance(s, ast.Assign) else [s.target])
             if name.id in target_names(t) and self.script.scope_of(s).resolve(name.id) is owner
         ]
-        if not values:
+        if not values or self._is_filled_in_a_shared_loop(name.id, owner):
             return False
         reduced = whole | {s for s, _ in self.reduced}
         for value in values:
@@ -188,6 +188,26 @@ class Context:
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
                 return False
         return True
+
+    def _is_filled_in_a_shared_loop(self, name: str, owner: Scope) -> bool:
+        """Whether a list or dictionary takes in what a process sees: by a method, by a key, or in a function."""
+        for node in (n for loop in self.shared_loops() for stmt in loop.body for n in ast.walk(stmt)):
+            if isinstance(node, ast.Call):
+                held = [*node.args, *[kw.value for kw in node.keywords]]
+                method = node.func.value if isinstance(node.func, ast.Attribute) else None
+                filled = [a for a in held if self.script.callees(node)]
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update"):
+                    filled = [*filled, *([method] if method is not None else [])]
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                filled = [node.value]
+            else:
+                continue
+            for one in filled:
+                if isinstance(one, ast.Name) and one.id == name:
+                    is_tensor = self.script.is_a(one, BATCH, MODEL, LOADER)
+                    if self.script.scope_of(one).resolve(name) is owner and not is_tensor:
+                        return True
+        return False
 
     def _shares_out(self, call: ast.Call) -> bool:
         """Whether what a call gives back can differ between processes: it trains or is given sharded data."""
@@ -386,6 +406,16 @@ class Context:
         )
         text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
         return verbs.replace(self.tree, parent.test, text)
+
+    def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
+        """A statement and those right behind it in its block, and in its cell, that belong to it."""
+        block = self.tree.block_of(first)[2]
+        run = [first]
+        for following in block[block.index(first) + 1 :]:
+            if not belongs(following) or self.tree.parted(run[-1], following):
+                break
+            run.append(following)
+        return run
 
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""

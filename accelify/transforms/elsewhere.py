@@ -57,12 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done:
             continue
-        block = tree.block_of(stmt)[2]
-        run = [stmt]
-        for following in block[block.index(stmt) + 1 :]:
-            if following not in wanted:
-                break
-            run.append(following)
+        run = context.run_of(stmt, wanted.__contains__)
         done.update(run)
         yield from _guarded(context, run, wanted)
 

@@ -26,7 +26,6 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
-    tree = context.tree
     done: set[ast.stmt] = set()
     for stmt in _statements(context):
         if stmt in done or context.is_guarded(stmt):
@@ -34,16 +33,9 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         if accelerator is None:
             continue
-        block = tree.block_of(stmt)[2]
-        last = stmt
-        done.add(stmt)
-        for following in block[block.index(stmt) + 1 :]:
-            if not _writes(context, following) or context.is_guarded(following):
-                break
-            done.add(following)
-            last = following
+        run = context.run_of(stmt, lambda s: bool(_writes(context, s)) and not context.is_guarded(s))
+        done.update(run)
         runs_everywhere = context.runs_everywhere(stmt)
-        run = block[block.index(stmt) : block.index(last) + 1]
         edit, last = context.guard(run, accelerator)
         edits: list[Edit] = [edit]
         if _read_back(context, run):

@@ -81,6 +81,7 @@ def test_moves_that_leave_something(before: str, after: str) -> None:
         "model = nn.Linear(4, 2)\nmodel.cuda()",
         "model = nn.Linear(4, 2)\nmodel = model.cuda()",
         "model = nn.Linear(4, 2)\nmodel.to(device)",
+        "model = nn.Linear(4, 2)\nmodel.to(device);",
         "model = nn.Linear(4, 2)\nif torch.cuda.is_available():\n    model = model.cuda()",
     ],
 )

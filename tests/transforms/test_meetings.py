@@ -43,11 +43,13 @@ def run_on_a_device(code: str) -> None:
         f"scale = torch.tensor(0.5)\nx = x * scale\n{MOVED}",
         f"order = torch.randperm(x.size(0))\nx = x[order]\n{MOVED}",
         f"mask = torch.ones_like(x)\nx = x * mask\n{MOVED}",
+        f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n{MOVED}\nx = x * Float([1.0])",
+        f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\nx = x * Float([1.0])\n{MOVED}",
         f"shape = torch.ones(3).size(0) + x.size(0)\n{MOVED}",
     ],
 )
 def test_what_goes_together_stays(batch: str) -> None:
-    assert "ACC120" not in codes(convert(batch=batch))
+    assert "ACC120" not in codes(convert(batch=batch, setup="cuda = torch.cuda.is_available()"))
 
 
 def test_a_script_for_the_cpu_stays() -> None:
