@@ -13,6 +13,7 @@ from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_acceler
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
 from accelify.analysis.placement import PrepareSite
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.analysis.values import Thing
@@ -154,14 +155,34 @@ class ConstructorArguments:
                 named = name is not None and bool(k.FLAG_NAME.search(name.rpartition(".")[2]))
                 if test is not None and (named or self.script.is_a(test, v.FLAG)):
                     wish = self.devices.wish(test)
-                    if wish is not None:
-                        # A helper can ask by a name of its own for what was decided where the models are made.
-                        names = {name.split(".")[0] for name in wish[1]}
-                        if all(site.scope.resolve(n) is not None for site in self.sites for n in names):
-                            return wish
+                    # A helper can ask by a name of its own for what was decided where the models are made.
+                    if wish is not None and self._known_at_sites(wish):
+                        return wish
+                    if wish is not None and not self._are_parameters(wish[1], self.script.scope_of(test)):
                         found.append(wish)
-        found += [w for given in flags_of_helpers(self.script) if (w := self.devices.wish(given)) is not None]
+        for given in flags_of_helpers(self.script):
+            wish = self.devices.wish(given)
+            if wish is not None and self._known_at_sites(wish):
+                return wish
         return found[0] if found else None
+
+    def _known_at_sites(self, wish: tuple[str, frozenset[str]]) -> bool:
+        names = {name.split(".")[0] for name in wish[1]}
+        return all(
+            any(scope.resolve(n) is not None for scope in self._where_made(site.scope))
+            for site in self.sites
+            for n in names
+        )
+
+    def _where_made(self, scope: Scope) -> list[Scope]:
+        """A scope, and the `__init__` of its class, where an Accelerator that is an attribute is made."""
+        init = scope.parent.children.values() if scope.is_method and scope.parent is not None else []
+        return [scope, *[s for s in init if s.name.rsplit(".", 1)[-1] == "__init__"]]
+
+    def _are_parameters(self, names: frozenset[str], scope: Scope) -> bool:
+        """Whether all names are a helper's own: who calls it decides, and nobody else can read them."""
+        heads = {name.split(".")[0] for name in names}
+        return all(any(a.arg == head for a in scope.parameters()) for head in heads)
 
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""

@@ -221,6 +221,8 @@ class Devices:
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
                 return self.wish(assigned, seen | {text})
+        if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+            return None  # where a tensor is, and nobody's wish
         if isinstance(test, ast.Constant):
             return None if test.value is True else ("False", frozenset()) if test.value is False else None
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):

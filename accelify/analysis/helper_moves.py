@@ -3,33 +3,75 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted
+from accelify.analysis.syntax import Node, call_argument, dotted, target_names
+
+_PLACED = (v.MODEL, v.BATCH, v.OUTPUT, v.TENSOR, v.LOADER)
+# How many calls lie between the script and a move at most.
+_DEEPEST = 3
 
 
 def helpers_use_accelerator(script: ScriptModel) -> bool:
-    """Whether code of other modules that can run asks for a GPU: their own, and that of functions that are called."""
+    """Whether functions of other modules that take or give a model, a loader or tensors of the script use a GPU."""
+    asking: dict[Module, set[str]] = {}
     return any(
-        _may_run(script, module, node)
-        for module in script.program.modules.values()
-        if module not in script.modules
-        for node in _uses(module)
+        any(_uses_gpu(script, callee, asking, _DEEPEST) for callee in script.callees(call))
+        for call in script.calls()
+        if script.is_a(call, *_PLACED)
+        or any(script.is_a(a, *_PLACED) for a in [*call.args, *[kw.value for kw in call.keywords]])
+    )
+
+
+def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]], depth: int) -> bool:
+    module = script.interpreter.module_of(callee)
+    if module not in script.modules:
+        if module not in asking:
+            asking[module] = {n for stmt in module.scopes.module.node.body for n in _names_of_gpus(stmt)}
+        nodes = list(ast.walk(callee.node))
+        if any(_is_use(node) for node in nodes):
+            return True
+        if any(isinstance(n, ast.Name) and n.id in asking[module] for n in nodes):
+            return True
+    return depth > 0 and any(
+        _uses_gpu(script, inner, asking, depth - 1)
+        for call in ast.walk(callee.node)
+        if isinstance(call, ast.Call)
+        for inner in script.callees(call)
+        if inner is not callee
+    )
+
+
+def _names_of_gpus(stmt: ast.stmt) -> set[str]:
+    """What a module assigns from a question for a GPU: `where = "cuda" if torch.cuda.is_available() else "cpu"`."""
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not any(_is_use(n) for n in ast.walk(stmt)):
+        return set()
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    return {name for target in targets for name in target_names(target)}
+
+
+def _is_use(node: Node) -> bool:
+    if isinstance(node, ast.Call):
+        name = dotted(node.func) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+        return name.rsplit(".", 1)[-1] == "cuda" or name.endswith(("cuda.is_available", "cuda.set_device"))
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value != "cpu"
+        and bool(k.DEVICE_TEXT.match(node.value))
     )
 
 
 def flags_of_helpers(script: ScriptModel) -> list[ast.expr]:
-    """What the script hands to flags of other modules' functions that decide on their moves: `cuda(x, args.cuda)`."""
+    """What the script hands to flags of functions that decide on their moves: `cuda(x, args.cuda)`."""
     found = []
     for call in script.calls():
         for callee in script.callees(call):
             module = script.interpreter.module_of(callee)
-            if module in script.modules:
-                continue
             for name in _deciding_parameters(module, callee):
                 names = callee.positional()
                 if name not in names:
@@ -40,36 +82,6 @@ def flags_of_helpers(script: ScriptModel) -> list[ast.expr]:
                 if given is not None and not isinstance(given, ast.Constant):
                     found.append(given)
     return found
-
-
-def _uses(module: Module) -> Iterator[Node]:
-    for call in module.tree.nodes(ast.Call):
-        name = dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
-        if name.rsplit(".", 1)[-1] == "cuda" or name.endswith(("cuda.is_available", "cuda.set_device")):
-            yield call
-    for constant in module.tree.nodes(ast.Constant):
-        if (
-            isinstance(constant.value, str)
-            and constant.value != "cpu"
-            and k.DEVICE_TEXT.match(constant.value)
-        ):
-            yield constant
-
-
-def _may_run(script: ScriptModel, module: Module, node: Node) -> bool:
-    scope: Scope = module.scopes.of(node)
-    if scope.kind != "function":
-        return not any(_is_main(ancestor) for ancestor in module.tree.ancestors(node))
-    while scope.parent is not None and scope.parent.kind == "function":
-        scope = scope.parent
-    # Who calls the methods of a model or a data set is not always seen.
-    return scope.is_method or bool(script.interpreter.callers.get(scope))
-
-
-def _is_main(node: Node) -> bool:
-    return isinstance(node, ast.If) and "__name__" in {
-        n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)
-    }
 
 
 def _deciding_parameters(module: Module, callee: Scope) -> set[str]:

@@ -52,3 +52,40 @@ def test_the_flag_that_a_helper_is_given_decides(tmp_path: Path) -> None:
     tools = "def move(x, cuda):\n    if cuda:\n        x = x.cuda()\n    return x\n"
     script = TRAIN.replace("move(x)", "move(x, args.cuda)").replace(".long())", ".long(), cuda=args.cuda)")
     assert creation(tmp_path, tools, script) == "accelerator = Accelerator(cpu=not args.cuda)"
+
+
+def test_a_helper_that_nothing_of_the_script_goes_through_means_nothing(tmp_path: Path) -> None:
+    tools = "def move(x):\n    return x\n\ndef tell():\n    return torch.cuda.is_available()\n"
+    script = TRAIN.replace("import move\n", "import move, tell\n\ntell()\n")
+    assert creation(tmp_path, tools, script) == "accelerator = Accelerator(cpu=True)"
+
+
+def test_a_class_that_hands_its_flag_to_a_helper(tmp_path: Path) -> None:
+    tools = "def gpu(x, gpu=False):\n    if gpu:\n        return x.cuda()\n    return x\n"
+    script = """\
+import torch
+from torch import nn
+from tools import gpu
+
+
+class Model:
+    def __init__(self, use_cuda=False):
+        self.use_cuda = use_cuda
+
+    def fit(self, x):
+        self.net = gpu(nn.Linear(4, 2), self.use_cuda)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        loss = self.net(gpu(x, self.use_cuda)).mean()
+        loss.backward()
+        self.optimizer.step()
+"""
+    assert creation(tmp_path, tools, script).strip() == "self.accelerator = Accelerator(cpu=not use_cuda)"
+
+
+def test_where_a_tensor_is_is_no_option(tmp_path: Path) -> None:
+    helper = "def onehot(y):\n    new = torch.eye(2)[y]\n"
+    helper += "    if y.is_cuda:\n        return new.cuda()\n    return new\n\n\n"
+    script = TRAIN.replace("args =", f"{helper}args =").replace("from tools import move\n", "")
+    found = convert_project(Source.from_text(script.replace("move(", "("), tmp_path / "train.py"))[0]
+    assert "= Accelerator()" in found.new_text
+    assert "ACC410" not in {f.code for f in found.remaining}
