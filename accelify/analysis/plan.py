@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -18,20 +17,12 @@ from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
 from accelify.analysis.named_devices import NamedDevice
 from accelify.analysis.placement import Item, Placement, PrepareSite
+from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, mixed_precision
-
-
-@dataclass(frozen=True)
-class Blocker:
-    """A reason why the core edits of a script are not made."""
-
-    code: str
-    message: str
-    node: ast.AST | None = None
 
 
 class Plan(ConstructorArguments):
@@ -58,6 +49,7 @@ class Plan(ConstructorArguments):
         self.batch_size = batch_size
         self.for_accelerate = runtime == "accelerate"
         self.placement = Placement(script, self.known.wrapped)
+        self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)
         self.device_constants: list[DeviceConstant] = device_constants(script)
         # Who distributes by hand shares out what he cuts by hand too.
@@ -114,7 +106,7 @@ class Plan(ConstructorArguments):
         items: dict[object, Item] = {}
         models = script.trained_models
         if not models:
-            self.blockers.append(self._no_model())
+            self.blockers.append(self.reasons.no_model())
             return
         for kind, things in (
             (v.MODEL, models),
@@ -135,7 +127,7 @@ class Plan(ConstructorArguments):
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
                         if kind in (v.MODEL, v.OPTIMIZER):
-                            self.blockers.append(self._homeless(thing, kind))
+                            self.blockers.append(self.reasons.homeless(thing, kind))
                         continue
                     found = [kept]
                 self.prepared.add(thing)
@@ -153,7 +145,7 @@ class Plan(ConstructorArguments):
                 self.prepared |= model.link("parts")
         left = self._left_unprepared()
         if left is not None:
-            self.blockers.append(self._homeless(left, v.MODEL))
+            self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
         self.sites = self.placement.sites(list(items.values()))
         for site in self.sites:
@@ -163,6 +155,10 @@ class Plan(ConstructorArguments):
                 ):
                     message = f"`{item.holder.name}` is made only behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
+                late = self.placement.filled_behind(site, item)
+                if late is not None:
+                    message = f"`{item.holder.name}` is still filled behind the place for prepare"
+                    self.blockers.append(Blocker("ACC010", message, late))
 
     def _left_unprepared(self) -> Thing | None:
         """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
@@ -172,32 +168,9 @@ class Plan(ConstructorArguments):
             for model in optimizer.link("models"):
                 if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
                     continue
-                if not self.script.owners_of(model) & self.prepared:
+                if not self.script.outermost({model}) & self.prepared:
                     return model
         return None
-
-    def _no_model(self) -> Blocker:
-        first = self.script.backwards[0].call
-        return Blocker(
-            "ACC003",
-            "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
-            first,
-        )
-
-    def _homeless(self, thing: Thing, kind: str) -> Blocker:
-        name = next(iter(sorted(thing.names)), kind)
-        if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return Blocker(
-                "ACC004",
-                f"the {kind} `{name}` is handed to `{thing.site.name}` by a caller outside of this file; "
-                "convert the script that makes it",
-                thing.site,
-            )
-        return Blocker(
-            "ACC005",
-            f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site,
-        )
 
     # -- loaders and schedulers
 
