@@ -434,7 +434,7 @@ def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> 
         for one in blockers:
             path, line, column = (
                 tree.locate(tree.start(one.node))
-                if one.node is not None and hasattr(one.node, "lineno")
+                if one.node is not None and tree.parent(one.node) is not None  # else of a module it imports
                 else (name, 1, 1)
             )
             found.remaining.append(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_paths, convert_project
+from accelify.convert import convert_paths, convert_project, convert_source
 from accelify.source import Source
 
 PROJECT = Path(__file__).resolve().parent.parent / "fixtures" / "project"
@@ -260,3 +260,37 @@ def test_a_starter_of_a_converted_trainer_is_unchanged(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (conversion,) = convert_paths([tmp_path / "main.py"])
     assert (conversion.status, conversion.changed) == ("unchanged", False)
+
+
+def test_a_class_whose_base_in_another_file_is_handed_the_model(tmp_path: Path) -> None:
+    """The place that stands in the way lies in the other file; that is said, and nothing fails."""
+    base = (
+        "# a comment\n" * 60
+        + """\
+import torch
+
+
+class Base:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+"""
+    )
+    trainer = """\
+import torch
+from base import Base
+
+
+class Trainer(Base):
+    def fit(self, loader):
+        for x, y in loader:
+            loss = (self.model(x.cuda()) - y.cuda()).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+    (tmp_path / "base.py").write_text(base)
+    (tmp_path / "trainer.py").write_text(trainer)
+    conversion = convert_source(Source.read(tmp_path / "trainer.py"))
+    assert conversion.status == "refused", conversion.reason
+    assert all(finding.line <= trainer.count("\n") for finding in conversion.remaining)

@@ -185,11 +185,11 @@ class ScriptModel(UniformValues):
         return next((m for m in self.modules if m.scopes.module.node is root), self.module)
 
     def scope_for(self, definition: Node) -> Scope:
-        """The scope that a function, class or module opens."""
-        for module in self.modules:
+        """The scope that a function, class or module opens, here or in a module of the program."""
+        for module in (*self.modules, *self.program.modules.values()):
             if module.scopes.opens(definition):
                 return module.scopes.for_definition(definition)
-        raise KeyError("not a definition of this script")
+        raise KeyError("not a definition of this program")
 
     def functions(self) -> Iterator[Scope]:
         """Every function and method of the modules that are converted."""

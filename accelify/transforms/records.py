@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of
+from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.syntax import names_in
 from accelify.edits import Edit, InsertAfter
@@ -153,8 +153,8 @@ def _assigned(context: Context, value: ast.expr) -> ast.expr:
         stmt = found[0] if len(found) == 1 else None
         if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
             break
-        if "loss" in value.id.lower() and not _reaches_host(stmt.value):
-            break
+        if "loss" in value.id.lower() and plain(stmt.value) is stmt.value:
+            break  # the loss itself, of whatever it is taken
         value = stmt.value
     return value
 

@@ -66,6 +66,7 @@ def test_what_stays(body: str, result: str) -> None:
     [
         ("kept.append(loss.item())", "sum(kept) / len(kept)", MEAN),
         ("kept.append(loss.detach())", "torch.stack(kept).mean()", MEAN),
+        ("loss = F.mse_loss(output.cpu(), output.cpu()); kept.append(loss)", "sum(kept)", MEAN),
         ("kept.append((output.argmax(1) == y).float().mean().item())", "kept", MEAN),
         ("kept.append(loss.item() * x.size(0))", "sum(kept) / len(loader.dataset)", SUM),
         ("kept.append(output.argmax(1).cpu().numpy())", "np.concatenate(kept)", OBJECTS),
