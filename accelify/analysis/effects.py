@@ -75,6 +75,7 @@ _RANDOM = (
     "random.",
 )
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
+_ASKING = ("torch.distributed.is_", "torch.distributed.get_")
 _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
 _TRAINING = frozenset("step update unscale_ scale add_param_group".split())
@@ -271,7 +272,7 @@ class SideEffects:
             found.tie("it ends the run")
         elif name.startswith(_RANDOM) or attribute in _RANDOM_METHODS:
             found.tie("it draws random numbers")
-        elif name.startswith("torch.distributed."):
+        elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
             found.tie("it trains or loads")
