@@ -64,7 +64,7 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
-_RANDOM = (
+RANDOM = (
     "torch.rand",
     "torch.normal",
     "torch.multinomial",
@@ -270,7 +270,7 @@ class SideEffects:
             found.reads = True
         if name in _LEAVING:
             found.tie("it ends the run")
-        elif name.startswith(_RANDOM) or attribute in _RANDOM_METHODS:
+        elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
             found.tie("it draws random numbers")
         elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
             found.tie("it communicates")

@@ -42,13 +42,12 @@ def transform(context: Context) -> Iterator[Change]:
                 break
             done.add(following)
             last = following
-        runs_everywhere = context.runs_everywhere(stmt)
         run = block[block.index(stmt) : block.index(last) + 1]
         edit, last = context.guard(run, accelerator)
         edits: list[Edit] = [edit]
         if _read_back(context, run):
             # All of them go on to read what the main process is still writing.
-            if not runs_everywhere:
+            if not context.runs_everywhere(last):
                 yield context.todo(
                     FILES, stmt, "every process would write this file, which is read again",
                     "the main process should write this, the others wait for it",

@@ -82,3 +82,12 @@ def test_an_open_file_is_written_by_the_main_process() -> None:
 def test_a_function_that_calls_itself() -> None:
     snippet = "def store(n):\n    torch.save(n, f'{n}.pt')\n    if n:\n        store(n - 1)"
     check_transformed("ready", snippet, snippet.replace("torch.save", "accelerator.save"), end="store(2)")
+
+
+def test_a_save_that_a_process_draws_lots_for_is_not_waited_for() -> None:
+    test = "if torch.rand(1).item() > 0.5:\n    "
+    check_transformed(
+        "epoch",
+        f"{test}torch.save(model.state_dict(), 'a')",
+        f"{test}accelerator.save(accelerator.unwrap_model(model).state_dict(), 'a')",
+    )
