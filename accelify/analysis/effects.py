@@ -64,7 +64,7 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
-_RANDOM = (
+RANDOM = (
     "torch.rand",
     "torch.normal",
     "torch.multinomial",
@@ -75,6 +75,7 @@ _RANDOM = (
     "random.",
 )
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
+_ASKING = ("torch.distributed.is_", "torch.distributed.get_")
 _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
 _TRAINING = frozenset("step update unscale_ scale add_param_group".split())
@@ -269,9 +270,9 @@ class SideEffects:
             found.reads = True
         if name in _LEAVING:
             found.tie("it ends the run")
-        elif name.startswith(_RANDOM) or attribute in _RANDOM_METHODS:
+        elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
             found.tie("it draws random numbers")
-        elif name.startswith("torch.distributed."):
+        elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
             found.tie("it trains or loads")

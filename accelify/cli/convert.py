@@ -165,6 +165,9 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
         for conversion in group:
             inputs.roots.setdefault(conversion.source.path or path, inputs.roots[path])
         gathered.add(group)
+    for folder, entries in inputs.entries.items():
+        # Those that turned out to train, where any of them did.
+        inputs.entries[folder] = [path for path in entries if path in started] or entries
     for group in aside if not gathered.conversions else ():
         gathered.add(group)
     return gathered.conversions, passed_over

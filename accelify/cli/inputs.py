@@ -70,7 +70,9 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                     f"{path} holds no Python file: name the script, or the folder it is in.", path
                 )
             entries = inputs.imports.entries(python_files(path))
-            candidates, root = _entries_first(entries, found.scripts, inputs.imports), path
+            scripts = [script for script in found.scripts if not _is_test(script, path)]
+            candidates, root = _entries_first(entries, scripts, inputs.imports), path
+            candidates = [script for script in candidates if not _is_test(script, path)]
             if not candidates and need_scripts:
                 raise SourceError(
                     f"{path} holds no training script ({found.looked_at} Python "
@@ -109,6 +111,11 @@ def _from(folder: Path, entries: Sequence[Path]) -> str:
     shown = [path.relative_to(folder).as_posix() for path in entries[:_SHOWN]]
     more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
     return f"; entry {_plural(len(entries), 'point')}: {', '.join(shown)}{more}" if shown else ""
+
+
+def _is_test(path: Path, folder: Path) -> bool:
+    """Whether a script stands in a folder of tests: it trains to be checked, and stays as it is unless it is named."""
+    return "tests" in path.relative_to(folder).parts[:-1]
 
 
 def _is_no_entry(path: Path) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.effects import SideEffects
+from accelify.analysis.effects import RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.locations import Locations
@@ -155,9 +155,15 @@ class Context:
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        called = {id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)}
+        calls = [c for c in ast.walk(node) if isinstance(c, ast.Call)]
+        if any(self._draws(call) for call in calls):
+            return False
+        called = {id(c.func) for c in calls}
         read = [n for n in names if id(n) not in called]
         return bool(read) and all(self._is_gathered(n, 0) for n in read)
+
+    def _draws(self, call: ast.Call) -> bool:
+        return (self.script.qualname(call.func) or "").startswith(RANDOM)
 
     def _is_gathered(self, name: ast.Name, depth: int) -> bool:
         scope = self.script.scope_of(name)
@@ -416,7 +422,7 @@ class Context:
         return (
             not parent.orelse
             and not self.tree.is_elif(parent)
-            and not any(self.script.callees(call) for call in calls)
+            and not any(self.script.callees(call) or self._draws(call) for call in calls)
             and not self.is_guarded(parent)
         )
 

@@ -106,7 +106,8 @@ def _guarded(
     edit, last = context.guard(run, accelerator)
     edits: list[Edit] = [edit]
     if any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
-        if not context.runs_everywhere(run[0]):
+        if not context.runs_everywhere(last):
+            context.claim(*(wanted[stmt][0] for stmt in run))
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
             )

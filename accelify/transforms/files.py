@@ -35,12 +35,11 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         run = context.run_of(stmt, lambda s: bool(_writes(context, s)) and not context.is_guarded(s))
         done.update(run)
-        runs_everywhere = context.runs_everywhere(stmt)
         edit, last = context.guard(run, accelerator)
         edits: list[Edit] = [edit]
         if _read_back(context, run):
             # All of them go on to read what the main process is still writing.
-            if not runs_everywhere:
+            if not context.runs_everywhere(last):
                 yield context.todo(
                     FILES, stmt, "every process would write this file, which is read again",
                     "the main process should write this, the others wait for it",

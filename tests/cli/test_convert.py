@@ -327,3 +327,16 @@ def test_a_module_that_sets_the_path(run: Run, tmp_path: Path) -> None:
     (tmp_path / "tools" / "main.py").write_text(entry)
     assert "entry point: tools/main.py" in run("convert", tmp_path).err
     assert "accelerator.backward" in (tmp_path / "lib" / "loops.py").read_text()
+
+
+def test_tests_in_a_folder_stay(run: Run, plain: Path, tmp_path: Path) -> None:
+    (tmp_path / "project" / "tests").mkdir(parents=True)
+    for name in ("train.py", "tests/test_train.py"):
+        shutil.copy(plain, tmp_path / "project" / name)
+    (tmp_path / "project" / "show.py").write_text("import train\nprint(train)\n")
+    outcome = run("convert", tmp_path / "project")
+    assert "entry points" not in outcome.err
+    assert (tmp_path / "project" / "tests" / "test_train.py").read_bytes() == plain.read_bytes()
+    assert "accelerator" in (tmp_path / "project" / "train.py").read_text()
+    named = run("convert", tmp_path / "project" / "tests" / "test_train.py")
+    assert "1 script converted" in named.out

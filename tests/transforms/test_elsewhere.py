@@ -287,3 +287,13 @@ def test_a_logger_that_another_module_makes(tmp_path: Path) -> None:
     )
     assert "import logging\n" in conversion.new_text
     assert "    logging.disable(logging.INFO)\n" in conversion.new_text
+
+
+def test_data_made_under_a_test_of_one_process_is_only_said(tmp_path: Path) -> None:
+    """Not every process is sure to come there, so that waiting could hang."""
+    helper = "def make(path):\n    np.save(path, np.zeros(3))\n"
+    snippet = "if torch.rand(1).item() > 0.5:\n    make('a.npy')"
+    conversion = converted(tmp_path, helper, ready=snippet)
+    assert place_of(conversion.new_text, "ready") == snippet
+    (message,) = findings(conversion)
+    assert "it may be read again" in message

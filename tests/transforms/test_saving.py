@@ -87,3 +87,12 @@ def test_a_function_that_calls_itself() -> None:
 @pytest.mark.parametrize("name", ["load_checkpoint", "restore_from_checkpoint", "read_checkpoint"])
 def test_what_loads_is_for_every_process(name: str) -> None:
     check_noop("end", f"{name}('m.pt', model)", "ACC206", imports=f"from tools import {name}")
+
+
+def test_a_save_that_a_process_draws_lots_for_is_not_waited_for() -> None:
+    test = "if torch.rand(1).item() > 0.5:\n    "
+    check_transformed(
+        "epoch",
+        f"{test}torch.save(model.state_dict(), 'a')",
+        f"{test}accelerator.save(accelerator.unwrap_model(model).state_dict(), 'a')",
+    )
