@@ -12,7 +12,7 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
-from accelify.analysis.program import Module
+from accelify.analysis.program import Module, Program
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.edits import Edit
@@ -27,6 +27,7 @@ from accelify.transforms.base import Change, Context
 
 # The code of the finding about scripts that call what was converted without them.
 OTHER_CALLERS = "ACC409"
+NO_LOOP = "it has no training loop (no call of backward)"
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 
 
@@ -180,7 +181,7 @@ def convert_source(
         imports is not None and source.path is not None and imports.leads_to_training(Path(source.path))
     ):
         _ = source.tree  # what is not Python is said even where nothing trains
-        return _left_alone(source, UNCHANGED, "it has no training loop (no call of backward)")
+        return _left_alone(source, UNCHANGED, NO_LOOP)
     try:
         tree = Tree(source.text, name, source.tree)
     except RecursionError:
@@ -208,7 +209,10 @@ def _convert(
             return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
     if _is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
-    script = ScriptModel(tree, Path(source.path) if source.path else None)
+    program = Program(tree, Path(source.path) if source.path else None)
+    if not _may_train(source.text) and not program.may_train():
+        return _left_alone(source, UNCHANGED, NO_LOOP)  # it imports a module with a loop, and uses none
+    script = ScriptModel(tree, program.entry.path, program=program)
     models.append(script)
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:

@@ -56,7 +56,8 @@ LEFT_ALONE = (
         "ACC005",
         "The model or optimizer is kept in no variable.",
         _AS_A_WHOLE
-        + "`prepare` gives the object back under its name. Give it a variable or an attribute first.",
+        + "`prepare` gives the object back under its name. Give it a variable or an attribute first, or a list, "
+        "tuple or dictionary that holds nothing else.",
     ),
     _left_alone(
         "ACC006",

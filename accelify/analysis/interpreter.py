@@ -140,6 +140,8 @@ class Interpreter(CallEvaluator):
             return base
         found = self.thing(base, tag, v.UNKNOWN, module)
         self._depths[found] = depth + 1
+        if found is not base:
+            self.link(found, "whole", {base})
         return found
 
     # -- bindings

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
+from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
@@ -21,20 +19,12 @@ from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
 from accelify.analysis.named_devices import NamedDevice
 from accelify.analysis.placement import Item, Placement, PrepareSite
+from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, mixed_precision
-
-
-@dataclass(frozen=True)
-class Blocker:
-    """A reason why the core edits of a script are not made."""
-
-    code: str
-    message: str
-    node: ast.AST | None = None
 
 
 class Plan(ConstructorArguments):
@@ -61,6 +51,7 @@ class Plan(ConstructorArguments):
         self.batch_size = batch_size
         self.for_accelerate = runtime == "accelerate"
         self.placement = Placement(script, self.known.wrapped)
+        self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)
         self.device_constants: list[DeviceConstant] = device_constants(script)
         # Who distributes by hand shares out what he cuts by hand too.
@@ -121,7 +112,7 @@ class Plan(ConstructorArguments):
         items: dict[object, Item] = {}
         models = script.trained_models
         if not models:
-            self.blockers.append(self._no_model())
+            self.blockers.append(self.reasons.no_model())
             return
         for kind, things in (
             (v.MODEL, models),
@@ -142,7 +133,7 @@ class Plan(ConstructorArguments):
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
                         if kind in (v.MODEL, v.OPTIMIZER):
-                            self.blockers.append(self._homeless(thing, kind))
+                            self.blockers.append(self.reasons.homeless(thing, kind))
                         continue
                     found = [kept]
                 self.prepared.add(thing)
@@ -160,7 +151,7 @@ class Plan(ConstructorArguments):
                 self.prepared |= model.link("parts")
         left = self._left_unprepared()
         if left is not None:
-            self.blockers.append(self._homeless(left, v.MODEL))
+            self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
         self.sites = self.placement.sites(list(items.values()))
         for site in self.sites:
@@ -170,6 +161,10 @@ class Plan(ConstructorArguments):
                 ):
                     message = f"`{item.holder.name}` is made only behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
+                late = self.placement.filled_behind(site, item)
+                if late is not None:
+                    message = f"`{item.holder.name}` is still filled behind the place for prepare"
+                    self.blockers.append(Blocker("ACC010", message, late))
 
     def _left_unprepared(self) -> Thing | None:
         """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
@@ -179,46 +174,9 @@ class Plan(ConstructorArguments):
             for model in optimizer.link("models"):
                 if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
                     continue
-                if not self.script.owners_of(model) & self.prepared:
+                if not self.script.outermost({model}) & self.prepared:
                     return model
         return None
-
-    def _no_model(self) -> Blocker:
-        first = self.script.backwards[0]
-        scope = node_of(self.script, first.scope)
-        if scope.kind == "function":
-            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
-            for argument in scope.parameters():
-                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
-                    return self._handed_over("model", argument.arg, scope.node)
-        return Blocker(
-            "ACC003",
-            "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
-            first.call,
-        )
-
-    def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
-        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
-        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
-        if not calls:
-            message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
-            return Blocker("ACC004", f"{message}; convert the script that makes it", function)
-        module, call = calls[0]
-        path, line, _ = module.tree.locate(module.tree.start(call))
-        where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
-        seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
-        message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
-        return Blocker("ACC004", message, call if module in self.script.modules else function)
-
-    def _homeless(self, thing: Thing, kind: str) -> Blocker:
-        name = next(iter(sorted(thing.names)), kind)
-        if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return self._handed_over(kind, name, thing.site)
-        return Blocker(
-            "ACC005",
-            f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
-        )
 
     # -- loaders and schedulers
 

@@ -22,7 +22,7 @@ _PLACES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
 _PLAIN_IMPORT = re.compile(r"^import[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 # What stands in modules that can be converted with the script.
-TRAINING_WORDS = ("backward", ".eval()", "no_grad")
+TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
 _NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
 
@@ -132,6 +132,10 @@ class Program:
             if (self.roots[0] / "__init__.py").exists():
                 self.entry.package = ".".join(self.roots[0].relative_to(top).parts)
             Uses(self).follow()
+
+    def may_train(self) -> bool:
+        """Whether the script, or a module that it uses, has the word for it."""
+        return any(TRAINING_WORDS[0] in module.tree.text for module in self.modules.values())
 
     def has(self, name: str) -> bool:
         """Whether a module of this name lies in the project."""

@@ -64,13 +64,19 @@ class ScriptModel(UniformValues):
         path: where it lies, None for stdin.
         project: whether the modules of the project that train are part of it.
         known: its model without them, where there is one.
+        program: the script with its modules, where they have been read already.
     """
 
     def __init__(
-        self, tree: Tree, path: Path | None = None, project: bool = False, known: ScriptModel | None = None
+        self,
+        tree: Tree,
+        path: Path | None = None,
+        project: bool = False,
+        known: ScriptModel | None = None,
+        program: Program | None = None,
     ) -> None:
         self.path = path
-        self.program: Program = known.program if known is not None else Program(tree, path)
+        self.program: Program = known.program if known is not None else program or Program(tree, path)
         self.interpreter: Interpreter = known.interpreter if known is not None else Interpreter(self.program)
         self.module: Module = self.program.entry
         self.scopes = self.module.scopes
@@ -257,6 +263,8 @@ class ScriptModel(UniformValues):
             if not isinstance(func, ast.Attribute) or func.attr != "backward":
                 continue
             scope = self.scope_of(call)
+            if scope in self._unused:
+                continue
             if self.qualname(func) in ("torch.autograd.backward",) and call.args:
                 found.append(Backward(call, call.args[0], scope))
                 continue
@@ -286,6 +294,25 @@ class ScriptModel(UniformValues):
                 continue
             found.append(Backward(call, receiver, scope, scaler))
         return sorted(found, key=lambda b: self.tree.start(b.call))
+
+    @cached_property
+    def _unused(self) -> set[Scope]:
+        """Functions of the script's other modules that nothing in the program names: other scripts train with them."""
+        if len(self.modules) == 1:
+            return set()
+        named: set[str] = set()
+        for tree in {id(m.tree): m.tree for m in self.program.modules.values()}.values():
+            named |= {n.id for n in tree.nodes(ast.Name)}
+            named |= {n.attr for n in tree.nodes(ast.Attribute)}
+            named |= {a.name for n in tree.nodes(ast.ImportFrom) for a in n.names}
+        return {
+            scope
+            for module in self.modules[1:]
+            for scope in module.scopes.functions()
+            if scope.parent is module.scopes.module
+            and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and scope.node.name not in named
+        }
 
     @cached_property
     def fixed_batch_size(self) -> ast.Call | None:
@@ -479,7 +506,8 @@ class ScriptModel(UniformValues):
         found: set[Thing] = set()
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
-                found |= self.things(call.func.value, v.OPTIMIZER)
+                if self.scope_of(call) not in self._unused:
+                    found |= self.things(call.func.value, v.OPTIMIZER)
         inner = {
             w
             for cls in self.interpreter.classes()
@@ -495,7 +523,7 @@ class ScriptModel(UniformValues):
         found: set[Thing] = set()
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
-        found = {owner for m in found if m.kind == v.MODEL for owner in self.owners_of(m)}
+        found = self.outermost({m for m in found if m.kind == v.MODEL})
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
         if not found:
@@ -521,6 +549,19 @@ class ScriptModel(UniformValues):
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
         return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
 
+    def outermost(self, models: set[Thing]) -> set[Thing]:
+        """The models that are no part of another one that trains with them."""
+        found: set[Thing] = set()
+        queue, seen = list(models), set(models)
+        while queue:
+            model = queue.pop()
+            owners = self.owners_of(model)
+            if owners <= {model}:
+                found |= owners
+            queue += owners - seen - {model}
+            seen |= owners
+        return found
+
     def owners_of(self, model: Thing) -> set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
@@ -541,8 +582,11 @@ class ScriptModel(UniformValues):
             held = thing.cls.attributes if thing.cls is not None else thing.attributes
             if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
                 outer.add(thing)
-        # Objects of a class share its attributes here: those that other files make are none of this script's.
+        outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
+        # Objects of a class share its attributes here: those that other files make are none of this script's, and a
+        # copy trains parts of its own.
         outer = {t for t in outer if self._is_seen(t)} or outer
+        outer = {t for t in outer if not t.link("original")} or outer
         if outer and not self.holders_outside_modules(model):
             return outer
         if outer & self._called_in_training and model not in self._called_in_training:

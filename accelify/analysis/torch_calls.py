@@ -93,6 +93,7 @@ class LibraryCalls:
                     assert isinstance(model, Thing)
                     copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
                     copied.cls = model.cls
+                    self.link(copied, "original", {model})
                     copies.add(copied)
                 # What is not known to be a model yet may turn out to be one, and its copy then is another.
                 return {

@@ -91,6 +91,13 @@ class Context:
         Before `limit`, a byte offset, where the name is needed from there on.
         """
         body, last = module.body, None
+        if line.startswith("import "):
+            # A module of the standard library stands with the others of its kind, which come first, by their names.
+            name = line.removeprefix("import ")
+            for stmt in body:
+                if isinstance(stmt, ast.Import) and stmt.names[0].name > name and self.tree.own_line(stmt):
+                    if limit is None or self.tree.start(stmt) < limit:
+                        return InsertBefore(stmt, (line,), order=-101), stmt
         for index, stmt in enumerate(body):
             if isinstance(stmt, (ast.Import, ast.ImportFrom)):
                 late = limit is not None and self.tree.start(stmt) >= limit
@@ -223,6 +230,21 @@ class Context:
     def _is_whole(self, evaluation: EvaluationLoop) -> bool:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
+
+    def ungathered_loops(self) -> list[BatchLoop]:
+        """Evaluation loops over a process's own share of the data whose outputs cannot be gathered.
+
+        Their figures are put together at the end, so that processes at least agree on them.
+        """
+        return [
+            evaluation.loop
+            for evaluation in self.plan.evaluations
+            if not self.plan.known.reduces
+            and evaluation.problem is not None
+            and not evaluation.only_looks
+            and self.plan.is_sharded(evaluation.loaders)
+            and not self.plan.on_main_only(evaluation.loop)
+        ]
 
     def shared_loops(self) -> list[BatchLoop]:
         """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""

@@ -38,12 +38,17 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         yield from _lists(context, loop)
         yield from _meters(context, loop)
+    for loop in context.ungathered_loops():
+        if context.accelerator(loop) is not None:
+            # Lists of samples are in an order that counts; what to gather is said where the loop stands.
+            yield from _lists(context, loop, samples=False)
+            yield from _meters(context, loop)
 
 
 # -- lists
 
 
-def _lists(context: Context, loop: BatchLoop) -> Iterator[Change]:
+def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[Change]:
     figures = Figures(context.script, context.plan.reductions)
     batch = figures.of_the_batch(loop)
     kinds: dict[Place, set[str]] = {}
@@ -70,6 +75,8 @@ def _lists(context: Context, loop: BatchLoop) -> Iterator[Change]:
             numbers["mean"].append(place)
         elif found == {"sum"} and begun:
             numbers["sum"].append(place)
+        elif not samples:
+            continue
         elif found == {"objects"} and begun:
             objects.append(place)
         elif found != {"other"}:

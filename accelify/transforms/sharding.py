@@ -100,7 +100,11 @@ def _unsharded(context: Context) -> Iterator[Change]:
         why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
-    message = f"{why}: every process works on the same data, which is right but no faster on several of them"
+    # An environment or a generator that seeds itself gives each process data of its own, and episodes of other lengths.
+    drawn = "" if loaders else " (where what is drawn at random is seeded alike)"
+    message = (
+        f"{why}: every process works on the same data{drawn}, which is right but no faster on several of them"
+    )
     if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
         message += "; accelerator.shard_batch gives each its share of a batch that is made by hand"
     yield context.change(UNSHARDED, backward, message)

@@ -33,7 +33,7 @@ _TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the reduction of running totals behind the loops that train on sharded loaders."""
-    for loop in context.shared_loops():
+    for loop in [*context.shared_loops(), *context.ungathered_loops()]:
         sums = _Totals(context, loop)
         totals = sums.found()
         for place, node in sums.unclear.items():

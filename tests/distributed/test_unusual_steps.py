@@ -125,6 +125,22 @@ class Agent(Coder):
         optimizer.step()
 
 
+class Meta(Agent):
+    """Its forward is the whole step."""
+
+    def forward(self, x, acc=None, optimizer=None):
+        return super().forward(x) if acc is None else self.learn(acc, optimizer, x)
+
+
+def trains_in_its_forward(acc):
+    agent = Meta()
+    optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)
+    agent, optimizer, loader = acc.prepare(agent, optimizer, loader_of())
+    for x, _ in loader:
+        agent(x, acc, optimizer)
+    return [agent]
+
+
 def trains_itself(acc):
     agent = Agent()
     optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)
@@ -307,6 +323,7 @@ STEPS = [
     own_methods,
     own_methods_past_the_wrapper,
     trains_itself,
+    trains_in_its_forward,
     lbfgs,
     penalty,
     unused_frozen_tied,

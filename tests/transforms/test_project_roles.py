@@ -330,3 +330,124 @@ class Natural(torch.optim.Optimizer):
     texts = project(tmp_path, main=main, natural=TORCH + outer)
     assert "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in texts["main"]
     assert texts["natural"] == TORCH + outer
+
+
+def test_a_module_that_trains_in_its_forward(tmp_path: Path) -> None:
+    """Its parts are trained for it, and a copy of one for a test is no model of the script's."""
+    meta = """\
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.vars = nn.ParameterList([nn.Parameter(torch.zeros(3, 1))])
+
+    def forward(self, x):
+        return x @ self.vars[0]
+
+    def parameters(self):
+        return self.vars
+
+
+class Meta(nn.Module):
+    def __init__(self, lr):
+        super().__init__()
+        self.net = Learner()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+
+    def forward(self, x, y):
+        loss = (self.net(x) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+
+    def test(self, x):
+        net = copy.deepcopy(self.net)
+        return net(x)
+"""
+    main = (
+        HEAD
+        + "from meta import Meta\n\nmeta = Meta(0.1)\n"
+        + LOADER
+        + "for x, y in loader:\n    meta(x, y)\n"
+    )
+    texts = project(tmp_path, main=main, meta="import copy\n" + TORCH + meta)
+    assert "meta, loader = accelerator.prepare(meta, loader)\n" in texts["main"]
+    assert "self.optimizer = self.accelerator.prepare(self.optimizer)\n" in texts["meta"]
+
+
+def test_parts_of_a_model_that_cannot_be_seen() -> None:
+    made = """\
+import zoo
+
+model = zoo.nets["small"]()
+groups = [{"params": model.backbone.parameters()}, {"params": model.head.parameters()}]
+optimizer = torch.optim.SGD(groups, lr=0.1)
+"""
+    text = converted(
+        script(made, LOADER, LOOP.replace(".to(WHERE)", "") + "model.eval()\nmodel.parameters()\n")
+    )
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+
+
+def test_functions_that_other_scripts_train_with_are_left_alone(tmp_path: Path) -> None:
+    loops = """\
+def one(model, optimizer, loader):
+    LOOP
+
+
+def two(model, optimizer, loader):
+    LOOP
+"""
+    loops = loops.replace("LOOP", LOOP.replace(".to(WHERE)", "").replace("\n", "\n    ").rstrip())
+    made = f"from loops import one\n\nmodel = nn.Linear(3, 1)\noptimizer = {SGD.format('model')}\n"
+    texts = project(
+        tmp_path, main=HEAD + made + LOADER + "one(model, optimizer, loader)\n", loops=TORCH + loops
+    )
+    assert texts["loops"].count("accelerator.backward(loss)") == 1
+    assert texts["loops"].endswith(loops[loops.index("def two") :])
+
+
+FILLED = f"""\
+parts = nn.ModuleList([])
+model = nn.Linear(3, 1)
+parts.append(model)
+loader = DataLoader(data, batch_size=4)
+other = nn.Linear(1, 1)
+parts.append(other)
+optimizer = {SGD.format("parts")}
+"""
+
+
+def test_a_module_list_is_prepared_when_it_is_full() -> None:
+    text = converted(script(FILLED, LOOP.replace("model(x.to(WHERE))", "parts[1](parts[0](x.to(WHERE)))")))
+    assert text.index("parts.append(other)") < text.index("parts, optimizer, loader = accelerator.prepare(")
+
+
+SET = "self.model = nn.Linear(3, 1)"
+STEPS = """\
+class Engine:
+    def fit(self, x):
+        self.model.train()
+        loss = self.model(x).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+MIXED = f"""\
+model = nn.Linear(3, 1)
+state = {{"model": model, "optimizer": {SGD.format("model")}}}
+for x, y in DataLoader(data, batch_size=4):
+    state["optimizer"].zero_grad()
+    (state["model"](x) - y).pow(2).mean().backward()
+    state["optimizer"].step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (AGENT, "`Agent` trains itself, and no `Agent` is made in this file"),
+        (STEPS, "of `Engine` is set outside of this file, by a caller or a subclass"),
+        (MIXED, "is kept in `state`, whose elements are not all of one kind"),
+    ],
+)
+def test_reasons(tmp_path: Path, text: str, reason: str) -> None:
+    assert reason in refusal(tmp_path, main=HEAD + text).reason

@@ -182,3 +182,23 @@ def test_a_loop_over_steps() -> None:
     """
     text = convert(ready=before, epoch="n = train_epoch()").new_text
     assert f"        kept.append(loss.item())\n    {MEAN}\n" in text
+
+
+def test_figures_of_an_evaluation_that_cannot_be_gathered_agree() -> None:
+    """What stops the training early is the same number everywhere; the samples are left to a person."""
+    evaluation = """
+    def evaluate(batches):
+        losses, hits, kept = [], 0, []
+        for a, b in batches:
+            for part in range(1):
+                output = model(a)
+            losses.append(F.cross_entropy(output, b).item())
+            hits += (output.argmax(1) == b).sum().item()
+            kept.append(output.detach().cpu().numpy())
+        return sum(losses) / len(losses), hits, kept
+    """
+    conversion = convert(ready=evaluation, epoch="best = evaluate(loader)")
+    assert '    hits = accelerator.reduce(hits, reduction="sum")\n' in conversion.new_text
+    assert '    losses = accelerator.reduce(losses, reduction="mean")\n' in conversion.new_text
+    assert "gather_object" not in conversion.new_text
+    assert "ACC301" in {f.code for f in conversion.remaining}

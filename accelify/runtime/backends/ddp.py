@@ -121,8 +121,8 @@ class DistributedModel(DistributedDataParallel):
         self._pattern = [p.requires_grad for p in self._known]
         self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
         self._route: Callable[..., Any] | None = None
-        # Whether such a method is running, and so may call backward itself: no forward of DDP's has ended then.
-        self._routing = False
+        # Whether forward or such a method is running. A backward then is its own: no forward of DDP's has ended.
+        self._running = False
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
@@ -158,11 +158,11 @@ class DistributedModel(DistributedDataParallel):
         def call(*args: Any, **kwargs: Any) -> Any:
             if not torch.is_grad_enabled() or self._flat or not self.module.training:
                 return method(*args, **kwargs)
-            self._route, self._routing = method, True
+            self._route, self._running = method, True
             try:
                 return DistributedDataParallel.forward(self, *args, **kwargs)  # type: ignore[no-untyped-call]
             finally:
-                self._route, self._routing = None, False
+                self._route, self._running = None, False
 
         return call
 
@@ -191,6 +191,7 @@ class DistributedModel(DistributedDataParallel):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self._flat:
             return self._run_ddp_forward(*args, **kwargs)
+        self._running = True
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
@@ -198,6 +199,8 @@ class DistributedModel(DistributedDataParallel):
             if told is error:
                 raise
             raise told from error
+        finally:
+            self._running = False
 
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
@@ -255,7 +258,7 @@ class DistributedModel(DistributedDataParallel):
             return ()
         if not (sync and self.require_backward_grad_sync):
             return None
-        if self._routing:
+        if self._running:
             self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.

@@ -1,0 +1,156 @@
+"""Why a model or optimizer cannot be prepared where it is, said as it is."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.anchors import node_of
+from accelify.analysis.placement import Placement
+from accelify.analysis.script import Holder, ScriptModel, is_in_model
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import Thing
+
+_OUTSIDE = "convert the script that makes it"
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A reason why the core edits of a script are not made."""
+
+    code: str
+    message: str
+    node: ast.AST | None = None
+
+
+class Reasons:
+    """The words for what has no place to be prepared.
+
+    Args:
+        script: its model.
+        placement: what looked for the places.
+    """
+
+    def __init__(self, script: ScriptModel, placement: Placement) -> None:
+        self.script = script
+        self.held = placement.held
+
+    def no_model(self) -> Blocker:
+        """Why no model was found that is trained."""
+        for backward in self.script.backwards:
+            owner = backward.scope.owner_class
+            if owner is not None and is_in_model(self.script, backward.scope):
+                message = f"`{owner.name}` trains itself, and no `{owner.name}` is made in this file"
+                return Blocker("ACC004", f"{message}; convert the script that makes one", backward.call)
+        first = self.script.backwards[0]
+        scope = node_of(self.script, first.scope)
+        if scope.kind == "function":
+            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
+            for argument in scope.parameters():
+                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
+                    return self._handed_over("model", argument.arg, scope.node)
+        return Blocker(
+            "ACC003",
+            "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
+            first.call,
+        )
+
+    def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
+        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        if not calls:
+            message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
+            return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)
+        module, call = calls[0]
+        path, line, _ = module.tree.locate(module.tree.start(call))
+        where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
+        seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
+        message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
+        return Blocker("ACC004", message, call if module in self.script.modules else function)
+
+    def homeless(self, thing: Thing, kind: str) -> Blocker:
+        """Why nothing can be prepared under a name of its own."""
+        name = next(iter(sorted(thing.names)), kind)
+        if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self._handed_over(kind, name, thing.site)
+        root = self._root(thing)
+        if isinstance(root.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            what = next(iter(sorted(root.names)), "an argument")
+            message = f"the {kind} `{name}` comes from `{what}`, which a caller outside of this file hands to"
+            return Blocker("ACC004", f"{message} `{root.site.name}`; {_OUTSIDE}", root.site)
+        if root is not thing and root.qualname and isinstance(root.site, ast.Call):
+            made = root.qualname.rsplit(".", 1)[-1]
+            message = f"the {kind} `{name}` is kept by an object of `{made}`"
+            return Blocker("ACC005", f"{message}, whose code is not converted with this file", root.site)
+        owner = self._set_outside(thing)
+        if owner is not None:
+            message = (
+                f"the {kind} `{name}` of `{owner}` is set outside of this file, by a caller or a subclass"
+            )
+            return Blocker("ACC004", f"{message}; {_OUTSIDE}", None)
+        holders = self.script.holders_of(thing)
+        part = next((h for h in holders if h.cls is not None and self._is_model(h)), None)
+        if part is not None and part.cls is not None:
+            trainer = part.cls.name
+            message = (
+                f"`{trainer}` trains its own {kind} `{part.name}`, and no `{trainer}` is made in this file"
+            )
+            return Blocker("ACC004", f"{message}; convert the script that makes one", thing.site)
+        local = next((h for h in holders if h.cls is None and self._is_inside_model(h)), None)
+        if local is not None and local.scope is not None:
+            owned = local.scope.owner_class
+            where = owned.name if owned is not None else "a module"
+            message = f"the {kind} `{local.name}` is made and trained inside a method of the module `{where}`"
+            return Blocker("ACC005", f"{message}, so it cannot be prepared", thing.site)
+        if isinstance(thing.site, ast.Call) and thing.module not in self.script.modules and not holders:
+            file = (
+                thing.module.path.name if thing.module is not None and thing.module.path else "another file"
+            )
+            message = (
+                f"the {kind} `{name}` is made in {file} and kept in no variable or attribute of this file"
+            )
+            return Blocker("ACC005", f"{message}, so it cannot be prepared here", thing.site)
+        kept = self.held.holders_of(thing)
+        if kept:
+            message = (
+                f"the {kind} `{name}` is kept in `{kept[0].name}`, whose elements are not all of one kind"
+            )
+            if self.held.form(kept[0], kind) is not None:
+                message = f"the {kind} `{name}` is kept in `{kept[0].name}`, which several functions fill"
+            return Blocker("ACC005", f"{message}: they cannot be prepared one by one", thing.site)
+        return Blocker(
+            "ACC005",
+            f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
+            thing.site,
+        )
+
+    def _root(self, thing: Thing) -> Thing:
+        """What a thing was taken out of, as far as nothing is known of that either."""
+        seen = {thing}
+        while True:
+            wholes = thing.link("whole") - seen
+            if not wholes:
+                return thing
+            thing = next(iter(wholes))
+            seen.add(thing)
+
+    def _set_outside(self, thing: Thing) -> str | None:
+        """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
+        for whole in thing.link("whole"):
+            if whole.cls is not None and whole is whole.cls.instance:
+                return whole.cls.name
+        return None
+
+    def _is_model(self, holder: Holder) -> bool:
+        return holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL
+
+    def _is_inside_model(self, holder: Holder) -> bool:
+        return (
+            holder.scope is not None
+            and holder.scope.kind == "function"
+            and is_in_model(self.script, holder.scope)
+        )
