@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert
+from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 SIZE = {"setup": "batch_size = 8"}
 CODES = ("ACC402", "ACC404", "ACC405", "ACC408")
@@ -87,3 +87,23 @@ def test_an_exit_on_a_local_number_is_left_to_a_person(before: str, test: str) -
 def test_losses_over_the_whole_batch(term: str) -> None:
     loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
     assert "ACC408" in {f.code for f in convert(loss=loss).remaining}
+
+
+def test_a_counter_of_what_all_processes_agreed_on_ends_the_training_everywhere() -> None:
+    """A total that is reduced is the same number everywhere, and so is how long it did not fall."""
+    conversion = convert(
+        setup="best_loss, best_epoch = 99, 0",
+        ready="total = 0.0\n",
+        update="optimizer.step()\ntotal += loss.item() * x.size(0)\n",
+        epoch="""
+        epoch_loss = total / len(data)
+        total = 0.0
+        if epoch_loss < best_loss:
+            best_loss, best_epoch = epoch_loss, epoch
+            best_epoch = epoch
+        if epoch - best_epoch >= 3:
+            break
+        """,
+    )
+    assert "accelerator.reduce(" in conversion.new_text
+    assert "ACC405" not in codes(conversion)
