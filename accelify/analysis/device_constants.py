@@ -144,7 +144,8 @@ def _read_by(program: Program, module: Module, known: _Known) -> list[DeviceCons
             if constant is not None and (scope.kind == "function" or constant.module is not module):
                 found[constant] = None
     for node in module.tree.nodes(ast.Attribute):
-        if isinstance(node.value, ast.Name) and module.scopes.of(node).kind != "module":
+        guarded = any(_is_main_guard(ancestor) for ancestor in module.tree.ancestors(node))
+        if isinstance(node.value, ast.Name) and not guarded:
             target = module.imports.get(node.value.id)
             constant = _origin(program, target, node.attr, known, set()) if target is not None else None
             if constant is not None:
