@@ -93,8 +93,9 @@ class Imports:
         return [path for path in every if path.resolve() not in imported]
 
     def mentioning(self, name: str, module: Path, paths: Iterable[Path]) -> list[Path]:
-        """Those of some files that import a module and have a name of it in their text."""
-        word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\s*\(")
+        """Those of some files that import a module and call a name of it, or derive a class from it."""
+        text = re.escape(name.encode())
+        word = re.compile(rb"\b" + text + rb"\s*\(|^\s*class\s+\w+\s*\([^)]*\b" + text + rb"\b", re.MULTILINE)
         return [p for p in paths if word.search(self._read(p.resolve())) and module.resolve() in self.of(p)]
 
     def _read(self, path: Path) -> bytes:

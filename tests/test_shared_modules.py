@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Tree
 from accelify.convert import Conversion, convert_paths
 from accelify.merging import merged
 
@@ -79,6 +81,31 @@ def test_what_another_script_calls_too_keeps_the_group_from_breaking_it(project:
     assert not [f for c in both.values() for f in c.remaining if f.code == "ACC409"]
 
 
+def test_a_class_that_is_derived_elsewhere_is_said(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text(
+        "import torch\n\n\nclass Engine:\n    def __init__(self, config):\n"
+        "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=config)\n\n"
+        "    def step(self, x):\n        self.model(x).sum().backward()\n        self.optimizer.step()\n"
+    )
+    for name in ("small", "large"):
+        (tmp_path / f"{name}.py").write_text(
+            "from torch import nn\nfrom base import Engine\n\n\nclass Own(Engine):\n"
+            "    def __init__(self, config):\n        self.model = nn.Linear(4, 2)\n        super().__init__(config)\n"
+        )
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom small import Own\n\nOwn(0.1).step(torch.randn(1, 4))\nprint('done')\n"
+    )
+    found = convert(tmp_path, "train.py")
+    assert "super().__init__(self.accelerator, config)" in found["small.py"].new_text
+    said = [f.message for f in found["train.py"].remaining if f.code == "ACC409"]
+    assert any(message.startswith("`Engine` takes") and message.endswith("large.py") for message in said)
+
+
+def test_training_loops_of_other_scripts_are_no_evaluations(project: Path) -> None:
+    found = convert(project, "teacher.py")
+    assert not [f for c in found.values() for f in c.remaining if f.code.startswith("ACC30")]
+
+
 def test_files_named_together_are_one_group(project: Path) -> None:
     loops = LOOPS.replace("told(loss)", "pass").replace("def pass:", "def told(loss):")
     (project / "loops.py").write_text(loops)
@@ -104,10 +131,10 @@ def test_one_after_the_other_gives_the_same(project: Path) -> None:
 
 
 def test_functions_that_are_looked_up_by_name_count_as_called(project: Path) -> None:
-    text = (project / "student.py").read_text()
-    (project / "student.py").write_text(text + "getattr(loops, 'nev' + 'er')(model, torch.randn(1, 4))\n")
-    found = convert(project, "student.py")["student.py"]
-    assert found.status == "refused"
+    path = project / "student.py"
+    for text, dormant in (("", {"plain", "never"}), ("import loops\ngetattr(loops, 'nev' + 'er')\n", set())):
+        script = ScriptModel(Tree(path.read_text() + text), path, project=True)
+        assert {scope.name for scope in script.dormant} == dormant
 
 
 def test_a_module_with_loops_says_who_has_what_they_train(project: Path) -> None:

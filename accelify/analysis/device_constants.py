@@ -132,24 +132,31 @@ def _origin(
 
 
 def _read_by(program: Program, module: Module, known: _Known) -> list[DeviceConstant]:
-    """The constants that the functions of a module read."""
+    """The constants of other modules that a module reads when it is imported, and all that its functions read."""
     found: dict[DeviceConstant, None] = {}
     for node in module.tree.nodes(ast.Name):
         scope = module.scopes.of(node)
-        if not isinstance(node.ctx, ast.Load) or scope.kind == "module":
+        if not isinstance(node.ctx, ast.Load) or any(_is_main_guard(a) for a in module.tree.ancestors(node)):
             continue
         owner = scope.resolve(node.id)
         if owner is None or owner is module.scopes.module:
             constant = _origin(program, module, node.id, known, set())
-            if constant is not None:
+            if constant is not None and (scope.kind == "function" or constant.module is not module):
                 found[constant] = None
     for node in module.tree.nodes(ast.Attribute):
-        if isinstance(node.value, ast.Name) and module.scopes.of(node).kind != "module":
+        guarded = any(_is_main_guard(ancestor) for ancestor in module.tree.ancestors(node))
+        if isinstance(node.value, ast.Name) and not guarded:
             target = module.imports.get(node.value.id)
             constant = _origin(program, target, node.attr, known, set()) if target is not None else None
             if constant is not None:
                 found[constant] = None
     return list(found)
+
+
+def _is_main_guard(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in {
+        n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)
+    }
 
 
 def _texts(node: ast.expr) -> list[str]:

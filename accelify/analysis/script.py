@@ -452,7 +452,7 @@ class ScriptModel(UniformValues):
         """Every `for` over a loader, with the loaders it can run over."""
         found = []
         for loop in self.tree.nodes(ast.For, ast.AsyncFor):
-            loaders = self.iterated(loop.iter)
+            loaders = self.iterated(loop.iter) if self.scope_of(loop) not in self.dormant else set()
             if loaders:
                 found.append((loop, loaders))
         return found

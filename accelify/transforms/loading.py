@@ -17,6 +17,9 @@ from accelify.transforms.base import Change, Context, Rule
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 _CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
 
+# What finds checkpoints that were written before.
+_READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
+
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield a map_location for loads of checkpoints, and a wait before loads of what was just written."""
@@ -67,7 +70,7 @@ def _waits(context: Context) -> Iterator[Change]:
     loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
     loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes
     for call in sorted(script.calls(), key=tree.start):
-        if script.qualname(call.func) != "torch.load" and not (script.callees(call) & loading):
+        if script.qualname(call.func) not in _READS and not (script.callees(call) & loading):
             continue
         stmt: ast.stmt = tree.statement(call)
         while isinstance(tree.parent(stmt), ast.With):

@@ -86,6 +86,19 @@ def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
     script = TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()")
     (message,) = left(convert(tmp_path, script, conf=DEVICE, noise=noise))
     assert message.startswith("noise.py goes on using `device` of conf.py, the same GPU")
+    early = "from conf import *\n\nfixed = torch.randn(4, device=device)\n"
+    (message,) = left(
+        convert(
+            tmp_path,
+            script.replace("noise()", "fixed").replace("import noise", "import fixed"),
+            conf=DEVICE,
+            noise=early,
+        )
+    )
+    assert message.startswith("noise.py goes on using `device` of conf.py")
+    named = "import conf\n\nfixed = torch.randn(4, device=conf.device)\n"
+    reading = script.replace("noise()", "fixed").replace("import noise", "import fixed")
+    assert left(convert(tmp_path, reading, conf=DEVICE, noise=named))
     plain = convert(tmp_path, script, conf=DEVICE.replace(":0", ""), noise=noise)
     assert not left(plain)
 

@@ -6,7 +6,9 @@ import textwrap
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 SIZE = {"setup": "batch_size = 8"}
 CODES = ("ACC402", "ACC404", "ACC405", "ACC408")
@@ -87,3 +89,38 @@ def test_an_exit_on_a_local_number_is_left_to_a_person(before: str, test: str) -
 def test_losses_over_the_whole_batch(term: str) -> None:
     loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
     assert "ACC408" in {f.code for f in convert(loss=loss).remaining}
+
+
+AGREED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+net = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = list(range(64))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+best_loss, best_epoch = 99, 0
+for epoch in range(30):
+    running_loss = 0.0
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        running_loss += loss.item() * x.size(0)
+    epoch_loss = running_loss / len(data)
+    if epoch_loss < best_loss:
+        best_loss = epoch_loss
+        best_epoch = epoch
+    if (epoch - best_epoch) >= 3:
+        break
+"""
+
+
+def test_a_counter_of_what_all_processes_agreed_on_ends_the_training_everywhere() -> None:
+    """A total that is reduced is the same number everywhere, and so is how long it did not fall."""
+    conversion = convert_source(Source.from_text(AGREED, PATH))
+    assert "running_loss = accelerator.reduce(running_loss" in conversion.new_text
+    assert "ACC405" not in codes(conversion)
