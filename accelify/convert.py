@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import NAME
+from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
+from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
 from accelify.lowering import Plain, lower
+from accelify.merging import merged
 from accelify.notebook import finished
 from accelify.project import Imports
 from accelify.source import Source, python_files
@@ -56,6 +58,10 @@ class Conversion:
     applied: list[Finding] = field(default_factory=list)
     remaining: list[Finding] = field(default_factory=list)
     new_text: str = ""
+    # Its functions that the script comes to, by name: whether they take the Accelerator.
+    functions: dict[str, bool] = field(default_factory=dict)
+    # Findings that hold only as long as these scripts are not converted with it.
+    until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -86,6 +92,10 @@ class GatheredConversions:
     @property
     def conversions(self) -> list[Conversion]:
         """One for each file, in the order in which they came."""
+        changed = {place for place, conversion in self._found.items() if conversion.changed}
+        for conversion in self._found.values():
+            past = {finding for finding, paths in conversion.until if paths <= changed}
+            conversion.remaining = [f for f in conversion.remaining if f not in past]
         return list(self._found.values())
 
     def has(self, path: Path) -> bool:
@@ -93,7 +103,7 @@ class GatheredConversions:
         return path.resolve() in self._entry
 
     def add(self, group: list[Conversion]) -> None:
-        """Take in what `convert_project` gave; a group that needs other edits in a shared file is left alone."""
+        """Take in what `convert_project` gave: edits of a shared file are put together where they agree."""
         group = self._without_conflict(group)
         for conversion in group:
             place = _place(conversion)
@@ -104,16 +114,43 @@ class GatheredConversions:
                 self._entry.setdefault(place, group[0].source.path)
 
     def _without_conflict(self, group: list[Conversion]) -> list[Conversion]:
+        together = []
         for conversion in group[1:]:
             known = self._found.get(_place(conversion))
-            if known is not None and known.changed and known.new_text != conversion.new_text:
+            if known is None or not known.changed or known.new_text == conversion.new_text:
+                continue
+            both = _together(known, conversion)
+            if both is None:
                 first = self._entry.get(_place(conversion))
                 reason = (
                     f"{conversion.source.path} is converted for {first} already and needs other edits for this "
                     "script: convert this one by hand, after the model of that one"
                 )
                 return [_left_alone(group[0].source, REFUSED, reason)]
-        return group
+            together.append(both)
+        for both in together:
+            self._found[_place(both)] = both
+        return [*group[:1], *[c for c in group[1:] if _place(c) not in {_place(both) for both in together}]]
+
+
+def _together(one: Conversion, other: Conversion) -> Conversion | None:
+    """A module's edits for two scripts in one; None where they collide or differ in who takes the Accelerator."""
+    if any(other.functions.get(name, takes) != takes for name, takes in one.functions.items()):
+        return None
+    text = merged(one.source.text, one.new_text, other.new_text)
+    if text is None:
+        return None
+    try:
+        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    return replace(
+        one,
+        new_text=text,
+        applied=sorted({*one.applied, *other.applied}),
+        remaining=sorted({*one.remaining, *other.remaining}),
+        functions={**one.functions, **other.functions},
+    )
 
 
 def _place(conversion: Conversion) -> Path | None:
@@ -283,30 +320,25 @@ def convert_project(
         for module in script.modules[1:]:
             assert module.path is not None
             # Named the way the script is named.
-            shown = Path(source.path).parent / os.path.relpath(module.path, folder)
+            shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
             sources.append(Source.read(shown))
         assert isinstance(script.tree, JoinedTree)
         for part, one in zip(script.tree.trees, sources, strict=True):
             part.path = str(one.path)
-        for part, one in zip(script.tree.trees[1:], sources[1:], strict=True):
-            if _is_handed_an_accelerator(part) or any(
-                _imports(part, r) for r in ("accelify", options.runtime)
-            ):
-                if not _calls_without(script):
-                    return [
-                        _left_alone(
-                            source, UNCHANGED, f"it is converted already, as its module {one.path} is"
-                        )
-                    ]
-                reason = (
-                    f"its module {one.path} is converted already: hand it the Accelerator as that script does"
-                )
-                return [_left_alone(source, REFUSED, reason)]
+        converted = _converted_already(script, sources, options)
+        if converted is not None:
+            return [converted]
         plan = Plan(script, options.batch_size, options.runtime)
         if plan.blockers:
             return [_blocked(source, script.tree, name, plan.blockers)]
         found = _apply(sources, script.tree, *_changes(script, plan, name))
-        found[0].remaining += _other_callers(script, plan, sources, imports)
+        found[0] = finished(found[0], options.runtime)
+        if found[0].status == REFUSED:
+            return [found[0]]
+        found[0].until = _other_callers(script, plan, sources, imports)
+        found[0].remaining += [finding for finding, _ in found[0].until]
+        for module, conversion in zip(script.modules, found, strict=False):
+            conversion.functions = _functions(script, plan, module)
     except ValueError as error:
         return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
     except Exception as error:
@@ -316,8 +348,38 @@ def convert_project(
     return [c for c in found if c is found[0] or c.changed]
 
 
-def _other_callers(script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports) -> list[Finding]:
-    """Functions that take the Accelerator now, where scripts outside of the group call them without."""
+def _converted_already(
+    script: ScriptModel, sources: list[Source], options: ConvertOptions
+) -> Conversion | None:
+    """What is said where a module that the script trains with was converted, for another script or before."""
+    assert isinstance(script.tree, JoinedTree)
+    for module, part, one in zip(script.modules[1:], script.tree.trees[1:], sources[1:], strict=True):
+        handed = any(
+            (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module
+            for call in script.calls()
+        )
+        if _calls_without(script):
+            reason = (
+                f"its module {one.path} is converted already: hand it the Accelerator as that script does"
+            )
+            return _left_alone(sources[0], REFUSED, reason)
+        if handed or any(_imports(part, r) for r in ("accelify", options.runtime)):
+            reason = f"it is converted already, as its module {one.path} is"
+            return _left_alone(sources[0], UNCHANGED, reason)
+    return None
+
+
+def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, bool]:
+    """The functions and classes of a module that the script comes to, and whether they take the Accelerator."""
+    threaded = plan.reach.threaded if plan.reach is not None else []
+    homes = {node_of(script, s) for s in module.scopes.functions() if s not in script.dormant}
+    return {home.name: home in threaded for home in homes if home.kind != "module"}
+
+
+def _other_callers(
+    script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
+) -> list[tuple[Finding, frozenset[Path]]]:
+    """Functions that take the Accelerator now, where scripts outside of the group call them without: with those."""
     if plan.reach is None or len(sources) < 2:
         return []
     folder = Path(sources[0].path or ".").parent
@@ -328,25 +390,23 @@ def _other_callers(script: ScriptModel, plan: Plan, sources: list[Source], impor
         module = script.module_of(scope.node).path
         if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
             continue
-        callers = [str(path) for path in imports.mentioning(scope.node.name, module, others)]
+        callers = imports.mentioning(scope.node.name, module, others)
         if callers:
+            named = ", ".join(str(caller) for caller in callers)
             path, line, column = script.tree.locate(script.tree.start(scope.node))
-            message = (
-                f"`{scope.node.name}` takes the Accelerator now; not converted with it: {', '.join(callers)}"
+            message = f"`{scope.node.name}` takes the Accelerator now; not converted with it: {named}"
+            finding = Finding(
+                path,
+                line,
+                column,
+                OTHER_CALLERS,
+                "other-callers",
+                message,
+                safety=Safety.MANUAL,
+                effort=10,
+                fixable=False,
             )
-            found.append(
-                Finding(
-                    path,
-                    line,
-                    column,
-                    OTHER_CALLERS,
-                    "other-callers",
-                    message,
-                    safety=Safety.MANUAL,
-                    effort=10,
-                    fixable=False,
-                )
-            )
+            found.append((finding, frozenset(caller.resolve() for caller in callers)))
     return found
 
 
@@ -354,8 +414,8 @@ def _may_train(text: str) -> bool:
     """The prefilter: a script with neither a backward nor an optimizer has nothing to convert."""
     if "torch" in text:
         return "backward" in text or "optim" in text
-    # torch can come through a project's own `from helpers import *`.
-    return "import *" in text and ".backward(" in text
+    # torch can come through a project's own helpers, and a loop over what it is handed needs no name of torch's.
+    return ".backward(" in text
 
 
 def _left_alone(source: Source, status: str, reason: str) -> Conversion:

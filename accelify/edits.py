@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelify.analysis.devices import negated
 from accelify.analysis.syntax import Tree
 
 _INDENTATION = 600
@@ -223,6 +224,8 @@ def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
             continue
         if indent.last in between or following.first in between:
             continue
+        if tree.parted(indent.last, following.first):
+            continue
         gone.add(following)
         wider[indent] = Indent(indent.first, wider.pop(following, following).last, indent.header)
     return [wider.get(e, e) if isinstance(e, Indent) else e for e in edits if e not in gone]
@@ -319,7 +322,9 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         and any(not line.startswith("#") for line in e.lines if line)
     }
     followed = {id(e.statement) for e in edits if isinstance(e, InsertAfter)}
-    _take_empty_ifs(tree, deleted, [e for e in edits if not isinstance(e, DeleteStatement)])
+    others: list[Edit] = [e for e in edits if not isinstance(e, DeleteStatement)]
+    _take_empty_branches(tree, deleted, others, plan)
+    _take_empty_ifs(tree, deleted, others)
     blocks: dict[int, list[ast.stmt]] = {}
     for stmt in deleted:
         block = tree.block_of(stmt)[2]
@@ -353,6 +358,50 @@ def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> N
             deleted.difference_update(block)
             deleted.add(parent)
             parent, _, block = tree.block_of(parent)
+
+
+def _take_empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit], plan: _Plan) -> None:
+    """Of an `if`/`else` of which one branch goes, the other stays, and nothing where both go."""
+    branches = {parent for s in deleted for parent in [tree.parent(s)] if isinstance(parent, ast.If)}
+    filled = {id(tree.block_of(e.statement)[2]) for e in others if isinstance(e, (InsertBefore, InsertAfter))}
+    for branch in branches:
+        body, other = (all(s in deleted for s in part) for part in (branch.body, branch.orelse))
+        if not branch.orelse or tree.is_elif(branch) or tree.is_elif(branch.orelse[0]) or not (body or other):
+            continue
+        if {id(branch.body), id(branch.orelse)} & filled or not _only_reads(branch.test):
+            continue
+        if body and other:
+            if not any(_touches(tree, edit, branch) for edit in others):
+                deleted.difference_update([*branch.body, *branch.orelse])
+                deleted.add(branch)
+            continue
+        word = _else_line(tree, branch)
+        if word is None or not tree.own_line(branch.body[0]) or not tree.own_line(branch.orelse[0]):
+            continue
+        if other:
+            deleted.difference_update(branch.orelse)
+            plan.replaces.append(Replace(word[0], tree.line_end(tree.end(branch)), ""))
+        elif not tree.in_fstring(branch.test) and not any(_inside(tree, e, branch.test) for e in others):
+            deleted.difference_update(branch.body)
+            plan.replaces.append(replace(tree, branch.test, negated(tree.segment(branch.test))))
+            start = tree.line_start(tree.start(branch.body[0]))
+            plan.replaces.append(Replace(start, word[1], ""))
+
+
+def _else_line(tree: Tree, branch: ast.If) -> tuple[int, int] | None:
+    """Where the line that says `else:` begins and ends, if it says nothing more."""
+    start = tree.line_end(tree.end(branch.body[-1]))
+    end = tree.line_start(tree.start(branch.orelse[0]))
+    while start < end:
+        after = tree.line_end(start)
+        if tree.data[start:after].split(b"#")[0].strip() == b"else:":
+            return start, after
+        start = after
+    return None
+
+
+def _inside(tree: Tree, edit: Edit, node: ast.expr) -> bool:
+    return isinstance(edit, Replace) and tree.start(node) <= edit.start < tree.end(node)
 
 
 def _touches(tree: Tree, edit: Edit, stmt: ast.stmt) -> bool:

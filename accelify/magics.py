@@ -72,7 +72,8 @@ class Mask:
     def hide_all(self, text: str) -> str:
         """`text` with every line hidden in a comment."""
         return "".join(
-            self._as_comment(line, whole=True) if line.strip() else line for line in split_lines(text)
+            self._as_comment(line, whole=True) if line.strip(" \t\f\r\n") else line
+            for line in split_lines(text)
         )
 
     def show(self, text: str) -> str:

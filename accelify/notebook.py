@@ -124,6 +124,8 @@ class NotebookSource(Source):
 
     def place(self, finding: Finding) -> Finding:
         """A finding of the script at its place in the notebook: the number of the cell and the line in it."""
+        if finding.path.endswith(".py"):
+            return finding  # of a module that the notebook imports
         index = bisect.bisect_right(self._starts, finding.line) - 1
         if finding.cell or index < 0:
             return finding
@@ -155,10 +157,14 @@ class NotebookSource(Source):
 
     def _split(self, text: str) -> list[str] | None:
         """The masked cells of `text`, None where they are not those of this notebook."""
-        pieces = re.split(rf"^{re.escape(self.marker)} (\d+)(?:\r\n|\r|\n)", text, flags=re.M)
+        first = re.match(rf"{re.escape(self.marker)} \d+(\r\n|\r|\n)", self.text)
+        assert first is not None
+        # The line end that was put there, and no other: a cell may begin or end with half of one.
+        newline = first[1]
+        pieces = re.split(rf"^{re.escape(self.marker)} (\d+){newline}", text, flags=re.M)
         if pieces[0] or [int(number) for number in pieces[1::2]] != [cell.number for cell in self.cells]:
             return None
-        return [re.sub(r"(?:\r\n|\r|\n)\Z", "", piece) for piece in pieces[2::2]]
+        return [piece.removesuffix(newline) for piece in pieces[2::2]]
 
     def _shown(self, masked: str) -> str:
         assert self.mask is not None

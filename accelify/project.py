@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from accelify.analysis.program import roots_of
+from accelify.analysis.program import added_roots, roots_of
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -15,6 +16,8 @@ _IMPORT = re.compile(
 _LOOP = b".backward("
 # Beyond this a file is data or generated.
 _LARGEST = 1_000_000
+# Outputs make notebooks large.
+_LARGEST_NOTEBOOK = 20_000_000
 
 
 class Imports:
@@ -42,16 +45,24 @@ class Imports:
 
     def _locate(self, name: str, importer: Path) -> Path | None:
         """The file that an imported name stands for, where it lies in the importer's own project."""
-        key = (name, importer.parent)
+        roots = self._roots_for(importer)
+        alike = roots is self._roots.get(importer.parent)
+        key = (name, importer.parent if alike else importer)
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
-            else:
-                roots = self._roots.get(importer.parent) or roots_of(importer)
-                self._roots[importer.parent] = roots
             self._located[key] = _find(name, roots)
         return self._located[key]
+
+    def _roots_for(self, importer: Path) -> list[Path]:
+        """Where an importer's names are looked for: as for all of its folder, and where it adds places itself."""
+        if importer not in self._roots:
+            shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
+            self._roots[importer.parent] = shared
+            added = added_roots(importer, self._read(importer).decode("utf-8", "replace"))
+            self._roots[importer] = [*shared, *added] if added else shared
+        return self._roots[importer]
 
     def reached(self, path: Path) -> list[Path]:
         """Every file of the project that a file imports, itself or through others."""
@@ -89,10 +100,23 @@ class Imports:
     def _read(self, path: Path) -> bytes:
         if path not in self._data:
             try:
-                self._data[path] = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
-            except OSError:
+                largest = _LARGEST_NOTEBOOK if path.suffix == ".ipynb" else _LARGEST
+                self._data[path] = path.read_bytes() if path.stat().st_size <= largest else b""
+                if path.suffix == ".ipynb":
+                    self._data[path] = _code_of(self._data[path])
+            except (OSError, ValueError):
                 self._data[path] = b""
         return self._data[path]
+
+
+def _code_of(notebook: bytes) -> bytes:
+    """The code cells of a notebook, one behind the other. Raises ValueError where it is no notebook."""
+    found = json.loads(notebook or b"null")
+    cells = found.get("cells", []) if isinstance(found, dict) else []
+    code = [
+        cell.get("source", "") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
+    ]
+    return "\n".join("".join(source) for source in code).encode("utf-8", "replace")
 
 
 def _names(data: bytes) -> list[str]:

@@ -167,8 +167,13 @@ Where it means steps of this process, take it behind `prepare`; where it means t
 
     total_steps = epochs * len(loader)    # before prepare: batches of all processes together""",
     "ACC402": """\
-The result is right: every process makes the same update. To be faster on several processes, let each take its part,
-for instance by a DataLoader that is given to `prepare`, or by the rank:
+The result is right: every process makes the same update. To be faster on several processes, let each take its part.
+Of a batch that the script makes by hand, with one entry a sample in its first dimension:
+
+    x, y = inputs[index], targets[index]
+    x, y = accelerator.shard_batch(x, y)
+
+Of other data, a DataLoader that is given to `prepare`, or a part of a list:
 
     with accelerator.split_between_processes(indices) as own: ...""",
     "ACC403": """\
@@ -182,7 +187,9 @@ On several processes, and in the last batch, a batch can be smaller than the con
     "ACC405": """\
 When one process leaves the loop, the others wait for it in the next reduction and the run hangs. Let all agree:
 
-    if loss < 0.01: break    ->  if accelerator.reduce(loss.detach(), reduction="mean") < 0.01: break""",
+    if loss < 0.01: break    ->  if accelerator.reduce(loss.detach(), reduction="mean") < 0.01: break
+
+Where the test reads the loss alone, the converter writes this.""",
     "ACC406": """\
 Where the last batch does not divide, each process's share is weighed by its samples, and that weight differs between
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:

@@ -29,9 +29,11 @@ RATIO_LIMIT, GROWTH_LIMIT = 3.0, 2.0
 
 
 def project(folder: Path, modules: int) -> Path:
-    """A project whose entry script imports `modules` modules, the training loop in the first of them."""
+    """A project whose entry script imports and uses `modules` modules, and one more with the training loop."""
     loop, main = TAIL.split("\n\ndef main():", 1)
     imports = "".join(f"from parts.part{n} import Block{n}, evaluate_{n}\n" for n in range(modules))
+    # What is imported and not used is not read.
+    imports += f"PARTS = [{', '.join(f'Block{n}, evaluate_{n}' for n in range(modules))}]\n"
     parts = folder / "parts"
     parts.mkdir(parents=True)
     (parts / "__init__.py").write_text("")

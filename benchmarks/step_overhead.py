@@ -1,7 +1,7 @@
 """What a training step costs over torch's own: plain PyTorch (DDP on several processes), accelify, Hugging Face
 Accelerate and Lightning Fabric, alternating in one run.
 
-    python benchmarks/step_overhead.py [--processes 1 2] [--starts 3] [--rounds 40] [--json FILE]
+    python benchmarks/step_overhead.py [--processes 1 2] [--models small real] [--starts 3] [--rounds 40] [--json FILE]
 
 Every subject runs in processes of its own, all alive at once, of which one subject's work at a time. A round is a few
 steps of each subject in an order drawn anew, short enough that what else the machine does meets all of them alike;
@@ -225,9 +225,9 @@ class Group:
             process.wait()
 
 
-def measure(ranks, starts, rounds):
+def measure(ranks, models, starts, rounds):
     """By model and subject, for every start and round the seconds and processor seconds a step."""
-    found = {model: {} for model in MODELS}
+    found = {model: {} for model in models}
     draw = random.Random(0)
     for _ in range(starts):
         groups = {name: Group(name, ranks) for name in SETUPS}
@@ -306,6 +306,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--starts", type=int, default=3, help="how often all processes are started anew")
     parser.add_argument("--rounds", type=int, default=40, help="rounds in every start")
     parser.add_argument("--json", type=Path)
@@ -315,7 +316,7 @@ def main():
         return worker(options.worker)
     results = {}
     for ranks in options.processes:
-        for model, times in measure(ranks, options.starts, options.rounds).items():
+        for model, times in measure(ranks, options.models, options.starts, options.rounds).items():
             results |= report(model, ranks, times)
     print("\nimport, by import torch")
     for module in ("accelify.runtime", "accelerate", "lightning_fabric"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accelify.convert import CONVERTED, REFUSED, Conversion, ConvertOptions, convert_source
@@ -309,6 +309,7 @@ def train(model):
     assert moved.column > len("%time ")
 
 
+@example(["\r"], "Windows", False)
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.text(max_size=40) | st.sampled_from(KEPT), max_size=6),
@@ -460,3 +461,13 @@ def test_the_report_page_takes_notebooks(run: Run, book: Path) -> None:  # noqa:
     page = book.parent / "page.html"
     assert run("convert", book, "--diff", "--report", page).code == 0
     assert f"{book}:cell 4:" in page.read_text()
+
+
+def test_neighbours_in_two_cells_get_a_guard_each() -> None:
+    guarded = ["import os\nos.makedirs('a')", "os.makedirs('b')\nos.makedirs('c')"]
+    conversion, new = convert(json.dumps(notebook([*CELLS, *[("code", text) for text in guarded]])).encode())
+    assert conversion.status == CONVERTED, conversion.reason
+    assert codes(new)[-2:] == [
+        "import os\nif accelerator.is_main_process:\n    os.makedirs('a')",
+        "if accelerator.is_main_process:\n    os.makedirs('b')\n    os.makedirs('c')",
+    ]

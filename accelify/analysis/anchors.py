@@ -257,6 +257,9 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
         return _in_block(script, script.scopes.module, body, needed_names)
     if any(h.kind == "module" for h in homes):
         return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
+    started = _where_it_starts(script, homes, core) if not needed_names else None
+    if started is not None:
+        return started
     for root in _roots(script, homes):
         anchor = _root_anchor(script, root, needed_names)
         if anchor is None:
@@ -267,6 +270,32 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
     # Threading is not possible: the module's own name reaches every function.
     anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
     return anchor
+
+
+def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -> Anchor | None:
+    """The script's own place for the Accelerator, where all that needs it stands in modules that it can be handed to:
+    the script saves and prints too."""
+    if any(_is_own(script, home) for home in homes) or not any(_shows(script, c) for c in script.calls()):
+        return None
+    found = [_root_anchor(script, r, frozenset()) for r in _roots(script, homes) if _is_own(script, r)]
+    found.append(_in_block(script, script.scopes.module, _module_block(script, core), frozenset()))
+    for anchor in found:
+        if anchor is not None:
+            reach = Reach(script, anchor)
+            if all(reach._feasible(home, []) for home in homes):
+                return anchor
+    return None
+
+
+def _shows(script: ScriptModel, call: ast.Call) -> bool:
+    """Whether the script's own code prints or writes a file, which one process does for all."""
+    name = script.qualname(call.func) or ""
+    written = name in ("torch.save", "builtins.print", "builtins.open") or name.endswith(".savefig")
+    return written and script.module_of(call) is script.module
+
+
+def _is_own(script: ScriptModel, scope: Scope) -> bool:
+    return script.module_of(scope.node) is script.module
 
 
 def _class_value(script: ScriptModel, scope: Scope) -> Class:

@@ -144,7 +144,7 @@ def _mean_by_samples(
         name = dotted(stmt.target)
         if name is None or not _is_mean(script, reductions, stmt.value):
             continue
-        if any(_counts_samples(script, loop, d) for d in _divisors(script, loop, name)):
+        if any(_counts_samples(script, loop, d) for d in divisors(script, loop, name)):
             return f"`{name}` adds up the means of batches and is divided by the number of samples"
     return None
 
@@ -197,30 +197,41 @@ def _takes_mean(value: ast.expr) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "mean" for n in ast.walk(value))
 
 
-def _divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor, name: str) -> Iterator[ast.expr]:
-    """What a total is divided by behind its loop."""
+def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> Iterator[ast.expr]:
+    """What a total is divided by behind its loop, by itself or with what it is multiplied by."""
     tree, scope = script.tree, script.scope_of(loop)
     for node in tree.nodes(ast.BinOp, ast.AugAssign):
         if tree.start(node) < tree.end(loop) or script.scope_of(node) is not scope:
             continue
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and dotted(node.target) == name:
             yield node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and dotted(node.left) == name:
-            yield node.right
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            left = node.left
+            factors = [left.left, left.right] if isinstance(left, ast.BinOp) else [left]
+            if isinstance(left, ast.BinOp) and not isinstance(left.op, ast.Mult):
+                continue
+            if any(dotted(factor) == name for factor in factors):
+                yield node.right
+
+
+def counts_all(script: ScriptModel, divisor: ast.expr) -> bool:
+    """`len(loader.dataset)` or `len(dataset)`: the samples of all processes."""
+    while isinstance(divisor, ast.Call) and dotted(divisor.func) == "float" and divisor.args:
+        divisor = divisor.args[0]
+    if not (isinstance(divisor, ast.Call) and dotted(divisor.func) == "len" and divisor.args):
+        return False
+    counted = divisor.args[0]
+    named = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
+    return named or script.is_a(counted, v.DATASET)
 
 
 def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: ast.expr) -> bool:
-    """`len(loader.dataset)`, `len(dataset)`, or a name that batch sizes were added up in."""
-    while isinstance(divisor, ast.Call) and dotted(divisor.func) == "float" and divisor.args:
-        divisor = divisor.args[0]
-    if isinstance(divisor, ast.Call) and dotted(divisor.func) == "len" and divisor.args:
-        counted = divisor.args[0]
-        named = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
-        return named or script.is_a(counted, v.DATASET)
+    """The samples of all processes, or a name that batch sizes were added up in."""
     name = dotted(divisor)
-    return name is not None and any(
+    return counts_all(script, divisor) or any(
         isinstance(stmt, ast.AugAssign) and dotted(stmt.target) == name and _is_size(stmt.value)
         for stmt in ast.walk(loop)
+        if name is not None
     )
 
 

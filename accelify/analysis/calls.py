@@ -294,6 +294,9 @@ class CallEvaluator(LibraryCalls):
         if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
             if hasattr(builtins, node.func.id):
                 return self._builtin(module, node, node.func.id, arguments)
+        if any(isinstance(callee, Imported) for callee in callees):
+            # `data.DataLoader(...)` where a later loop calls its batch `data` too.
+            callees = {c for c in callees if not isinstance(c, Method) or c.receiver.kind != v.BATCH}
         for callee in callees:
             if isinstance(callee, Function):
                 found |= self.call_function(module, scope, node, callee, arguments, keywords)

@@ -204,12 +204,23 @@ class ConstructorArguments:
                     "empty",
                 ):
                     return False
+        if any(
+            self._is_left_behind(model)
+            for call in self.script.calls()
+            for model in self.script.models_of(call.func)
+        ):
+            return False
         return not any(
             isinstance(w, Thing) and w.kind == v.MODEL
             for call in self.script.calls()
             if not self.script.iterated(call)
             for w in self._called_outside_loops(call)
         )
+
+    def _is_left_behind(self, model: Thing) -> bool:
+        """Whether a model is none of those that prepare places, nor a part of one: a teacher that is not trained."""
+        made = isinstance(model.site, ast.Call) and model.module in self.script.modules
+        return made and not ({model} | self.script.owners_of(model)) & self.prepared
 
     def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
         models = self.script.models_of(call.func) & self.prepared

@@ -159,10 +159,9 @@ class _Analysis:
         names: list[str] = []
         for target in [self.loop.target]:
             names += target_names(target)
-        for stmt in self.statements[: until + 1]:
-            if isinstance(stmt, ast.Assign):
-                for assigned in stmt.targets:
-                    names += target_names(assigned)
+        for stmt in self._assignments(until):
+            for assigned in stmt.targets:
+                names += target_names(assigned)
         seen: dict[str, None] = dict.fromkeys(names)
         scope = self.script.scope_of(self.loop)
         held = self.script.interpreter.variables
@@ -175,6 +174,11 @@ class _Analysis:
             if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
                 kept.append(name)
         return kept
+
+    def _assignments(self, until: int) -> Iterator[ast.Assign]:
+        """Assignments up to a statement, those in branches (`if use_cuda: x = x.cuda()`) too."""
+        for stmt in self.statements[: until + 1]:
+            yield from (n for n in ast.walk(stmt) if isinstance(n, ast.Assign))
 
     def _size_of_batch(self, name: str, until: int) -> ast.expr | None:
         """The expression, where a name is nothing but the batch's size: `n = x.size(0)`, `len(x)`, `x.shape[0]`."""
@@ -236,8 +240,8 @@ class _Analysis:
         if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
             if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
                 made -= set(target_names(self.loop.target.elts[0]))
-        for stmt in self.statements[: last + 1]:
-            if isinstance(stmt, ast.Assign) and names_in(stmt.value) & made:
+        for stmt in self._assignments(last):
+            if names_in(stmt.value) & made:
                 made |= {n for t in stmt.targets for n in target_names(t)}
         return next(iter(sorted((made & later) - gathered)), None)
 

@@ -10,7 +10,7 @@ from accelify.analysis.losses import SUM, LossReductions
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, target_names
 
-BatchLoop = ast.For | ast.AsyncFor
+BatchLoop = ast.For | ast.AsyncFor | ast.While
 _COUNTING = frozenset({"sum", "nelement", "numel"})
 _FRESH = frozenset(
     "list dict deque defaultdict OrderedDict Counter zeros Tensor FloatTensor tensor empty".split()
@@ -134,10 +134,16 @@ class Figures:
 
     def of_the_batch(self, loop: BatchLoop) -> set[str]:
         """The names in a loop that hold what is made of its batch, sizes aside."""
-        found = set(target_names(loop.target))
-        if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("enumerate", "tqdm.enumerate"):
-            if isinstance(loop.target, ast.Tuple):
-                found -= set(target_names(loop.target.elts[0]))
+        found: set[str] = set()
+        drawing = {id(c) for c in ast.walk(loop) if isinstance(c, ast.Call) and draws(c)}
+        if not isinstance(loop, ast.While) and not drawing:
+            found = set(target_names(loop.target))
+            if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "enumerate":
+                if isinstance(loop.target, ast.Tuple):
+                    found -= set(target_names(loop.target.elts[0]))
+        for stmt in ast.walk(loop):
+            if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in ast.walk(stmt.value)):
+                found |= {n for t in stmt.targets for n in target_names(t)}
         for _ in range(3):
             before = len(found)
             for stmt in ast.walk(loop):
@@ -191,7 +197,7 @@ class Figures:
             for node in self.tree.nodes(ast.Attribute)
         )
 
-    def runs_everywhere(self, node: ast.AST, loop: BatchLoop) -> bool:
+    def runs_everywhere(self, node: ast.AST, loop: ast.stmt) -> bool:
         """Whether every process comes to a node of a loop in the same rounds."""
         for ancestor in self.tree.ancestors(node):
             if ancestor is loop:
@@ -218,6 +224,17 @@ def plain(value: ast.expr) -> ast.expr:
             return value
         else:
             value = value.value
+
+
+def draws(call: ast.Call) -> bool:
+    """`next(iterator)`, `iterator.next()`."""
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return last in ("next", "__next__")
+
+
+def head_of(loop: BatchLoop) -> ast.expr:
+    """What a finding about a loop points at."""
+    return loop.test if isinstance(loop, ast.While) else loop.iter
 
 
 def loss_inside(value: ast.expr) -> ast.Name | None:

@@ -431,9 +431,51 @@ class Interpreter(CallEvaluator):
             if value.kind == v.INSTANCE and value.cls is not None and value.cls.method("step"):
                 continue
             kind = _kind_from_use(value)
+            if kind == v.LOADER and self._is_another_path(value):
+                continue
             if kind is not None and kind != value.kind:
                 value.kind = kind
                 self.changed = True
+        self._upgrade_wholes()
+
+    def _upgrade_wholes(self) -> None:
+        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
+        parts: dict[Thing, dict[str, Thing]] = {}
+        for (whole, tag), value in self.things.items():
+            if not isinstance(whole, Thing) or whole.cls is not None:
+                continue
+            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
+                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                    parts.setdefault(whole, {})[str(tag[1])] = value
+        for whole, named in parts.items():
+            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
+                continue
+            if any(part.kind == v.MODEL for part in named.values()):
+                if whole.kind != v.MODEL:
+                    whole.kind = v.MODEL
+                    whole.note("it is called, and a part of it has parameters()")
+                    self.changed = True
+                for name, part in named.items():
+                    self.add(whole.attributes.setdefault(name, set()), {part})
+
+    def _is_another_path(self, thing: Thing) -> bool:
+        """Whether something named otherwise comes to a loader's name only beside real loaders.
+
+        A function that gives back three loaders for one data set and three tensors for another one.
+        """
+        if all(k.LOADER_NAME.search(name) for name in thing.names):
+            return False
+        holding = [
+            held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
+        ]
+        return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
+
+
+def _is_torch_loader(value: Value) -> bool:
+    if not isinstance(value, Thing) or value.kind != v.LOADER:
+        return False
+    bases = value.cls.external_bases() if value.cls is not None else {value.qualname}
+    return bool(bases & k.LOADER_CLASSES)
 
 
 def is_class_method(scope: Scope) -> bool:

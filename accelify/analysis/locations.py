@@ -22,7 +22,7 @@ from accelify.analysis.syntax import (
     target_names,
     walk_scope,
 )
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Imported, Thing
 
 HOST, DEVICE, ARRAY = "host", "device", "array"
 Place = frozenset[str]
@@ -105,8 +105,13 @@ class Locations:
 
     def makes(self, call: ast.Call) -> bool:
         """Whether a call of torch makes a tensor of its own, whatever it is given."""
-        head, _, last = (self.script.qualname(call.func) or "").rpartition(".")
+        head, _, last = (self._name_of(call.func) or "").rpartition(".")
         return head == "torch" and (last in MAKERS or last in _HOST_MAKERS)
+
+    def _name_of(self, func: ast.expr) -> str | None:
+        """The qualified name of a library's function; of `Tensor = torch.cuda.FloatTensor if cuda else ...` none."""
+        names = {w.name for w in self.script.values(func) if isinstance(w, Imported)}
+        return ".several" if len(names) > 1 else self.script.qualname(func)
 
     def _moves(self, call: ast.Call) -> bool:
         if not isinstance(call.func, ast.Attribute):
@@ -165,7 +170,7 @@ class Locations:
         return self.of(node.value)
 
     def _call(self, node: ast.Call) -> Place:
-        name = self.script.qualname(node.func)
+        name = self._name_of(node.func)
         if name is not None:
             return self._library_call(name, node)
         given = [*node.args, *[kw.value for kw in node.keywords]]

@@ -19,8 +19,8 @@ _ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 # Methods that give a module its final shape: prepare has to come after them.
 _SHAPING = frozenset(
     "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
-    "initialize reset_parameters weight_init _initialize_weights add_module freeze unfreeze copy_ "
-    "append extend insert".split()
+    "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
+    "copy_".split()
 )
 
 

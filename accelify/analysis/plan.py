@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
+from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -93,6 +95,10 @@ class Plan(ConstructorArguments):
             elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
                 self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+            elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
+                library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
+                message = f"it uses {library} already: its training loop is in `{elsewhere}`"
+                self.blockers.append(Blocker("ACC001", message))
             else:
                 self.blockers.append(
                     Blocker(
@@ -251,16 +257,25 @@ class Plan(ConstructorArguments):
 
     def _prepare_inline(self, thing: Thing, kind: str) -> bool:
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
-        if (
-            kind != v.LOADER
-            or not isinstance(thing.site, ast.Call)
-            or thing.module not in self.script.modules
-        ):
+        if kind != v.LOADER or not isinstance(thing.site, ast.Call):
             return False
-        if self.tree.in_fstring(thing.site):
-            return False
-        self.inline.append(thing.site)
-        return True
+        sites = [thing.site] if thing.module in self.script.modules else self._handed_on_at_once(thing)
+        sites = [site for site in sites if not self.tree.in_fstring(site)]
+        self.inline += [site for site in sites if site not in self.inline]
+        return bool(sites)
+
+    def _handed_on_at_once(self, loader: Thing) -> list[ast.Call]:
+        """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
+        return [
+            call
+            for call in self.script.calls()
+            if any(
+                self.script.interpreter.module_of(s) not in self.script.modules
+                for s in self.script.callees(call)
+            )
+            and loader in self.script.values(call)
+            and all(isinstance(w, Thing) and w.kind == v.LOADER for w in self.script.values(call))
+        ]
 
     # -- the accelerator
 
@@ -456,23 +471,36 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
+def _user(script: ScriptModel, node: ast.AST) -> str:
+    """Who uses a library: the script, or one of the modules that would be converted with it."""
+    module = script.module_of(node)
+    if module is script.module or module.path is None:
+        return "it uses"
+    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
+    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
+
+
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
     """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
             continue
+        if script.scope_of(node) in script.dormant:
+            continue
         for name in names:
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_LIBRARIES[head]} already", node)
+                return Blocker(
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                )
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
         text = dotted(node) or ""
-        if not text.rsplit(".", 1)[-1][:1].isalpha():
+        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
             continue
         for value in script.values(node):
             if not isinstance(value, Imported):
@@ -481,10 +509,11 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 continue
             remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
-                return Blocker("ACC001", f"it uses {k.DISTRIBUTED_NAMES[value.name]} already{remedy}", node)
+                used = k.DISTRIBUTED_NAMES[value.name]
+                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
             if value.name.startswith("torch.distributed."):
                 remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
-                return Blocker("ACC001", f"it uses torch.distributed already{remedy}", node)
+                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
     return None
 
 

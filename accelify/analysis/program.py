@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,9 @@ _MOST_MODULES = 600
 _MOST_ROOTS = 4
 _TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 # Libraries are known by name; their own source says nothing about a script's roles.
+_PLACES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
+_PLAIN_IMPORT = re.compile(r"^import[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 # What stands in modules that can be converted with the script.
 TRAINING_WORDS = ("backward", ".eval()", "no_grad")
 _NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
@@ -81,6 +85,26 @@ def roots_of(path: Path) -> list[Path]:
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
+def added_roots(path: Path, text: str) -> list[Path]:
+    """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
+    folder = path.resolve().parent
+    found = _written_out(folder, text)
+    for name in _PLAIN_IMPORT.findall(text):
+        beside = folder / f"{name}.py"
+        if beside.is_file() and beside != path and (other := _read(beside)) is not None:
+            found += _written_out(folder, other)
+    return list(dict.fromkeys(found))
+
+
+def _written_out(folder: Path, text: str) -> list[Path]:
+    found = []
+    for line in _PLACES.findall(text) if "sys.path" in text else ():
+        parts = [one or other for one, other in _STRING.findall(line)]
+        if parts and (place := folder.joinpath(*parts)).is_dir():
+            found.append(place.resolve())
+    return found
+
+
 class Program:
     """The entry module and, read only, what it uses of its own project.
 
@@ -103,6 +127,7 @@ class Program:
         self.roots: list[Path] = []
         if path is not None:
             self.roots = roots_of(path)
+            self.roots += [root for root in added_roots(path, tree.text) if root not in self.roots]
             top = self.roots[1] if len(self.roots) > 1 else self.roots[0]
             if (self.roots[0] / "__init__.py").exists():
                 self.entry.package = ".".join(self.roots[0].relative_to(top).parts)

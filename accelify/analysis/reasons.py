@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.anchors import node_of
 from accelify.analysis.placement import Placement
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
+from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Thing
 
 _OUTSIDE = "convert the script that makes it"
@@ -41,18 +46,37 @@ class Reasons:
             if owner is not None and is_in_model(self.script, backward.scope):
                 message = f"`{owner.name}` trains itself, and no `{owner.name}` is made in this file"
                 return Blocker("ACC004", f"{message}; convert the script that makes one", backward.call)
+        first = self.script.backwards[0]
+        scope = node_of(self.script, first.scope)
+        if scope.kind == "function":
+            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
+            for argument in scope.parameters():
+                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
+                    return self._handed_over("model", argument.arg, scope.node)
         return Blocker(
             "ACC003",
             "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
-            self.script.backwards[0].call,
+            first.call,
         )
+
+    def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
+        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        if not calls:
+            message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
+            return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)
+        module, call = calls[0]
+        path, line, _ = module.tree.locate(module.tree.start(call))
+        where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
+        seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
+        message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
+        return Blocker("ACC004", message, call if module in self.script.modules else function)
 
     def homeless(self, thing: Thing, kind: str) -> Blocker:
         """Why nothing can be prepared under a name of its own."""
         name = next(iter(sorted(thing.names)), kind)
         if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            message = f"the {kind} `{name}` is handed to `{thing.site.name}` by a caller outside of this file"
-            return Blocker("ACC004", f"{message}; {_OUTSIDE}", thing.site)
+            return self._handed_over(kind, name, thing.site)
         root = self._root(thing)
         if isinstance(root.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
             what = next(iter(sorted(root.names)), "an argument")
@@ -101,7 +125,7 @@ class Reasons:
         return Blocker(
             "ACC005",
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site,
+            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
         )
 
     def _root(self, thing: Thing) -> Thing:

@@ -14,6 +14,7 @@ from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
+from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
@@ -217,8 +218,15 @@ class ScriptModel(UniformValues):
         return None
 
     def calls(self) -> Iterator[ast.Call]:
-        """Every call of the script."""
-        return self.tree.nodes(ast.Call)
+        """Every call of the script, those in functions that only other scripts come to left out."""
+        if not self.dormant:
+            return self.tree.nodes(ast.Call)
+        return (call for call in self.tree.nodes(ast.Call) if self.scope_of(call) not in self.dormant)
+
+    @cached_property
+    def dormant(self) -> set[Scope]:
+        """The functions of the script's other modules that it never comes to."""
+        return dormant_scopes(self) if len(self.modules) > 1 else set()
 
     def callees(self, call: ast.Call) -> set[Scope]:
         """The functions of the program that a call can run."""

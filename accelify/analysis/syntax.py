@@ -174,10 +174,14 @@ class Tree:
         return not self.data[self.line_start(start) : start].strip()
 
     def ends_line(self, stmt: Node) -> bool:
-        """Whether only white space or a comment follows a statement on its last line."""
+        """Whether only white space, a semicolon or a comment follows a statement on its last line."""
         end = self.end(stmt)
-        rest = self.data[end : self.line_end(end)].strip()
+        rest = self.data[end : self.line_end(end)].strip().removeprefix(b";").lstrip()
         return not rest or rest.startswith(b"#")
+
+    def parted(self, one: Node, other: Node) -> bool:
+        """Whether the border of a notebook's cells (`# %%`) lies between two statements."""
+        return re.search(rb"^# %%", self.data[self.end(one) : self.start(other)], re.M) is not None
 
     def is_elif(self, stmt: Node) -> bool:
         """Whether an `if` is written as the `elif` of another one."""

@@ -50,7 +50,12 @@ class UniformValues:
         True for arguments of the command line, loop counters, constants and what is computed from these alone.
         """
         scope = self.scope_of(test) if hasattr(test, "lineno") else self.scopes.module
-        for node in ast.walk(test):
+        queue: list[ast.AST] = [test]
+        while queue:
+            node = queue.pop()
+            if self._is_size_of_data(node):
+                continue
+            queue.extend(ast.iter_child_nodes(node))
             if isinstance(node, ast.Call):
                 name = self.qualname(node.func) or ""
                 if name not in _UNIFORM_CALLS and not name.startswith("os.path."):
@@ -59,6 +64,15 @@ class UniformValues:
                 if not self._uniform_name(node, scope, depth):
                     return False
         return True
+
+    def _is_size_of_data(self, node: ast.AST) -> bool:
+        """`len(dataset)`, whatever the data set was made from."""
+        return (
+            isinstance(node, ast.Call)
+            and self.qualname(node.func) == "builtins.len"
+            and len(node.args) == 1
+            and any(isinstance(w, Thing) and w.kind == v.DATASET for w in self.values(node.args[0]))
+        )
 
     def _uniform_name(self, name: ast.Name, scope: Scope, depth: int) -> bool:
         owner = scope.resolve(name.id)
@@ -95,7 +109,8 @@ class UniformValues:
                         else ""
                     )
                     first = target_names(node.target)[:1]
-                    if not (kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])):
+                    counted = kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])
+                    if not counted and not _is_written_out(node.iter):
                         return False
             if value is not None and any(name.id in target_names(t) for t in targets):
                 if isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("parse_args"):
@@ -113,3 +128,8 @@ class UniformValues:
         index = names.index(name) - (1 if scope.self_name() is not None else 0)
         given = [call_argument(call, index, name) for call in calls]
         return bool(calls) and all(g is None or self.is_uniform(g, depth + 1) for g in given)
+
+
+def _is_written_out(node: ast.expr) -> bool:
+    """`["train", "val"]`: what a loop goes through stands in the script."""
+    return isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Constant) for e in node.elts)

@@ -139,6 +139,8 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     gathered = GatheredConversions()
     passed_over = 0
+    started: list[Path] = []
+    aside: list[list[Conversion]] = []
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         if gathered.has(path):
             continue
@@ -153,9 +155,17 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
             continue
         if path not in inputs.named and group[0].status == "unchanged":
             # A folder's script that only looked like an entry point.
+            aside.append(group)
             group = [c for c in group if ".backward(" in c.source.text]
+        status = group[0].status if group else ""
+        if path not in inputs.named and status == "refused" and inputs.is_part_of(path, started):
+            continue  # a module that was looked at with the script that it belongs to
+        if status in ("converted", "refused"):
+            started.append(path)
         for conversion in group:
             inputs.roots.setdefault(conversion.source.path or path, inputs.roots[path])
+        gathered.add(group)
+    for group in aside if not gathered.conversions else ():
         gathered.add(group)
     return gathered.conversions, passed_over
 

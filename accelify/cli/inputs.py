@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +14,7 @@ from accelify.project import Imports
 from accelify.source import Source, SourceError, find_scripts, python_files
 
 STDIN = Path("-")
+_SHOWN = 5  # entry points named on one line
 
 
 class Runtime(StrEnum):
@@ -29,22 +30,28 @@ class Inputs:
 
     `named` are those that the user named by themselves: for them a problem is an error, while a script found in a
     folder is passed over with a word. `roots` gives the folder under which each script was found (its own folder for a
-    named one). `searched` has, per folder given, the numbers of Python files looked at and of scripts found.
+    named one). `searched` has, per folder given, the numbers of Python files looked at and of scripts found, and
+    `entries` those of its scripts that no other file imports.
     """
 
     scripts: list[Path] = field(default_factory=list)
     named: set[Path] = field(default_factory=set)
     roots: dict[Path, Path] = field(default_factory=dict)
     searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    entries: dict[Path, list[Path]] = field(default_factory=dict)
     imports: Imports = field(default_factory=Imports)
 
     def describe_search(self) -> list[str]:
         """One line for each folder searched: what was looked at and what was found."""
-        return [
-            f"{folder}: looked at {looked_at} Python {_plural(looked_at, 'file')}, "
-            f"{found} with a training loop"
-            for folder, (looked_at, found) in self.searched.items()
-        ]
+        lines = []
+        for folder, (looked_at, found) in self.searched.items():
+            line = f"{folder}: looked at {looked_at} Python {_plural(looked_at, 'file')}, {found} with a training loop"
+            lines.append(line + _from(folder, self.entries.get(folder, [])))
+        return lines
+
+    def is_part_of(self, path: Path, starters: Iterable[Path]) -> bool:
+        """Whether a script of a folder is a module that one of some others imports."""
+        return any(path.resolve() in self.imports.reached(starter) for starter in starters)
 
 
 def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
@@ -62,15 +69,17 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                 raise SourceError(
                     f"{path} holds no Python file: name the script, or the folder it is in.", path
                 )
-            if not found.scripts and need_scripts:
+            entries = inputs.imports.entries(python_files(path))
+            candidates, root = _entries_first(entries, found.scripts, inputs.imports), path
+            if not candidates and need_scripts:
                 raise SourceError(
                     f"{path} holds no training script ({found.looked_at} Python "
                     f"{_plural(found.looked_at, 'file')} looked at, none that uses torch and calls backward): "
                     "name the script to convert.",
                     path,
                 )
-            candidates, root = _entries_first(path, found.scripts, inputs.imports), path
             inputs.searched[path] = (found.looked_at, len(found.scripts))
+            inputs.entries[path] = [one for one in candidates if one in entries]
         elif path.exists():
             candidates, root = [path], path.parent
             inputs.named.add(path)
@@ -84,9 +93,8 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
     return inputs
 
 
-def _entries_first(folder: Path, scripts: Sequence[Path], imports: Imports) -> list[Path]:
+def _entries_first(entries: Sequence[Path], scripts: Sequence[Path], imports: Imports) -> list[Path]:
     """The training scripts of a folder and the scripts that start them, those that nothing imports first."""
-    entries = imports.entries(python_files(folder))
     starters = [
         path
         for path in entries
@@ -94,6 +102,13 @@ def _entries_first(folder: Path, scripts: Sequence[Path], imports: Imports) -> l
     ]
     first = [path for path in scripts if path in entries]
     return [*starters, *first, *(path for path in scripts if path not in first)]
+
+
+def _from(folder: Path, entries: Sequence[Path]) -> str:
+    """`; entry points: train.py, tools/finetune.py`, the first few of them."""
+    shown = [path.relative_to(folder).as_posix() for path in entries[:_SHOWN]]
+    more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
+    return f"; entry {_plural(len(entries), 'point')}: {', '.join(shown)}{more}" if shown else ""
 
 
 def _is_no_entry(path: Path) -> bool:

@@ -11,13 +11,14 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import target_names
-from accelify.analysis.values import LOADER, MODEL, Thing
-from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 
 
@@ -165,7 +166,7 @@ class Context:
             for t in (s.targets if isinstance(s, ast.Assign) else [s.target])
             if name.id in target_names(t) and self.script.scope_of(s).resolve(name.id) is owner
         ]
-        if not values:
+        if not values or self._is_filled_in_a_shared_loop(name.id, owner):
             return False
         reduced = whole | {s for s, _ in self.reduced}
         for value in values:
@@ -188,6 +189,26 @@ class Context:
                 return False
         return True
 
+    def _is_filled_in_a_shared_loop(self, name: str, owner: Scope) -> bool:
+        """Whether a list or dictionary takes in what a process sees: by a method, by a key, or in a function."""
+        for node in (n for loop in self.shared_loops() for stmt in loop.body for n in ast.walk(stmt)):
+            if isinstance(node, ast.Call):
+                held = [*node.args, *[kw.value for kw in node.keywords]]
+                method = node.func.value if isinstance(node.func, ast.Attribute) else None
+                filled = [a for a in held if self.script.callees(node)]
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update"):
+                    filled = [*filled, *([method] if method is not None else [])]
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                filled = [node.value]
+            else:
+                continue
+            for one in filled:
+                if isinstance(one, ast.Name) and one.id == name:
+                    is_tensor = self.script.is_a(one, BATCH, MODEL, LOADER)
+                    if self.script.scope_of(one).resolve(name) is owner and not is_tensor:
+                        return True
+        return False
+
     def _shares_out(self, call: ast.Call) -> bool:
         """Whether what a call gives back can differ between processes: it trains or is given sharded data."""
         if not self.script.callees(call) and self.script.qualname(call.func) is None:
@@ -203,19 +224,79 @@ class Context:
         """Whether an evaluation gives every process the same metrics: gathered, or over the whole data on each."""
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
-    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+    def shared_loops(self) -> list[BatchLoop]:
         """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
         if self.plan.known.reduces:
             return []
-        found = [
+        found: list[BatchLoop] = [
             loop
             for loop, loaders in self.script.loader_loops
             if self.plan.is_sharded(loaders) and any(self.script.trains(s) for s in loop.body)
         ]
+        for call in self.script.calls():
+            # A loop over steps, each of which draws a batch.
+            if draws(call):
+                loops = self.script.enclosing_loops(call)[:1]
+                loaders = {t for b in self.script.things(call, BATCH) for t in b.link("loader")}
+                if loops and loops[0] not in found and self.plan.is_sharded(loaders):
+                    if any(self.script.trains(s) for s in loops[0].body):
+                        found.append(loops[0])
         cut = self.plan.hand_cut
         if cut is not None and isinstance(cut.loop, (ast.For, ast.AsyncFor)):
             found.append(cut.loop)
         return found
+
+    def agreed(self, node: ast.expr) -> list[Edit]:
+        """Edits that put the loss of all processes into an expression on which they have to agree.
+
+        None where something else in it differs too, or where not every process comes to it.
+        """
+        accelerator, figures = self.accelerator(node), Figures(self.script, self.plan.reductions)
+        loops, stmt = self.script.enclosing_loops(node), self.tree.statement(node)
+        if accelerator is None or self.tree.in_fstring(node):
+            return []
+        if not isinstance(stmt, ast.While) and (not loops or not figures.runs_everywhere(stmt, loops[0])):
+            return []
+        losses = self._losses(figures, node)
+        edits: list[Edit] = []
+        for part in losses:
+            value, kind, number = self.tree.segment(part), figures.kind(part), ""
+            if self.for_accelerate:
+                # Its reduce takes tensors alone.
+                tensor, number = part, ""
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                    tensor, number = part.func.value, ".item()"
+                elif not self._is_backward_loss(part):
+                    return []
+                value = f"{self.tree.segment(tensor)}.detach()"
+            text = f'{accelerator}.reduce({value}, reduction="{kind}"){number}'
+            edits.append(verbs.replace(self.tree, part, text))
+        settled = {id(n) for part in losses for n in ast.walk(part)}
+        called = {id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)}
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):
+            if self.script.qualname(name) is None and not self.script.is_uniform(name):
+                if not self.gathered(name):
+                    return []
+        return edits
+
+    def _is_backward_loss(self, node: ast.expr) -> bool:
+        losses = {b.loss.id for b in self.script.backwards if isinstance(b.loss, ast.Name)}
+        return isinstance(node, ast.Name) and node.id in losses
+
+    def _losses(self, figures: Figures, node: ast.expr) -> list[ast.expr]:
+        """The largest parts of an expression that are a loss, as a tensor or a number."""
+        bare = plain(node)
+        if isinstance(bare, ast.Name) and figures.kind(node) is not None:
+            made = [s for s in self.locations[1].bindings(bare) if isinstance(s, ast.Assign)]
+            number = bool(made) and all(plain(s.value) is not s.value for s in made)
+            if self._is_backward_loss(bare) or number:
+                return [node]
+        return [
+            part
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+            for part in self._losses(figures, child)
+        ]
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
@@ -306,6 +387,43 @@ class Context:
             if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
                 return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
         return True
+
+    def takes_a_test(self, parent: ast.If) -> bool:
+        """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
+        calls = [n for n in ast.walk(parent.test) if isinstance(n, ast.Call)]
+        return (
+            not parent.orelse
+            and not self.tree.is_elif(parent)
+            and not any(self.script.callees(call) for call in calls)
+            and not self.is_guarded(parent)
+        )
+
+    def main_process_too(self, parent: ast.If, accelerator: str) -> Edit:
+        """`if test:` as `if accelerator.is_main_process and test:`."""
+        test = self.tree.segment(parent.test)
+        loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) and not (
+            isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
+        )
+        text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
+        return verbs.replace(self.tree, parent.test, text)
+
+    def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
+        """A statement and those right behind it in its block, and in its cell, that belong to it."""
+        block = self.tree.block_of(first)[2]
+        run = [first]
+        for following in block[block.index(first) + 1 :]:
+            if not belongs(following) or self.tree.parted(run[-1], following):
+                break
+            run.append(following)
+        return run
+
+    def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
+        """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
+        parent = self.tree.parent(run[0])
+        if isinstance(parent, ast.If) and run == parent.body and self.takes_a_test(parent):
+            if self.accelerator(parent) == accelerator and parent is not self.script.main_guard:
+                return self.main_process_too(parent, accelerator), parent
+        return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""

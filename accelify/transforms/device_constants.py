@@ -4,6 +4,9 @@ from conf import device
 model = Net(device=device)     ->  device = accelerator.device
                                    model = Net(device=device)
 
+device, ids = choose(n)       ->  device, ids = choose(n)
+                                  device = accelerator.device
+
 What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
 the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
 """
@@ -15,7 +18,9 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.device_constants import DeviceConstant
+from accelify.analysis.devices import names_cpu
 from accelify.analysis.syntax import dotted
+from accelify.analysis.values import DEVICE
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -43,6 +48,28 @@ def transform(context: Context) -> Iterator[Change]:
             yield from _read(context, constant, text, reads)
         if constant.is_indexed and constant.readers:
             yield _elsewhere(context, constant)
+    yield from _among_others(context)
+
+
+def _among_others(context: Context) -> Iterator[Change]:
+    """`device, ids = prepare_device(n)`: a function of the project chooses a device and gives back more than that."""
+    script, tree = context.script, context.tree
+    for call in script.calls():
+        stmt = tree.parent(call)
+        if not isinstance(stmt, ast.Assign) or stmt.value is not call or not script.callees(call):
+            continue
+        targets = [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts]
+        for target in targets:
+            chosen = script.things(target, DEVICE) if isinstance(target, (ast.Name, ast.Attribute)) else set()
+            made = [t.site for t in chosen if isinstance(t.site, (ast.Call, ast.Constant, ast.JoinedStr))]
+            if not made or len(made) < len(chosen) or all(names_cpu(site) for site in made):
+                continue
+            accelerator = context.accelerator(stmt)
+            if accelerator is not None:
+                text = tree.segment(target)
+                message = f"every process would use the same `{text}`"
+                line = f"{text} = {accelerator}.device"
+                yield context.change(CONSTANT, stmt, message, [InsertAfter(stmt, (line,))], core=True)
 
 
 def _read(

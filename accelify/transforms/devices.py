@@ -19,7 +19,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices import names_cpu
 from accelify.analysis.locations import HOST
 from accelify.analysis.syntax import call_argument, dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, Replace
+from accelify.edits import DeleteStatement, Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -48,6 +48,7 @@ _RUNNING_FUNCTIONS = frozenset(
     "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
 )
 
+_MOVES = ("to", "cuda", "cpu")
 _REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
 
 
@@ -63,6 +64,17 @@ def transform(context: Context) -> Iterator[Change]:
 def _choices(context: Context) -> Iterator[Change]:
     tree = context.tree
     done: set[ast.AST] = set()
+    for one, other, branch in _in_both_branches(context):
+        accelerator = context.accelerator(one)
+        if accelerator is not None and tree.own_line(branch) and not tree.is_elif(branch):
+            done.update((one, other))
+            context.claim(one, other)
+            target = one.targets[0]
+            device = f"{accelerator}.device" + (".type" if _used_as_text(context, one, target) else "")
+            line = f"{tree.segment(target)} = {device}"
+            edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
+            message = f"every process would use `{_short(tree.segment(one.value))}`"
+            yield context.change(CHOICE, one, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
         node: ast.stmt = assignment.whole or assignment.statement
         if node in done:
@@ -90,6 +102,18 @@ def _choices(context: Context) -> Iterator[Change]:
             core=True,
             evidence=evidence,
         )
+
+
+def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
+    """Choices that stand first in both branches of an `if` that does other things too."""
+    whole = {a.statement for a in context.plan.devices.assignments if a.whole is not None}
+    known = {a.statement for a in context.plan.devices.assignments} - whole
+    for branch in context.tree.nodes(ast.If):
+        one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
+        other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
+        if len(one) == len(other) == 1 and len(one[0].targets) == len(other[0].targets) == 1:
+            if ast.unparse(one[0].targets[0]) == ast.unparse(other[0].targets[0]):
+                yield one[0], other[0], branch
 
 
 def _used_as_text(context: Context, statement: ast.stmt, target: ast.expr) -> bool:
@@ -173,6 +197,8 @@ class _Moves:
 
     def _decide(self, call: ast.Call) -> str | None:
         func = call.func
+        if self._is_the_other_way(call):
+            return _REMOVE
         if self.script.qualname(func) in k.VARIABLE:
             return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
@@ -220,6 +246,22 @@ class _Moves:
                 if func.attr == "cpu" or (device is not None and names_cpu(device)):
                     found |= self.script.things(func.value, v.MODEL)
         return found
+
+    def _is_the_other_way(self, call: ast.Call) -> bool:
+        """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
+        func, stmt = call.func, self.tree.statement(call)
+        branch = self.tree.parent(stmt)
+        if not isinstance(func, ast.Attribute) or func.attr != "cpu" or not isinstance(branch, ast.If):
+            return False
+        if stmt not in branch.orelse or not self.script.is_a(branch.test, v.FLAG):
+            return False
+        moved = {
+            ast.unparse(n.func.value)
+            for s in branch.body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
+        }
+        return ast.unparse(func.value) in moved and self._is_placed(func.value)
 
     def _is_namespace(self, node: ast.expr) -> bool:
         return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
@@ -310,7 +352,7 @@ class _Moves:
         while isinstance(node, ast.Call) and self.fate.get(node) == _REMOVE:
             node = (
                 node.func.value
-                if isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda")
+                if isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
                 else node.args[0]
             )
         return node
@@ -438,7 +480,7 @@ class _Moves:
                 return part
             if isinstance(part, ast.Call):
                 func = part.func
-                if isinstance(func, ast.Attribute) and func.attr in ("to", "cuda") and part in self.fate:
+                if isinstance(func, ast.Attribute) and func.attr in _MOVES and part in self.fate:
                     return strip(func.value)
                 if self.script.qualname(func) in k.VARIABLE and self._plain_variable(part):
                     return strip(part.args[0])
@@ -454,19 +496,25 @@ class _Moves:
                 texts.append(self.tree.segment(stripped))
                 continue
             accelerator = self.context.accelerator(branch)
-            text = self.tree.segment(other)
-            rewritten = [c for c in ast.walk(one) if isinstance(c, ast.Call) and self.fate.get(c) == _REWRITE]
-            if rewritten and accelerator is not None:
-                text = f"{text}.to({accelerator}.device)"
-            elif rewritten:
+            if any(self.fate.get(c) == _REMOVE for c in ast.walk(other) if isinstance(c, ast.Call)):
+                texts.append("")
+                continue
+            text = self._moved(one, accelerator)
+            if text is None:
                 return None
             texts.append(text)
         if isinstance(branch, ast.IfExp):
+            if not texts[0]:
+                return None
             return [verbs.replace(self.tree, branch, texts[0])]
         indent = self.tree.indent(branch)
         lines = []
-        for stmt, text in zip(branch.orelse, texts, strict=True):
+        for stmt, text, (one, _) in zip(branch.orelse, texts, pairs, strict=True):
             assert isinstance(stmt, ast.Assign)
+            if len(stmt.targets) == 1 and self._same(stmt.targets[0], one):
+                continue
+            if not text:
+                return None
             target = " = ".join(self.tree.segment(t) for t in stmt.targets)
             if target != text:
                 lines.append(f"{target} = {text}")
@@ -477,6 +525,24 @@ class _Moves:
         return [
             Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
         ]
+
+    def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
+        """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
+        first = self.tree.start(node)
+        text = self.tree.segment(node).encode()
+        parts: list[tuple[int, int, bytes]] = []
+        for call in ast.walk(node):
+            fate = self.fate.get(call) if isinstance(call, ast.Call) else None
+            if fate is None:
+                continue
+            assert isinstance(call, ast.Call)
+            if not isinstance(call.func, ast.Attribute) or (fate == _REWRITE and accelerator is None):
+                return None
+            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
+            parts.append((self.tree.end(call.func.value) - first, self.tree.end(call) - first, new.encode()))
+        for start, end, replacement in sorted(parts, reverse=True):
+            text = text[:start] + replacement + text[end:]
+        return text.decode()
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
         """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""
@@ -532,7 +598,7 @@ class _Moves:
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 return [verbs.keep_receiver(self.tree, call)]
             return list(verbs.keep_argument(self.tree, call, call.args[0]))
         accelerator = self.context.accelerator(call)

@@ -56,17 +56,11 @@ def transform(context: Context) -> Iterator[Change]:
                 DOWNLOAD, call, "every process would download this; fetch it before launching"
             )
             continue
-        block = tree.block_of(stmt)[2]
-        last = stmt
-        done.add(stmt)
-        for following in block[block.index(stmt) + 1 :]:
-            if following not in wanted:
-                break
-            done.add(following)
-            last = following
+        run = context.run_of(stmt, wanted.__contains__)
+        done.update(run)
         yield context.change(
             DOWNLOAD, call, "every process would download this at the same time",
-            [Indent(stmt, last, f"with {accelerator}.main_process_first():")],
+            [Indent(stmt, run[-1], f"with {accelerator}.main_process_first():")],
         )  # fmt: skip
 
 

@@ -57,12 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done:
             continue
-        block = tree.block_of(stmt)[2]
-        run = [stmt]
-        for following in block[block.index(stmt) + 1 :]:
-            if following not in wanted:
-                break
-            run.append(following)
+        run = context.run_of(stmt, wanted.__contains__)
         done.update(run)
         yield from _guarded(context, run, wanted)
 
@@ -87,7 +82,7 @@ def left(context: Context) -> Iterator[Change]:
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
-        if any(s.kind != FOLDERS or not s.missing for s in sites):
+        if stmt not in context.guarded:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
@@ -107,14 +102,16 @@ def _guarded(
     tree = context.tree
     call, effects = wanted[run[0]]
     accelerator = context.accelerator(run[0])
-    edits: list[Edit] = [Indent(run[0], run[-1], f"if {accelerator}.is_main_process:")]
+    assert accelerator is not None
+    edit, last = context.guard(run, accelerator)
+    edits: list[Edit] = [edit]
     if any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
         if not context.runs_everywhere(run[0]):
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
             )
             return
-        edits.append(InsertAfter(run[-1], (f"{accelerator}.wait_for_everyone()",)))
+        edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
     for stmt in run:
         for model in _models(context, stmt):
             text = f"{accelerator}.unwrap_model({tree.segment(model)})"

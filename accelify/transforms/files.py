@@ -15,7 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.syntax import call_argument, walk_scope
-from accelify.edits import Edit, Indent, InsertAfter
+from accelify.edits import Edit, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
@@ -26,7 +26,6 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
-    tree = context.tree
     done: set[ast.stmt] = set()
     for stmt in _statements(context):
         if stmt in done or context.is_guarded(stmt):
@@ -34,39 +33,11 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         if accelerator is None:
             continue
-        parent = tree.parent(stmt)
-        if (
-            isinstance(parent, ast.If)
-            and stmt in parent.body
-            and not parent.orelse
-            and not tree.is_elif(parent)
-            and all(_writes(context, s) for s in parent.body)
-            and not any(isinstance(n, ast.Call) and context.script.callees(n) for n in ast.walk(parent.test))
-        ):
-            done.update(parent.body)
-            context.guarded.update(parent.body)
-            if context.is_guarded(parent) or context.accelerator(parent) is None:
-                continue
-            test = tree.segment(parent.test)
-            loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda)) and not (
-                isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
-            )
-            text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
-            yield context.change(
-                FILES, stmt, "every process would write this", [verbs.replace(tree, parent.test, text)]
-            )
-            continue
-        block = tree.block_of(stmt)[2]
-        last = stmt
-        done.add(stmt)
-        for following in block[block.index(stmt) + 1 :]:
-            if not _writes(context, following) or context.is_guarded(following):
-                break
-            done.add(following)
-            last = following
+        run = context.run_of(stmt, lambda s: bool(_writes(context, s)) and not context.is_guarded(s))
+        done.update(run)
         runs_everywhere = context.runs_everywhere(stmt)
-        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
-        run = block[block.index(stmt) : block.index(last) + 1]
+        edit, last = context.guard(run, accelerator)
+        edits: list[Edit] = [edit]
         if _read_back(context, run):
             # All of them go on to read what the main process is still writing.
             if not runs_everywhere:
@@ -141,16 +112,22 @@ def _left_open(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
         plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
-        if accelerator is None or not plain or context.tree.in_fstring(call):
+        again = _read_back(context, [stmt])
+        if accelerator is None:
+            yield context.change(FILES, call, "every process would write this file")
+        elif not plain or context.tree.in_fstring(call):
             message = "every process would write this file, and what is made here is used by all of them"
-            if accelerator is None:
-                yield context.change(FILES, call, "every process would write this file")
-            else:
-                yield context.todo(FILES, stmt, message, "let one process write this file")
-            continue
-        yield context.change(
-            FILES, call, "every process would write this file", _on_nothing(context, path, accelerator)
-        )
+            yield context.todo(FILES, stmt, message, "let one process write this file")
+        elif again and not (isinstance(stmt, ast.With) and context.runs_everywhere(stmt)):
+            message = "every process would write this file, which is read again"
+            yield context.todo(
+                FILES, stmt, message, "let one process write this file, and the others wait for it"
+            )
+        else:
+            edits = _on_nothing(context, path, accelerator)
+            if again:
+                edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
+            yield context.change(FILES, call, "every process would write this file", edits)
 
 
 def _on_nothing(context: Context, path: ast.expr, accelerator: str) -> list[Edit]:

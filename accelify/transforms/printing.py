@@ -1,6 +1,6 @@
 """Prints: once, on the main process.
 
-print(loss)       ->  accelerator.print(loss)
+print(loss)       ->  accelerator.print(loss)     (in functions too that get one parameter for this)
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 """
@@ -11,8 +11,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.anchors import node_of
+from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, target_names
-from accelify.edits import Indent, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
@@ -24,6 +26,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _logging(context)
     yield from _beside_bars(context)
     tree = context.tree
+    told: set[Scope] = set()
     for call in context.script.calls():
         if not (
             isinstance(call.func, ast.Name)
@@ -36,10 +39,19 @@ def transform(context: Context) -> Iterator[Change]:
             or call_keyword(call, "file") is not None
         ):
             continue
-        if context.is_claimed(call) or not context.reaches_cheaply(call) or context.plan.on_main_only(call):
+        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        accelerator = context.accelerator(call)
+        cheap = context.reaches_cheaply(call)
+        home = node_of(context.script, context.script.scope_of(call))
+        if not cheap and not _is_called_within_reach(context, home):
+            continue
+        accelerator = context.accelerator(call) if cheap or home.kind == "function" else None
         if accelerator is None:
+            if not cheap and home not in told:
+                told.add(home)
+                yield context.change(
+                    PRINT, call, f"every process prints this: `{home.name}` has no way to the Accelerator"
+                )
             continue
         func = call.func
         yield context.change(
@@ -48,6 +60,13 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
         )
+
+
+def _is_called_within_reach(context: Context, home: Scope) -> bool:
+    """Whether who calls a function, or makes an object of a class, has the Accelerator at hand: one parameter more."""
+    init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
+    calls = context.script.callers(home if home.kind == "function" else init or home)
+    return home.kind != "module" and bool(calls) and all(context.reaches_cheaply(c) for c in calls)
 
 
 def _beside_bars(context: Context) -> Iterator[Change]:
@@ -99,15 +118,20 @@ def _logging(context: Context) -> Iterator[Change]:
     """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
     calls = [c for c in script.calls() if _logs(context, c)]
-    if not calls or anchor is None or "logging" not in script.scopes.module.locals or anchor.attribute:
+    if not calls or anchor is None or anchor.attribute:
         return
     lines = (
         "if not accelerator.is_main_process:",
         f"{context.tree.indent_unit()}logging.disable(logging.INFO)",
     )
-    edit = InsertBefore(anchor.before, lines, order=-40) if anchor.before is not None else None
-    if edit is not None:
-        yield context.change(LOGGING, calls[0], "every process would log the same lines", [edit])
+    if anchor.before is None:
+        return
+    edits: list[Edit] = [InsertBefore(anchor.before, lines, order=-40)]
+    module = script.module_of(anchor.before).scopes.module
+    if "logging" not in module.locals:
+        assert isinstance(module.node, ast.Module)
+        edits.append(context.import_line(module.node, "import logging", context.tree.start(anchor.before))[0])
+    yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
 
 
 def _logs(context: Context, call: ast.Call) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import BatchLoop, Figures, Place, is_fresh, place_of
+from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.syntax import names_in
 from accelify.edits import Edit, InsertAfter
@@ -66,6 +66,8 @@ def _lists(context: Context, loop: BatchLoop) -> Iterator[Change]:
         if found == {"mean"} and (begun or _is_list(context, place)):
             # Averages of what is the same everywhere already change nothing, sums do.
             numbers["mean"].append(place)
+        elif found == {"tensor"}:
+            numbers["mean"].append(place)
         elif found == {"sum"} and begun:
             numbers["sum"].append(place)
         elif found == {"objects"} and begun:
@@ -76,7 +78,7 @@ def _lists(context: Context, loop: BatchLoop) -> Iterator[Change]:
         yield _gathered(context, loop, numbers, objects)
     for place in unclear:
         message = f"`{place.text}` holds what one process recorded of its share of the data"
-        yield context.change(RECORDS, loop.iter, message)
+        yield context.change(RECORDS, head_of(loop), message)
 
 
 def _recorded(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
@@ -88,7 +90,27 @@ def _recorded(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         if isinstance(node.value, (ast.List, ast.ListComp)) or _ends_in(node.value, {"tolist"}):
             return node.target, node.value
+    if _is_grown(node):
+        assert isinstance(node, ast.Assign)
+        assert isinstance(node.value, ast.Call)
+        parts = node.value.args[0]
+        assert isinstance(parts, (ast.Tuple, ast.List))
+        return node.targets[0], parts.elts[1]
     return None, None
+
+
+def _is_grown(node: ast.AST) -> bool:
+    """`kept = torch.cat((kept, value))`."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+        return False
+    call = node.value
+    parts = call.args[0] if call.args else None
+    if not isinstance(parts, (ast.Tuple, ast.List)) or len(parts.elts) != 2:
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in ("cat", "concat", "concatenate") and ast.unparse(parts.elts[0]) == ast.unparse(
+        node.targets[0]
+    )
 
 
 def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: ast.AST) -> str:
@@ -100,6 +122,8 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
         and node.value.func.attr == "extend"
     )
     value = _assigned(context, value)
+    if _is_grown(node):
+        return "tensor" if figures.kind(value) == "mean" else "unclear"
     if extends:
         return "objects" if _reaches_host(value) else "unclear"
     if figures.kind(value) == "sum":
@@ -186,7 +210,9 @@ def _gathered(
     edits.append(InsertAfter(loop, tuple(lines)))
     context.reduced.update((context.script.scope_of(loop), place.root) for place in [*recorded, *objects])
     text = ", ".join(f"`{p.text}`" for p in [*recorded, *objects])
-    return context.change(RECORDS, loop.iter, f"{text} would cover one process's share of the data", edits)
+    return context.change(
+        RECORDS, head_of(loop), f"{text} would cover one process's share of the data", edits
+    )
 
 
 def _target(context: Context, loop: BatchLoop, place: Place) -> str:
@@ -234,10 +260,10 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
             edits.insert(0, _import(context, loop))
         text = ", ".join(f"`{name}`" for name in found)
         message = f"{text} would cover one process's share of the data"
-        yield context.change(RECORDS, loop.iter, message, edits)
+        yield context.change(RECORDS, head_of(loop), message, edits)
     for name in lasting:
         message = f"`{name}` averages over one process's share of the data"
-        yield context.change(RECORDS, loop.iter, message)
+        yield context.change(RECORDS, head_of(loop), message)
 
 
 def _is_reset(context: Context, loop: BatchLoop, place: Place) -> bool:

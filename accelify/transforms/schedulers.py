@@ -1,5 +1,7 @@
 """Learning rate schedules: the original's, for any number of processes.
 
+scheduler.step(loss)    ->  scheduler.step(accelerator.reduce(loss, reduction="mean"))
+
 Schedulers that step once a batch are prepared, and then advance by as many batches as all processes took together.
 Those that step once an epoch are left as they are: an epoch is an epoch on any number of processes.
 """
@@ -11,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.findings import Severity
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 PLATEAU = Rule(
@@ -56,10 +58,16 @@ def transform(context: Context) -> Iterator[Change]:
             if (t.qualname or "").endswith("ReduceLROnPlateau")
         ]
         if plateau and not script.is_uniform(call.args[0]) and not context.gathered(call.args[0]):
+            text = context.tree.segment(call.args[0])
+            message = f"`{text}` can differ between processes, and so their learning rates"
+            edits = context.agreed(call.args[0])
+            if edits:
+                yield context.change(PLATEAU, call, message, edits, safety=Safety.REVIEW)
+                continue
             yield context.todo(
                 PLATEAU,
                 call,
-                f"`{context.tree.segment(call.args[0])}` can differ between processes, and so their learning rates",
+                message,
                 'give every process the same number: accelerator.reduce(value, reduction="mean")'
                 + (" of a tensor" if context.for_accelerate else ""),
             )

@@ -1,4 +1,8 @@
-"""What keeps several processes from sharing the work, said where it stands."""
+"""What keeps several processes from sharing the work, or from going on together, said where it stands.
+
+if loss.item() < 0.01:    ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
+    break                         break
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.plan import is_shardable
 from accelify.analysis.script import is_in_model
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -80,15 +85,25 @@ def _unsharded(context: Context) -> Iterator[Change]:
         )
         yield context.change(UNSHARDED, backward, message)
         return
+    elif loaders & context.plan.prepared:
+        rest = sorted({min(t.names, default="one") for t in loaders - context.plan.prepared})
+        message = (
+            f"some of its training data does not come from torch's DataLoader ({', '.join(rest)}): every process works "
+            "on all of that, and on its own part of the rest"
+        )
+        yield context.change(UNSHARDED, backward, message)
+        return
+    elif any(is_shardable(loader) for loader in loaders):
+        why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
-        why = "its training data comes from a loader that is not torch's DataLoader"
+        seen = all(t.qualname and not t.qualname.startswith("torch") for t in loaders)
+        why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
     else:
         why = "its training data does not come from a DataLoader"
-    yield context.change(
-        UNSHARDED,
-        backward,
-        f"{why}: every process works on the same data, which is right but no faster on several of them",
-    )
+    message = f"{why}: every process works on the same data, which is right but no faster on several of them"
+    if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
+        message += "; accelerator.shard_batch gives each its share of a batch that is made by hand"
+    yield context.change(UNSHARDED, backward, message)
 
 
 def _shapes(context: Context) -> Iterator[Change]:
@@ -220,20 +235,82 @@ def _same_tensor(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _exits(context: Context) -> Iterator[Change]:
-    for stop in context.tree.nodes(ast.Break):
+    done: set[ast.expr] = set()
+    for decision in _decisions(context):
+        test: ast.expr | None = decision
+        if context.script.is_uniform(decision) or not _local_number(context, decision):
+            test = _counted_by(context, decision)
+        if test is None or test in done:
+            continue
+        edits = context.agreed(test)
+        # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
+        shown = test if edits else decision
+        message = (
+            f"`{context.tree.segment(shown)}` can be true on one process only; the others then wait for ever"
+        )
+        if edits:
+            done.add(test)
+            yield context.change(EXIT, shown, message, edits, safety=Safety.REVIEW)
+        else:
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(EXIT, context.tree.statement(shown), message, mark)
+
+
+def _decisions(context: Context) -> Iterator[ast.expr]:
+    """The tests of a training loop after which a process makes fewer steps: it leaves, or skips a backward."""
+    for stop in context.tree.nodes(ast.Break, ast.Continue, ast.Raise):
         test = context.tree.parent(stop)
         while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
             test = context.tree.parent(test)
         if not isinstance(test, ast.If) or not context.script.trains_around(stop):
             continue
-        if context.script.is_uniform(test.test) or not _local_number(context, test.test):
+        if isinstance(stop, ast.Raise) and not _is_caught_around(context, stop):
+            continue  # an error ends all processes
+        if isinstance(stop, ast.Continue) and not _skips_backward(context, stop):
             continue
-        yield context.todo(
-            EXIT,
-            test,
-            f"`{context.tree.segment(test.test)}` can be true on one process only; the others then wait for ever",
-            "let all processes agree: accelerator.reduce(value) before the test",
-        )
+        yield test.test
+    for loop in context.tree.nodes(ast.While):
+        if any(context.script.trains(stmt) for stmt in loop.body):
+            yield loop.test
+
+
+def _skips_backward(context: Context, stop: ast.AST) -> bool:
+    loop = context.script.enclosing_loops(stop)[0]
+    return any(
+        context.script.trains(stmt) and context.tree.start(stmt) > context.tree.start(stop)
+        for stmt in loop.body
+    )
+
+
+def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
+    """Whether a raise ends the training like a break: somebody around it goes on."""
+    calls = context.script.callers(context.script.scope_of(stop))
+    return any(
+        isinstance(ancestor, ast.Try) and bool(ancestor.handlers)
+        for node in (stop, *calls)
+        for ancestor in context.tree.ancestors(node)
+    )
+
+
+def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
+    """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
+    read = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        names = {t.id for t in targets if isinstance(t, ast.Name)} & read
+        here, scope = context.script.scope_of(test), context.script.scope_of(stmt)
+        if not any(scope.resolve(name) is here.resolve(name) for name in names):
+            continue
+        for ancestor in context.tree.ancestors(stmt):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            if (
+                isinstance(ancestor, ast.If)
+                and not context.script.is_uniform(ancestor.test)
+                and _local_number(context, ancestor.test)
+            ):
+                return ancestor.test
+    return None
 
 
 def _local_number(context: Context, test: ast.expr) -> bool:

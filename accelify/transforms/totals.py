@@ -13,8 +13,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.averages import counts_all, divisors
 from accelify.analysis.evaluation import size_of
-from accelify.analysis.figures import BatchLoop, Figures, Place, place_of
+from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, place_of
 from accelify.analysis.syntax import names_in
 from accelify.edits import Edit, InsertAfter
 from accelify.findings import Safety
@@ -65,7 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
         context.reduced.update((context.script.scope_of(loop), place.root) for place in totals)
         yield context.change(
             TOTALS,
-            loop.iter,
+            head_of(loop),
             f"{', '.join(f'`{p.text}`' for p in totals)} would cover one process's share of the data",
             edits,
         )
@@ -113,7 +114,15 @@ class _Totals:
                 # It divides something that stays this process's own.
                 del found[counter]
                 found.update({p: "mean" for p in found if p.text in divided})
-        return found
+        return {place: self._by_divisor(place, kind) for place, kind in found.items()}
+
+    def _by_divisor(self, place: Place, kind: str) -> str:
+        """Means of batches that are divided by the number of all samples are summed: each process has seen fewer."""
+        if kind != "mean" or self.context.plan.batch_size == "total":
+            return kind
+        by = list(divisors(self.script, self.loop, place.text))
+        whole = bool(by) and all(counts_all(self.script, divisor) for divisor in by)
+        return "sum" if whole and self.figures.starts_over(self.loop, place) else kind
 
     def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
         """Whether the loop also sets the place, so that it holds no total of the whole loop."""
@@ -141,10 +150,18 @@ class _Totals:
 
     def _divided_by(self, counter: Place, found: dict[Place, str]) -> set[str]:
         """What a counter divides behind the loop, as it is written."""
-        scope = self.script.scope_of(self.loop)
+        scope, end = self.script.scope_of(self.loop), self.tree.end(self.loop)
+        stores = [
+            self.tree.start(n)
+            for n in self.tree.nodes(ast.Name)
+            if n.id == counter.root and isinstance(n.ctx, ast.Store) and self.tree.start(n) > end
+            if self.script.scope_of(n) is scope
+        ]
+        # From there on it counts something else.
+        limit = min(stores, default=len(self.tree.data))
         divided: set[str] = set()
         for node in self.tree.nodes(ast.BinOp):
-            if not isinstance(node.op, ast.Div) or self.tree.start(node) < self.tree.end(self.loop):
+            if not isinstance(node.op, ast.Div) or not end < self.tree.start(node) < limit:
                 continue
             if self.tree.in_fstring(node) or self.tree.segment(node.right) != counter.text:
                 if ast.unparse(node.right) != counter.text:

@@ -15,7 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Indent
+from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -176,20 +176,15 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done or context.is_guarded(stmt):
             continue
-        block = tree.block_of(stmt)[2]
-        last = stmt
-        done.add(stmt)
-        for following in block[block.index(stmt) + 1 :]:
-            if following not in wanted:
-                break
-            done.add(following)
-            last = following
+        run = context.run_of(stmt, wanted.__contains__)
+        done.update(run)
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         accelerator = (
             context.accelerator_through(call) if isinstance(call, ast.Call) else context.accelerator(stmt)
         )
-        context.guarded.update(block[block.index(stmt) : block.index(last) + 1])
-        edits: list[Edit] = [Indent(stmt, last, f"if {accelerator}.is_main_process:")]
+        context.guarded.update(run)
+        assert accelerator is not None
+        edits: list[Edit] = [context.guard(run, accelerator)[0]]
         yield context.change(WRITER, stmt, "every process would write to the log", edits)
 
 

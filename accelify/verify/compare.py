@@ -27,9 +27,9 @@ _PRECISIONS = {"float16": 500.0, "bfloat16": 4000.0}
 EXPLANATIONS = {
     "dropout": "dropout is active in training ({what}): each process draws masks of its own",
     "batch statistics": "statistics are taken over each process's own share of the batch ({what})",
-    "noise": "random numbers are drawn in the training step ({what}): each process draws its own",
+    "noise": "random numbers are drawn in the training step ({what}): each process draws for its own share",
     "loss scaling": "fp16 loss scaling skips other steps, since each process sees gradients of its own ({what})",
-    "augmentation": "random numbers are drawn for each sample ({what}): each process draws its own",
+    "augmentation": "random numbers are drawn for each sample ({what}): each process draws for its own share",
 }
 
 

@@ -71,6 +71,8 @@ class Recorder:
         self.raised = 0
         self.finished = False
         self.noise = torch.Generator().manual_seed(20)
+        # Kept before chance is taken out of the run, which puts a constant in its place.
+        self.draw = torch.rand
 
     def install(self) -> None:
         """Record from now on."""
@@ -202,7 +204,7 @@ class Recorder:
         if gradient is None or gradient.is_sparse or not gradient.is_floating_point():
             return
         size = gradient.norm() / max(gradient.numel(), 1) ** 0.5
-        random = torch.rand(gradient.shape, generator=self.noise, dtype=torch.float32) * 2 - 1
+        random = self.draw(gradient.shape, generator=self.noise, dtype=torch.float32) * 2 - 1
         change = random.to(gradient) * size * 4 * torch.finfo(gradient.dtype).eps
         gradient.add_(torch.where(gradient == 0, torch.zeros_like(change), change))
 

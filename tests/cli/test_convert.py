@@ -270,3 +270,60 @@ def test_options_that_do_not_go_together(run: Run, plain: Path) -> None:
     assert run("convert", "-", "--output", "x.py").code == 2
     assert run("convert", "--json", plain, "--output", "-").code == 2
     assert plain.read_text() == PLAIN
+
+
+LOOP = """
+def fit(model, optimizer, data):
+    for x in data:
+        model(x).mean().backward()
+        optimizer.step()
+"""
+ENTRY = """
+import sys
+sys.path.insert(0, 'lib')
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from loops import fit
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fit(model, optimizer, [torch.ones(3)])
+"""
+
+
+def test_a_folder_s_entry_points_are_named(run: Run, tmp_path: Path) -> None:
+    """Its loop stands in a file without a word of torch, in a folder that the script adds to its path."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "loops.py").write_text(LOOP)
+    (tmp_path / "main.py").write_text(ENTRY)
+    (tmp_path / "setup.py").write_text("print(1)\n")
+    outcome = run("convert", tmp_path)
+    assert "looked at 3 Python files, 0 with a training loop; entry point: main.py" in outcome.err
+    assert "accelerator.backward" in (tmp_path / "lib" / "loops.py").read_text()
+    assert "accelerator.prepare(model, optimizer)" in (tmp_path / "main.py").read_text()
+
+
+def test_a_folder_in_which_nothing_is_done_says_why(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "loops.py").write_text(LOOP)
+    (tmp_path / "main.py").write_text("import loops\nprint(loops.fit)\n")
+    assert "main.py: unchanged: it has no training loop" in run("convert", tmp_path).out
+
+
+def test_modules_of_a_script_that_is_left_alone_are_not_named_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "loops.py").write_text("import torch\n" + LOOP)
+    (tmp_path / "main.py").write_text(ENTRY + "import deepspeed\n")
+    outcome = run("convert", tmp_path)
+    assert "main.py: refused" in outcome.out
+    assert "loops.py: refused" not in outcome.out
+
+
+def test_a_module_that_sets_the_path(run: Run, tmp_path: Path) -> None:
+    for folder in ("lib", "tools"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "lib" / "loops.py").write_text(LOOP)
+    places = "import os, sys\nplace = os.path.join(os.path.dirname(__file__), '..', 'lib')\nsys.path.insert(0, place)\n"
+    (tmp_path / "tools" / "_places.py").write_text(places)
+    entry = ENTRY.replace("sys.path.insert(0, 'lib')", "import _places")
+    (tmp_path / "tools" / "main.py").write_text(entry)
+    assert "entry point: tools/main.py" in run("convert", tmp_path).err
+    assert "accelerator.backward" in (tmp_path / "lib" / "loops.py").read_text()

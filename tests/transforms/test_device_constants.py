@@ -83,7 +83,7 @@ def test_in_functions_each_read_is_the_accelerator_s(tmp_path: Path) -> None:
 
 def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
     noise = "from conf import device\n\ndef noise():\n    return torch.randn(4, device=device)\n"
-    script = TRAIN.format(imports="from conf import device\nfrom noise import noise")
+    script = TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()")
     (message,) = left(convert(tmp_path, script, conf=DEVICE, noise=noise))
     assert message.startswith("noise.py goes on using `device` of conf.py, the same GPU")
     plain = convert(tmp_path, script, conf=DEVICE.replace(":0", ""), noise=noise)

@@ -81,6 +81,7 @@ def test_moves_that_leave_something(before: str, after: str) -> None:
         "model = nn.Linear(4, 2)\nmodel.cuda()",
         "model = nn.Linear(4, 2)\nmodel = model.cuda()",
         "model = nn.Linear(4, 2)\nmodel.to(device)",
+        "model = nn.Linear(4, 2)\nmodel.to(device);",
         "model = nn.Linear(4, 2)\nif torch.cuda.is_available():\n    model = model.cuda()",
     ],
 )
@@ -147,3 +148,54 @@ device = "cpu" if (not torch.cuda.is_available() or args.no_cuda) else "cuda:0"
         imports="import argparse", setup=setup, build=f"model = nn.Linear(4, 2).to(device)\n{SGD}"
     )
     assert "Accelerator(cpu=args.no_cuda)" in conversion.new_text
+
+
+def test_both_branches_of_a_flag_say_nothing_once_the_moves_are_gone() -> None:
+    check_transformed(
+        "batch",
+        "if use_cuda:\n    x, y = x.cuda(), y.cuda()\nelse:\n    x, y = x.cpu(), y.cpu()",
+        "",
+        setup="use_cuda = torch.cuda.is_available()",
+    )
+
+
+def test_a_choice_in_both_branches_is_made_once() -> None:
+    check_transformed(
+        "setup",
+        """
+        if torch.cuda.is_available():
+            device = torch.device("cuda")
+            torch.backends.cudnn.benchmark = True
+        else:
+            device = torch.device("cpu")
+        """,
+        """
+        accelerator = Accelerator()
+        device = accelerator.device
+        if torch.cuda.is_available():
+            torch.backends.cudnn.benchmark = True
+        """,
+    )
+
+
+def test_of_two_parts_the_one_that_stays() -> None:
+    check_transformed("batch", "x, y = x.cuda(), torch.clamp(y, 0)", "y = torch.clamp(y, 0)")
+
+
+def test_the_move_of_an_argument_stays_one() -> None:
+    check_transformed(
+        "ready",
+        """
+        weight = torch.ones(2)
+        if torch.cuda.is_available():
+            criterion = nn.CrossEntropyLoss(weight.cuda())
+        else:
+            criterion = nn.CrossEntropyLoss(weight)
+        """,
+        """
+        weight = torch.ones(2)
+        criterion = nn.CrossEntropyLoss(weight.to(accelerator.device))
+        """,
+        setup=DEVICE,
+        loss="loss = criterion(model(x), y)",
+    )

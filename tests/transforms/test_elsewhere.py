@@ -278,3 +278,12 @@ main()
     assert (
         "    if trainer.accelerator.is_main_process:\n        trainer.writer.close()" in conversion.new_text
     )
+
+
+def test_a_logger_that_another_module_makes(tmp_path: Path) -> None:
+    helper = "import logging\n\n\ndef make(name):\n    return logging.getLogger(name)\n"
+    conversion = converted(
+        tmp_path, helper, setup="device = torch.device('cuda')\nlogger = make('a')", epoch="logger.info('x')"
+    )
+    assert "import logging\n" in conversion.new_text
+    assert "    logging.disable(logging.INFO)\n" in conversion.new_text

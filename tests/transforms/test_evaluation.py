@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert
 
 GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 
@@ -117,3 +117,20 @@ def test_figures_that_gathering_leaves(metric: str) -> None:
     head = "rows, total, n = {}, 0, 0\nfor a, b in test_loader:\n    output = model(a)\n    "
     after = head + f"{GATHER}\n    " + metric
     check_transformed("epoch", head + metric, after, imports="import math", setup=SHARE)
+
+
+def test_targets_made_in_branches_are_gathered_with_the_outputs() -> None:
+    snippet = """
+    total = 0
+    for batch in test_loader:
+        if torch.cuda.is_available():
+            a = torch.clamp(batch[0].cuda(), 0)
+            b = torch.clamp(batch[1].cuda(), 0)
+        else:
+            a = torch.relu(batch[0])
+            b = torch.relu(batch[1])
+        output = model(a)
+        total += F.cross_entropy(output, b).item()
+    """
+    text = convert(epoch=snippet, batch="x, y = x.cuda(), y.cuda()").new_text
+    assert "output, b = accelerator.gather_for_metrics((output, b))" in text

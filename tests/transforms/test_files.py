@@ -203,3 +203,20 @@ def test_options_that_name_the_file() -> None:
         setup="parser = argparse.ArgumentParser()\nparser.add_argument('--out')\nargs = parser.parse_args()",
     )
     assert conversion.new_text.count("wait_for_everyone") == 1
+
+
+def test_a_file_that_is_written_under_a_test_and_read_behind_it() -> None:
+    writing = "with open(path, 'w') as f:\n        json.dump(1, f)"
+    check_transformed(
+        "end",
+        f"path = 'a.json'\nif not os.path.exists(path):\n    {writing}\nrows = json.load(open(path))",
+        f"path = 'a.json'\nif accelerator.is_main_process and not os.path.exists(path):\n    {writing}\n"
+        "accelerator.wait_for_everyone()\nrows = json.load(open(path))",
+        imports=MORE,
+    )
+
+
+def test_a_file_that_stays_open_and_is_read_again() -> None:
+    snippet = "f = open('a', 'w')\nf.write('x')\nf.close()\nrows = open('a').read()"
+    mark = "# TODO(accelify ACC203): let one process write this file, and the others wait for it\n"
+    check_transformed("end", snippet, mark + snippet)

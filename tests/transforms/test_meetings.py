@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from types import SimpleNamespace
+
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.transforms.support import check_transformed, codes, convert
 
@@ -14,6 +19,20 @@ GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 def check(before: str, after: str, **others: str) -> None:
     conversion = check_transformed("batch", f"{before}\n{MOVED}", after, **others)
     assert "ACC120" in codes(conversion)
+    with pytest.raises(RuntimeError, match="two devices"):
+        run_on_a_device(before)
+    run_on_a_device(after)
+
+
+def run_on_a_device(code: str) -> None:
+    """Run lines on a batch that lies on a GPU, as torch's tensors without data do that know their devices."""
+    with FakeTensorMode():
+        names = {"torch": torch, "accelerator": SimpleNamespace(device=torch.device("cuda:0"))}
+        names |= {
+            "x": torch.empty(8, 4, device="cuda:0"),
+            "y": torch.empty(8, device="cuda:0", dtype=torch.long),
+        }
+        exec(textwrap.dedent(code), names)
 
 
 @pytest.mark.parametrize(
@@ -24,11 +43,13 @@ def check(before: str, after: str, **others: str) -> None:
         f"scale = torch.tensor(0.5)\nx = x * scale\n{MOVED}",
         f"order = torch.randperm(x.size(0))\nx = x[order]\n{MOVED}",
         f"mask = torch.ones_like(x)\nx = x * mask\n{MOVED}",
+        f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n{MOVED}\nx = x * Float([1.0])",
+        f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\nx = x * Float([1.0])\n{MOVED}",
         f"shape = torch.ones(3).size(0) + x.size(0)\n{MOVED}",
     ],
 )
 def test_what_goes_together_stays(batch: str) -> None:
-    assert "ACC120" not in codes(convert(batch=batch))
+    assert "ACC120" not in codes(convert(batch=batch, setup="cuda = torch.cuda.is_available()"))
 
 
 def test_a_script_for_the_cpu_stays() -> None:

@@ -423,3 +423,15 @@ Agent().fit()
 """
     text = converted(script(made))
     assert "            self.cuda()\n" in text
+
+
+def test_a_module_by_whose_name_the_loop_calls_its_batch() -> None:
+    text = script(MADE, LOOP)
+    text = text.replace(
+        "from torch.utils.data import DataLoader, TensorDataset\n",
+        "from torch.utils import data\nfrom torch.utils.data import TensorDataset\n",
+    )
+    text = text.replace("data = TensorDataset", "points = TensorDataset")
+    text = text.replace("DataLoader(data, batch_size=4)", "data.DataLoader(points, batch_size=4)")
+    text = text.replace("for x, y in loader:\n", "for data in loader:\n    x, y = data\n")
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted(text)

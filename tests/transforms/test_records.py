@@ -157,3 +157,28 @@ def test_evaluation_records_what_is_gathered() -> None:
 
 def test_no_loop_over_shared_data() -> None:
     check_noop("epoch", "kept = []\nfor k in range(3):\n    kept.append(k)\nn = kept", "ACC304")
+
+
+def test_a_tensor_that_grows() -> None:
+    body = "kept = torch.cat((kept, loss.data.view(1)))"
+    check_transformed(
+        "ready", *script(body, "kept.mean()", MEAN, "kept = torch.zeros(0)"), epoch="n = train_epoch()"
+    )
+
+
+def test_a_loop_over_steps() -> None:
+    before = """
+    def train_epoch():
+        kept = []
+        batches = iter(loader)
+        for step in range(len(loader)):
+            x, y = next(batches)
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept.append(loss.item())
+        return sum(kept)
+    """
+    text = convert(ready=before, epoch="n = train_epoch()").new_text
+    assert f"        kept.append(loss.item())\n    {MEAN}\n" in text

@@ -37,13 +37,22 @@ def test_once_a_batch_is_prepared() -> None:
     )
 
 
+def test_a_plateau_on_the_last_loss() -> None:
+    check_transformed(
+        "epoch",
+        "scheduler.step(loss)",
+        'scheduler.step(accelerator.reduce(loss, reduction="mean"))',
+        ready=PLATEAU,
+    )
+
+
 def test_a_plateau_on_a_local_metric_is_left_to_a_person() -> None:
     conversion = check_transformed(
         "epoch",
-        "scheduler.step(loss)",
+        "scheduler.step(x.mean())",
         """
         # TODO(accelify ACC403): give every process the same number: accelerator.reduce(value, reduction="mean")
-        scheduler.step(loss)
+        scheduler.step(x.mean())
         """,
         ready=PLATEAU,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.transforms.support import check_noop, check_transformed, convert
@@ -39,16 +41,42 @@ def test_the_batchs_own_size(before: str, after: str) -> None:
     check_transformed("batch", before, after, **SIZE)
 
 
-def test_an_exit_on_a_local_number_is_left_to_a_person() -> None:
-    conversion = check_transformed(
+@pytest.mark.parametrize(
+    ("test", "agreed"),
+    [
+        ("loss.item() < 0.1", 'accelerator.reduce(loss.item(), reduction="mean") < 0.1'),
+        ("i > 3 and loss < 0.1", 'i > 3 and accelerator.reduce(loss, reduction="mean") < 0.1'),
+        ("torch.isnan(loss).any()", 'torch.isnan(accelerator.reduce(loss, reduction="mean")).any()'),
+    ],
+)
+def test_processes_agree_when_to_leave(test: str, agreed: str) -> None:
+    check_transformed(
         "update",
-        "optimizer.step()\nif loss.item() < 0.1:\n    break",
-        """
-        optimizer.step()
-        # TODO(accelify ACC405): let all processes agree: accelerator.reduce(value) before the test
-        if loss.item() < 0.1:
-            break
-        """,
+        f"optimizer.step()\nif {test}:\n    break",
+        f"optimizer.step()\nif {agreed}:\n    break",
+    )
+
+
+def test_processes_agree_which_batch_to_skip() -> None:
+    loss = "loss = F.cross_entropy(model(x), y)\nif {}:\n    continue"
+    agreed = 'torch.isnan(accelerator.reduce(loss, reduction="mean"))'
+    check_transformed("loss", loss.format("torch.isnan(loss)"), loss.format(agreed))
+
+
+@pytest.mark.parametrize(
+    ("before", "test"),
+    [
+        ("", "(output.argmax(1) == y).all()"),
+        ("if y.sum() > 3:", "loss.item() < 0.1"),
+    ],
+)
+def test_an_exit_on_a_local_number_is_left_to_a_person(before: str, test: str) -> None:
+    stop = f"if {test}:\n    break"
+    if before:
+        stop = before + "\n" + textwrap.indent(stop, "    ")
+    conversion = convert(
+        loss="output = model(x)\nloss = F.cross_entropy(output, y)",
+        update=f"optimizer.step()\n{stop}\nbest = loss.item()",
     )
     assert "ACC405" in {f.code for f in conversion.remaining}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from accelify.verify.compare import Verdict
 from accelify.verify.nursery import Nursery
+from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError
 
 from . import scripts
@@ -80,6 +82,24 @@ def test_chance_is_named_and_taken_out(verify_pair: VerifyPair, model: str, loop
     assert two.quiet is not None
     assert two.quiet.verdict is Verdict.ROUNDING
     assert report.exit_code == 0
+
+
+def test_a_run_without_chance_is_disturbed_too(
+    nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What rounding may do is asked of a disturbed run, also where chance (and so its noise) is taken out."""
+    script, weights = (
+        tmp_path_factory.mktemp("run") / "train.py",
+        tmp_path_factory.mktemp("kept") / "weights.pt",
+    )
+    script.write_text(scripts.pair()[0])
+    job = Job(script, (), steps=3, threads=1, limit=60, save_weights=weights, quiet=True)
+    nursery.ready()
+    assert not execute(job, nursery).failure
+    disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
+    deviation = execute(disturbed, nursery).ranks[0].deviation
+    assert deviation is not None
+    assert 0 < deviation["update"] < 1e-4
 
 
 def test_random_samples_are_named(verify_pair: VerifyPair) -> None:

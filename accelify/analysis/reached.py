@@ -1,0 +1,98 @@
+"""Which functions of other modules a script can come to: what only another script calls is that script's own."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import Class, Thing
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import ScriptModel
+
+
+def dormant_scopes(script: ScriptModel) -> set[Scope]:
+    """The functions of the script's other modules that nothing calls, or only others of these."""
+    others = [m for m in script.modules if m is not script.module]
+    if not others or _looks_up_names(script):
+        return set()
+    candidates = {s for m in others for s in m.scopes.functions()}
+    mentioned = _mentioned(script)
+    made = _made_classes(script)
+    live: set[Scope] = set()
+    changed = True
+    while changed:
+        changed = False
+        for scope in candidates - live:
+            if _is_live(script, scope, candidates, live, mentioned, made):
+                live.add(scope)
+                changed = True
+    return candidates - live
+
+
+def _is_live(
+    script: ScriptModel,
+    scope: Scope,
+    candidates: set[Scope],
+    live: set[Scope],
+    mentioned: set[str],
+    made: set[ast.ClassDef],
+) -> bool:
+    if scope.is_method:
+        owner = scope.owner_class
+        return owner is not None and owner in made
+    if scope.parent is not None and scope.parent.kind == "function":
+        return scope.parent in live
+    if getattr(scope.node, "decorator_list", None) or scope.node.name in mentioned:  # type: ignore[union-attr]
+        return True
+    for module, call in script.interpreter.callers.get(scope, []):
+        caller = module.scopes.of(call)
+        while caller.kind == "class" and caller.parent is not None:
+            caller = caller.parent
+        if caller not in candidates or caller in live:
+            return True
+    return False
+
+
+def _mentioned(script: ScriptModel) -> set[str]:
+    """Names that are read otherwise than to be called: functions that are handed on as values."""
+    found: set[str] = set()
+    for module in _own_trees(script):
+        called = {id(call.func) for call in module.tree.nodes(ast.Call)}
+        for node in [*module.tree.nodes(ast.Name), *module.tree.nodes(ast.Attribute)]:
+            if id(node) not in called and isinstance(node.ctx, ast.Load):
+                found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
+def _own_trees(script: ScriptModel) -> list[Module]:
+    """One module for each tree: those that are converted share theirs."""
+    return [script.module, *[m for m in script.program.modules.values() if m not in script.modules]]
+
+
+def _made_classes(script: ScriptModel) -> set[ast.ClassDef]:
+    """Classes with instances, and all of their ancestors; classes named otherwise than to be made count too."""
+    mentioned = _mentioned(script)
+    found: set[ast.ClassDef] = set()
+    for value in script.interpreter.things.values():
+        cls = value if isinstance(value, Class) and value.name in mentioned else None
+        if isinstance(value, Thing) and value.cls is not None and isinstance(value.site, ast.Call):
+            cls = value.cls
+        for one in cls.ancestry() if cls is not None else []:
+            assert isinstance(one.scope.node, ast.ClassDef)
+            found.add(one.scope.node)
+    return found
+
+
+def _looks_up_names(script: ScriptModel) -> bool:
+    """Whether functions are looked up by names that are put together: anything can be called then."""
+    for call in script.tree.nodes(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in ("getattr", "eval", "exec"):
+            if not any(isinstance(a, ast.Constant) for a in call.args[1:2]):
+                return True
+        if (dotted(call.func) or "") in ("globals", "locals"):
+            return True
+    return any(node.attr == "__dict__" for node in script.tree.nodes(ast.Attribute))

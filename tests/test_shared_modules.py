@@ -1,0 +1,160 @@
+"""Modules that several scripts share: each script's own functions, and what they convert to together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_paths
+from accelify.merging import merged
+
+LOOPS = """\
+def plain(loader, model, optimizer, criterion):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    told(loss)
+
+
+def distilled(loader, models, optimizer, criterion):
+    student, teacher = models
+    for x, _ in loader:
+        loss = criterion(student(x), teacher(x).detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    told(loss)
+
+
+def told(loss):
+    print(loss.item())
+
+
+def never(model, x):
+    model(x.cuda()).sum().backward()
+    print("never")
+"""
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from loops import {name}
+
+teacher, model = nn.Linear(4, 2), nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+{name}(loader, {model}, optimizer, nn.MSELoss())
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "loops.py").write_text(LOOPS)
+    (tmp_path / "student.py").write_text(TRAIN.format(name="distilled", model="(model, teacher)"))
+    (tmp_path / "teacher.py").write_text(TRAIN.format(name="plain", model="model"))
+    return tmp_path
+
+
+def convert(folder: Path, *names: str) -> dict[str, Conversion]:
+    found = convert_paths([folder / name for name in names])
+    return {c.source.path.name: c for c in found if c.source.path is not None}
+
+
+def test_a_script_converts_only_what_it_comes_to(project: Path) -> None:
+    found = convert(project, "student.py")
+    text = found["loops.py"].new_text
+    assert "def distilled(accelerator, loader, models, optimizer, criterion):" in text
+    assert text.count("accelerator.backward(loss)") == 1
+    assert text.rpartition("def never")[2] == LOOPS.rpartition("def never")[2]
+
+
+def test_what_another_script_calls_too_keeps_the_group_from_breaking_it(project: Path) -> None:
+    (project / "teacher.py").write_text(TRAIN.format(name="distilled", model="(model, teacher)"))
+    (finding,) = [f for f in convert(project, "student.py")["student.py"].remaining if f.code == "ACC409"]
+    assert finding.message.endswith("teacher.py")
+    both = convert(project, "student.py", "teacher.py")
+    assert not [f for c in both.values() for f in c.remaining if f.code == "ACC409"]
+
+
+def test_files_named_together_are_one_group(project: Path) -> None:
+    loops = LOOPS.replace("told(loss)", "pass").replace("def pass:", "def told(loss):")
+    (project / "loops.py").write_text(loops)
+    found = convert(project, "student.py", "teacher.py", "loops.py")
+    assert {name: c.status for name, c in found.items()} == dict.fromkeys(found, "converted")
+    text = found["loops.py"].new_text
+    assert "def plain(accelerator, " in text
+    assert "def distilled(accelerator, " in text
+    assert text.count("accelerator.backward(loss)") == 2
+    assert "accelerator, loader, model" in found["teacher.py"].new_text
+
+
+def test_one_after_the_other_gives_the_same(project: Path) -> None:
+    loops = LOOPS.replace("told(loss)", "pass").replace("def pass:", "def told(loss):")
+    (project / "loops.py").write_text(loops)
+    together = convert(project, "student.py", "teacher.py")["loops.py"].new_text
+    for name in ("student.py", "teacher.py"):
+        for conversion in convert(project, name).values():
+            assert conversion.source.path is not None
+            conversion.source.path.write_text(conversion.new_text)
+    assert (project / "loops.py").read_text() == together
+    assert {c.status for c in convert(project, "student.py", "teacher.py").values()} == {"unchanged"}
+
+
+def test_functions_that_are_looked_up_by_name_count_as_called(project: Path) -> None:
+    text = (project / "student.py").read_text()
+    (project / "student.py").write_text(text + "getattr(loops, 'nev' + 'er')(model, torch.randn(1, 4))\n")
+    found = convert(project, "student.py")["student.py"]
+    assert found.status == "refused"
+
+
+def test_a_module_with_loops_says_who_has_what_they_train(project: Path) -> None:
+    assert convert(project, "loops.py")["loops.py"].status == "refused"
+
+
+def test_a_teacher_that_prepare_does_not_place_keeps_the_script_where_it_ran(project: Path) -> None:
+    for path in (project / "student.py", project / "teacher.py"):
+        made = "DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)"
+        path.write_text(path.read_text().replace(made, "DataLoader(list(range(8)))"))
+    assert "Accelerator(cpu=True)" in convert(project, "student.py")["student.py"].new_text
+    assert "Accelerator()" in convert(project, "teacher.py")["teacher.py"].new_text
+
+
+def test_a_list_of_modules_is_prepared_when_it_is_filled(tmp_path: Path) -> None:
+    script = TRAIN.format(name="distilled", model="(model, teacher)")
+    script = script.replace(
+        "optimizer = torch.optim.SGD(model",
+        "trained = nn.ModuleList([])\ntrained.append(model)\noptimizer = torch.optim.SGD(trained",
+    )
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "loops.py").write_text(LOOPS)
+    text = convert(tmp_path, "train.py")["train.py"].new_text
+    assert text.index("trained.append(model)") < text.index("accelerator.prepare(")
+
+
+def test_the_module_that_uses_a_library_is_named(project: Path) -> None:
+    loops = project / "loops.py"
+    loops.write_text("import deepspeed\n" + LOOPS)
+    assert convert(project, "student.py")["student.py"].reason == "its module loops.py uses DeepSpeed already"
+    loops.write_text(LOOPS.replace("def never(model, x):", "def never(model, x):\n    import deepspeed\n"))
+    assert convert(project, "student.py")["student.py"].status == "converted"
+
+
+def test_a_loop_of_a_library_that_lies_in_the_same_repository(project: Path) -> None:
+    (project / "ignite").mkdir()
+    (project / "loops.py").rename(project / "ignite" / "loops.py")
+    (project / "ignite" / "__init__.py").write_text("")
+    script = project / "student.py"
+    script.write_text(script.read_text().replace("from loops", "from ignite.loops"))
+    reason = convert(project, "student.py")["student.py"].reason
+    assert reason == "it uses PyTorch Ignite already: its training loop is in `ignite.loops`"
+
+
+def test_edits_are_merged_by_lines() -> None:
+    text = "".join(f"{n}\n" for n in range(8))
+    one, other = text.replace("1\n", "one\n"), text.replace("6\n", "six\n").replace("1\n", "one\n")
+    assert merged(text, one, other) == other
+    assert merged(text, one, text.replace("1\n", "eins\n")) is None
+    assert merged(text, text + "9\n", text.replace("0\n", "")) == text.replace("0\n", "") + "9\n"

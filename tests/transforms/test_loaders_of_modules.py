@@ -1,0 +1,122 @@
+"""Loaders that other modules of the project make: classes of their own, functions that give back several things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+
+TRAIN = """\
+import torch
+from torch import nn
+from loading import make
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for x, y in {loader}:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+CLASS = """\
+from torch.utils import data
+
+
+class PartLoader(data.DataLoader):
+    def __init__(self, parts, batch_size=1):
+        super().__init__(parts, batch_size)
+"""
+
+
+def convert(
+    folder: Path, loading: str, made: str = "train_loader = make()", loader: str = "train_loader"
+) -> Conversion:
+    (folder / "parts.py").write_text(CLASS)
+    (folder / "loading.py").write_text(
+        "import numpy\nimport torch\nfrom parts import PartLoader\n\n" + loading
+    )
+    (folder / "train.py").write_text(TRAIN.format(made=made, loader=loader))
+    conversion = convert_project(Source.read(folder / "train.py"))[0]
+    assert conversion.status == "converted", conversion.reason
+    return conversion
+
+
+def advice(conversion: Conversion) -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == "ACC402"]
+
+
+def test_a_class_of_the_project_s_own_is_a_loader(tmp_path: Path) -> None:
+    found = convert(tmp_path, "def make():\n    return PartLoader([1, 2])\n")
+    assert (
+        "model, optimizer, train_loader = accelerator.prepare(model, optimizer, train_loader)"
+        in found.new_text
+    )
+    assert not advice(found)
+
+
+def test_what_a_function_gives_back_on_another_path_is_no_loader_for_its_name(tmp_path: Path) -> None:
+    loading = """\
+def make(name="graphs"):
+    if name == "graph":
+        features, labels = torch.tensor(numpy.load("x.npy")), torch.tensor(numpy.load("y.npy"))
+        return features, labels
+    train_loader = PartLoader([1, 2])
+    test_loader = PartLoader([3])
+    return train_loader, test_loader
+"""
+    found = convert(tmp_path, loading, "train_loader, test_loader = make()")
+    assert "train_loader = accelerator.prepare(" in found.new_text
+    assert not advice(found)
+
+
+def test_a_loader_that_is_kept_nowhere_is_prepared_where_it_is_made(tmp_path: Path) -> None:
+    found = convert(tmp_path, "def make():\n    return PartLoader([1, 2])\n", "", "make()")
+    assert "for x, y in accelerator.prepare(make()):" in found.new_text
+    assert not advice(found)
+
+
+def test_the_advice_names_what_is_not_shared_out(tmp_path: Path) -> None:
+    loading = """\
+from records import RecordLoader
+
+def make(records):
+    if records:
+        return RecordLoader("train.bin")
+    return PartLoader([1, 2])
+"""
+    (message,) = advice(convert(tmp_path, loading, "train_loader = make(1)"))
+    assert message.startswith(
+        "some of its training data does not come from torch's DataLoader (train_loader)"
+    )
+    (message,) = advice(convert(tmp_path, loading.rpartition("    return")[0], "train_loader = make(1)"))
+    assert message.startswith("its training data comes from a loader that is not torch's")
+
+
+@pytest.mark.parametrize("ending", ["break", "raise StopIteration"])
+def test_a_counter_of_what_one_process_saw_ends_the_training(tmp_path: Path, ending: str) -> None:
+    body = "def train(loader):\n    best, waited = 9.0, 0\n    for x, y in loader:\n"
+    body += "        loss = (model(x) - y).mean()\n        loss.backward()\n        optimizer.step()\n"
+    body += (
+        "        if loss.item() < best:\n            best, waited = loss.item(), 0\n            waited = 0\n"
+    )
+    body += f"        else:\n            waited += 1\n        if waited > 3:\n            {ending}\n\n"
+    call = "try:\n    train(train_loader)\nexcept Exception:\n    pass\n"
+    (tmp_path / "parts.py").write_text(CLASS)
+    (tmp_path / "loading.py").write_text(
+        "from parts import PartLoader\n\ndef make():\n    return PartLoader([1])\n"
+    )
+    script = TRAIN.split("for x")[0].format(made="train_loader = make()") + body + call
+    (tmp_path / "train.py").write_text(script)
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert [f.message for f in found.remaining if f.code == "ACC405" and "waited > 3" in f.message]
+    plain = script.replace("try:\n    train", "if True:\n    train").replace(
+        "except Exception:\n    pass\n", ""
+    )
+    (tmp_path / "train.py").write_text(plain)
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert bool([f for f in found.remaining if f.code == "ACC405"]) == (ending == "break")

@@ -1,0 +1,76 @@
+"""Models that are seen by what is trained of them, devices among other results, and why a script is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+
+TRAIN = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+import zoo
+
+{made}
+optimizer = torch.optim.SGD([{{"params": net.body.parameters()}}, {{"params": net.head.parameters()}}], lr=0.1)
+loader = DataLoader(list(range(8)))
+for x, y in loader:
+    loss = nn.functional.cross_entropy({run}(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def convert(folder: Path, script: str, zoo: str = "") -> Conversion:
+    (folder / "zoo.py").write_text("import torch\n" + zoo)
+    (folder / "train.py").write_text(script)
+    return convert_project(Source.read(folder / "train.py"))[0]
+
+
+def test_what_is_called_and_trained_in_parts_is_the_model(tmp_path: Path) -> None:
+    found = convert(tmp_path, TRAIN.format(made="net = zoo.__dict__[sys.argv[1]]()", run="net"))
+    assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in found.new_text
+
+
+def test_one_that_is_wrapped_before_it_is_called(tmp_path: Path) -> None:
+    made = "net = zoo.__dict__[sys.argv[1]]()\nnet.load_state_dict(torch.load('x'))\nnet.eval()"
+    script = TRAIN.format(made=made, run="net").replace(
+        "loader = D", "net = nn.DataParallel(net)\nloader = D"
+    )
+    found = convert(tmp_path, script)
+    assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in found.new_text
+
+
+def test_parts_of_what_is_not_called_stay_models_of_their_own(tmp_path: Path) -> None:
+    found = convert(tmp_path, TRAIN.format(made="net = zoo.__dict__[sys.argv[1]]()", run="net.body"))
+    assert found.status == "refused"
+
+
+def test_a_device_among_other_results(tmp_path: Path) -> None:
+    zoo = "def choose(n):\n    return torch.device('cuda:0' if n else 'cpu'), list(range(n))\n"
+    made = "device, ids = zoo.choose(1)\nnet = zoo.__dict__[sys.argv[1]]().to(device)\nprint(device)"
+    found = convert(tmp_path, TRAIN.format(made=made, run="net"), zoo)
+    assert "device, ids = zoo.choose(1)\ndevice = accelerator.device\n" in found.new_text
+
+
+def test_a_caller_that_can_be_seen_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(
+        "def train(net, loader, optimizer):\n    for x, y in loader:\n        loss = (net(x) - y).mean()\n"
+        "        loss.backward()\n        optimizer.step()\n        optimizer.zero_grad()\n"
+    )
+    script = (
+        "import torch\nfrom loop import train\nfrom zoo import make\n\ntrain(make(1), make(2), make(3))\n"
+    )
+    found = convert(tmp_path, script, "def make(name):\n    pass\n")
+    assert found.status == "refused"
+    assert "outside of this file" not in found.reason
+    assert "(line 5)" in found.reason
+
+
+def test_a_function_that_is_handed_what_it_trains_says_so(tmp_path: Path) -> None:
+    script = "def train(net, x):\n    loss = net(x).mean()\n    loss.backward()\n"
+    assert "the model `net` is handed to `train` by a caller outside" in convert(tmp_path, script).reason
