@@ -61,7 +61,8 @@ class Reasons:
 
     def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
         """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
-        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        own = next((s for s in self.script.functions() if s.node is function), None)
+        calls = self.script.interpreter.callers.get(own, []) if own is not None else []
         if not calls:
             message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)
