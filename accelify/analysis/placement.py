@@ -82,7 +82,9 @@ class Placement:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
-            self._gives(s, thing) for holder in self.script.holders_of(thing) for s, _ in holder.assignments
+            self._gives(s, thing) and not _is_alias(s)
+            for holder in self.script.holders_of(thing)
+            for s, _ in holder.assignments
         )
         for holder in self.script.holders_of(thing):
             if holder.cls is not None and _is_exception(holder.cls):

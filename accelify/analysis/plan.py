@@ -149,6 +149,11 @@ class Plan(ConstructorArguments):
             # Parts of a model that is prepared as a whole are prepared with it.
             if model.kind == v.MODEL:
                 self.prepared |= model.link("parts")
+        alone = self._trains_itself() if self.for_accelerate else None
+        if alone is not None:
+            message = f"`{alone}` trains itself in its own methods, and Accelerate reduces no gradients there"
+            self.blockers.append(Blocker("ACC005", f"{message}; accelify's own runtime does", None))
+            return
         left = self._left_unprepared()
         if left is not None:
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
@@ -165,6 +170,14 @@ class Plan(ConstructorArguments):
                 if late is not None:
                     message = f"`{item.holder.name}` is still filled behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, late))
+
+    def _trains_itself(self) -> str | None:
+        """The class of a prepared model that calls backward in its own methods."""
+        for model in self.prepared:
+            for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
+                if any(method in self.script.training_scopes for method in cls.scope.children.values()):
+                    return cls.name
+        return None
 
     def _left_unprepared(self) -> Thing | None:
         """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""

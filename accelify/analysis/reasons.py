@@ -61,7 +61,8 @@ class Reasons:
 
     def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
         """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
-        calls = self.script.interpreter.callers.get(self.script.scope_for(function), [])
+        own = next((s for s in self.script.functions() if s.node is function), None)
+        calls = self.script.interpreter.callers.get(own, []) if own is not None else []
         if not calls:
             message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)
@@ -125,7 +126,7 @@ class Reasons:
         return Blocker(
             "ACC005",
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site,
+            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
         )
 
     def _root(self, thing: Thing) -> Thing:

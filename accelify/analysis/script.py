@@ -158,8 +158,14 @@ class ScriptModel(UniformValues):
         queue = [s for c, callees in self.interpreter.calls.items() if self.tree.parent(c) for s in callees]
         leading = self._leading_to_backward()
         names = {id(m): name for name, m in reversed(self.program.modules.items())}
+        own = set(self.functions())
         for scope in queue:
-            if scope in leading and scope not in set(self.functions()):
+            if scope in leading and scope not in own:
+                return names.get(id(self.interpreter.module_of(scope)))
+        # What it calls there is not seen to reach the loop; that the loop stands beside it is all that is known.
+        training = {id(self.interpreter.module_of(scope)) for scope in leading}
+        for scope in queue:
+            if scope not in own and id(self.interpreter.module_of(scope)) in training:
                 return names.get(id(self.interpreter.module_of(scope)))
         return None
 
@@ -515,6 +521,8 @@ class ScriptModel(UniformValues):
             for held in cls.attributes.values()
             for w in held
         }
+        # An optimizer that a model keeps whose class cannot be seen has no other place.
+        inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
         return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
 
     @cached_property
@@ -526,12 +534,12 @@ class ScriptModel(UniformValues):
         found = self.outermost({m for m in found if m.kind == v.MODEL})
         if not found and any(self._takes_tensors(o) for o in self.optimizers):
             return set()
-        if not found:
-            # `generator.optim.step()`: it keeps an optimizer of its own.
-            for call in self.calls():
-                if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
-                    if isinstance(call.func.value, ast.Attribute):
-                        found |= self.models_of(call.func.value.value)
+        for call in self.calls():
+            # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                kept = call.func.value
+                if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
+                    found |= self.models_of(kept.value)
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):

@@ -240,3 +240,25 @@ agent = Agent()
     text = converted(script(made, LOADER, loop))
     assert "    accelerator.unwrap_model(agent).learn(x, y)\n" in text
     assert "agent, loader = accelerator.prepare(agent, loader)\n" in text
+
+
+def test_models_with_optimizers_of_their_own_that_are_not_seen() -> None:
+    """Of the models that are trained, none is left out, and what only changes its mode is none of them."""
+    made = f"""\
+import zoo
+
+gen, average, other = zoo.Gen(), zoo.Gen(), nn.Linear(3, 1)
+print(gen.parameters(), average.parameters())
+optimizer = {SGD.format("other")}
+"""
+    loop = """\
+for x, _ in loader:
+    gen.train()
+    average.train()
+    gen.optim.zero_grad()
+    other(gen(x)).mean().backward()
+    gen.optim.step()
+    optimizer.step()
+"""
+    text = converted(script(made, LOADER, loop))
+    assert "gen, other, optimizer, loader = accelerator.prepare(gen, other, optimizer, loader)\n" in text

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, convert_project
+from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
 from accelify.source import Source
+from tests.transforms.support import PATH
 from tests.transforms.test_real_kinds import HEAD, LOOP, converted, script
 
 LOADER = "loader = DataLoader(data, batch_size=4)\n"
@@ -451,3 +452,10 @@ for x, y in DataLoader(data, batch_size=4):
 )
 def test_reasons(tmp_path: Path, text: str, reason: str) -> None:
     assert reason in refusal(tmp_path, main=HEAD + text).reason
+
+
+def test_accelerate_has_no_way_for_a_model_that_trains_itself() -> None:
+    text = script(AGENT, "\n\nagent = Agent(3)\n", LOADER, LEARNS)
+    found = convert_source(Source.from_text(text, PATH), ConvertOptions(runtime="accelerate"))
+    assert found.status == "refused"
+    assert "`Agent` trains itself in its own methods" in found.reason
