@@ -131,6 +131,12 @@ def test_chance_does_not_hide_a_wrong_copy(verify_pair: VerifyPair) -> None:
     assert "also with chance taken out" in report.comparisons[1].reason
 
 
+def test_the_runtime_averages_what_a_prepared_optimizer_trains(verify_pair: VerifyPair) -> None:
+    copy = scripts.converted(prepare="opt, loader = accelerator.prepare(opt, loader)\n")
+    report = verify_pair(scripts.plain(), copy, steps=4)
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+
+
 RIGHT = scripts.converted()
 
 
@@ -138,7 +144,7 @@ RIGHT = scripts.converted()
     ("wrong", "on_one", "words"),
     [
         (
-            RIGHT.replace(scripts.PREPARE, "opt, loader = accelerator.prepare(opt, loader)\n"),
+            RIGHT.replace(scripts.PREPARE, "loader = accelerator.prepare(loader)\n"),
             SAME,
             "different weights",
         ),
@@ -151,7 +157,7 @@ RIGHT = scripts.converted()
             "times",
         ),
     ],
-    ids=["model-not-prepared", "plain-backward", "per-process-batch", "other-rate", "backward-too-many"],
+    ids=["only-the-loader-prepared", "plain-backward", "per-process-batch", "other-rate", "backward-too-many"],
 )
 def test_wrong_copies_are_different(
     verify_pair: VerifyPair, wrong: str, on_one: list[Verdict], words: str
