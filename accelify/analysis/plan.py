@@ -22,6 +22,7 @@ from accelify.analysis.placement import Item, Placement, PrepareSite
 from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.steps import ends_by_steps, lengths_read_by
 from accelify.analysis.syntax import Node, dotted
 from accelify.analysis.values import Imported, Thing
 from accelify.analysis.windows import Window, mixed_precision
@@ -159,6 +160,11 @@ class Plan(ConstructorArguments):
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
         self.sites = self.placement.sites(list(items.values()))
+        own = {t for t in self.prepared if t.kind == v.SCHEDULER and self._counts_own_steps(t)}
+        if own:
+            # Made for the steps of one process, it is stepped as it is.
+            self.prepared -= own
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         for site in self.sites:
             for item in site.items:
                 if item.holder.cls is None and all(
@@ -250,10 +256,32 @@ class Plan(ConstructorArguments):
             return found  # its schedule counts the steps of one process already
         for call in self.script.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
+                if self.batch_size != "total" and ends_by_steps(self.script, call):
+                    continue  # as many steps as before are made, whatever the number of processes
                 for thing in self.script.things(call.func.value, v.SCHEDULER):
                     if self.steps_per_batch(call) and not isinstance(thing.site, ast.ClassDef):
                         found.add(thing)
         return {t for t in found if not (t.qualname or "").endswith("ReduceLROnPlateau")}
+
+    def _counts_own_steps(self, scheduler: Thing) -> bool:
+        """Whether a schedule is made from the length of a loader that is shared out by then: that of one process."""
+        if self.batch_size == "total" or not isinstance(scheduler.site, ast.Call):
+            return False
+        for call in lengths_read_by(self.script, scheduler.site):
+            loaders = self.script.things(call.args[0], v.LOADER) & self.prepared
+            if loaders and self._after_prepare_of(loaders, call):
+                return True
+        return False
+
+    def _after_prepare_of(self, things: set[Thing], node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether a node runs when some things are prepared already."""
+        sites = [s for s in self.sites if any(things & item.things for item in s.items)]
+        scope = self.script.scope_of(node)
+        own = [s for s in sites if s.scope is scope]
+        if own or not sites:
+            return not sites or any(self.tree.start(node) > self.tree.end(s.after) for s in own)
+        calls = self.script.callers(scope) if scope.kind == "function" and scope not in seen else []
+        return bool(calls) and all(self._after_prepare_of(things, c, seen | {scope}) for c in calls)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a `step()` runs once for every batch: inside the loop over the batches, or called from there."""

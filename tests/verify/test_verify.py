@@ -157,7 +157,13 @@ RIGHT = scripts.converted()
             "times",
         ),
     ],
-    ids=["only-the-loader-prepared", "plain-backward", "per-process-batch", "other-rate", "backward-too-many"],
+    ids=[
+        "only-the-loader-prepared",
+        "plain-backward",
+        "per-process-batch",
+        "other-rate",
+        "backward-too-many",
+    ],
 )
 def test_wrong_copies_are_different(
     verify_pair: VerifyPair, wrong: str, on_one: list[Verdict], words: str

@@ -1,0 +1,78 @@
+"""Numbers of steps: training that ends after some, and schedules that are made for some."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, dotted, names_in
+
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
+_ENDS = (ast.Break, ast.Return, ast.Raise)
+
+
+def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
+    """Whether the loop over batches around a node runs until a count of its rounds reaches a limit.
+
+    `while step < total: for x in loader: step += 1`, or `if step >= total: break` among the batches. As many steps as
+    before are then made on any number of processes, and epochs become more.
+    """
+    known = {id(loop) for loop, _ in script.loader_loops}
+    loops = script.enclosing_loops(node)
+    batches = next((loop for loop in loops if id(loop) in known), None)
+    if batches is None:
+        return False
+    counters = set(_counters(batches))
+    tests = [loop.test for loop in loops if isinstance(loop, ast.While)]
+    tests += [
+        stmt.test
+        for stmt in ast.walk(batches)
+        if isinstance(stmt, ast.If) and any(isinstance(last, _ENDS) for last in stmt.body[-1:])
+    ]
+    return any(_reaches(test, counters) for test in tests)
+
+
+def lengths_read_by(script: ScriptModel, call: ast.Call, depth: int = 4) -> Iterator[ast.Call]:
+    """The `len(...)` calls that the arguments of a call are computed from: here, in names, in what callers give."""
+    queue: list[tuple[ast.expr, int]] = [(a, 0) for a in [*call.args, *[kw.value for kw in call.keywords]]]
+    while queue:
+        node, far = queue.pop()
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
+                yield inner
+            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < depth:
+                queue += [(value, far + 1) for value in _sources(script, inner)]
+
+
+def _sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+    """What a name is assigned in its scope, or given by callers."""
+    scope, name = script.scope_of(read), dotted(read)
+    for stmt in script.tree.nodes(ast.Assign):
+        if script.scope_of(stmt) is scope and any(dotted(t) == name for t in stmt.targets):
+            yield stmt.value
+    if scope.kind == "function" and name in scope.positional():
+        index = scope.positional().index(str(name)) - (1 if scope.self_name() is not None else 0)
+        for caller in script.callers(scope):
+            given = call_argument(caller, index, str(name))
+            if given is not None:
+                yield given
+
+
+def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
+    """What goes up by one in every round."""
+    for stmt in ast.walk(loop):
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add):
+            name = dotted(stmt.target)
+            if name is not None and isinstance(stmt.value, ast.Constant) and stmt.value.value == 1:
+                yield name
+
+
+def _reaches(test: ast.expr, counters: set[str]) -> bool:
+    """Whether a test compares a counter with a limit that no counter sets."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], _ORDER):
+        return False
+    sides = [test.left, test.comparators[0]]
+    counted = [side for side in sides if dotted(side) in counters]
+    limits = [side for side in sides if not names_in(side) & {c.split(".")[0] for c in counters}]
+    return len(counted) == 1 and len(limits) == 1
