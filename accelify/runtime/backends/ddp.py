@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -27,7 +26,7 @@ from .. import guard
 from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
 from ..state import PartialState
-from .base import Backend
+from .wrapped import AveragingBackend, ScriptAttributes
 
 # The argument has a new name since torch 2.13.
 _SYNC_IN_FORWARD = (
@@ -103,7 +102,7 @@ def _average(parameters: list[torch.Tensor]) -> None:
             p.grad = mean.clone()
 
 
-class DistributedModel(DistributedDataParallel):
+class DistributedModel(ScriptAttributes, DistributedDataParallel):
     """A model on several ranks. Attributes that DDP does not have are the script's module's own.
 
     Args:
@@ -130,17 +129,6 @@ class DistributedModel(DistributedDataParallel):
         PartialState().group_holders.add(self)
 
     # What scripts see
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "module" or name.startswith("__") or "module" not in self.__dict__.get("_modules", {}):
-                raise
-        value = getattr(self.module, name)
-        if isinstance(value, types.MethodType) and value.__self__ is self.module:
-            return self._routed(value)
-        return value
 
     @property
     def dim(self) -> Any:
@@ -315,7 +303,7 @@ def _is_packed(tensor: torch.Tensor) -> bool:
     return True
 
 
-class DDPBackend(Backend):
+class DDPBackend(AveragingBackend):
     """Data parallel over torch.distributed, with gloo or NCCL."""
 
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
@@ -441,15 +429,3 @@ class DDPBackend(Backend):
                 yield
         finally:
             self._joining = False
-
-    def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def shared() -> Any:
-            loss = closure()
-            if not isinstance(loss, torch.Tensor):
-                return loss
-            total = loss.detach() * self.last_scale
-            with guard.collective("average of a closure's loss", total):
-                dist.all_reduce(total)
-            return total / self.world_size
-
-        return shared

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .deepspeed_weights import is_divided
+from .wrapped import ScriptAttributes
 
 if TYPE_CHECKING:
     from .deepspeed import DeepSpeedBackend
     from .deepspeed_training import Training
 
 
-class DeepSpeedModel(torch.nn.Module):
+class DeepSpeedModel(ScriptAttributes):
     """A model whose engine is made when its optimizer comes. Attributes it does not have are the script's module's.
 
     Args:
@@ -39,17 +39,6 @@ class DeepSpeedModel(torch.nn.Module):
     def training_of(self) -> Training | None:
         """What trains this model, None as long as no optimizer of it was prepared."""
         return self.__dict__["training_state"]  # type: ignore[no-any-return]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "module" or name.startswith("__") or "module" not in self.__dict__.get("_modules", {}):
-                raise
-        value = getattr(self.module, name)
-        if isinstance(value, types.MethodType) and value.__self__ is self.module:
-            return self._routed(value)
-        return value
 
     def _routed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method of the script's module that, with gradients on, runs as a forward of the engine does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from .. import guard
 from ..nested import leaves, map_leaves
 from ..precision import Precision
 from ..state import PartialState
-from .base import Backend
 from .ddp import ParameterSet, share_tensors
 from .dtensors import by_mesh, divided_like, from_local_like, local, total_norm, whole
 from .sharded_model import Sharding, sharding_of
+from .wrapped import AveragingBackend
 
 
-class ShardedBackend(Backend):
+class ShardedBackend(AveragingBackend):
     """Base of the engines that divide parameters. A subclass wraps, and says what it cannot do."""
 
     # As users know the engine.
@@ -141,18 +141,6 @@ class ShardedBackend(Backend):
         state = sharding_of(model)
         if state is not None:
             state.sync_next = True
-
-    def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def shared() -> Any:
-            loss = closure()
-            if not isinstance(loss, torch.Tensor):
-                return loss
-            total = loss.detach() * self.last_scale
-            with guard.collective("average of a closure's loss", total):
-                dist.all_reduce(total)
-            return total / self.world_size
-
-        return shared
 
     def check_trains_alone(self, operation: str) -> None:
         raise self.refuse(

@@ -1,0 +1,44 @@
+"""What the engines that wrap the script's model, and average by collectives, have in common."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .. import guard
+from .base import Backend
+
+
+class ScriptAttributes(torch.nn.Module):
+    """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module" or name.startswith("__") or "module" not in self.__dict__.get("_modules", {}):
+                raise
+        value = getattr(self.module, name)
+        if isinstance(value, types.MethodType) and value.__self__ is self.module:
+            return self._routed(value)
+        return value
+
+
+class AveragingBackend(Backend):
+    """An engine on several ranks of one process group."""
+
+    def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def shared() -> Any:
+            loss = closure()
+            if not isinstance(loss, torch.Tensor):
+                return loss
+            total = loss.detach() * self.last_scale
+            with guard.collective("average of a closure's loss", total):
+                dist.all_reduce(total)
+            return total / self.world_size
+
+        return shared
