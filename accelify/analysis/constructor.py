@@ -14,7 +14,7 @@ from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
 from accelify.analysis.placement import PrepareSite
 from accelify.analysis.scopes import Scope
-from accelify.analysis.script import ScriptModel
+from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import Tree, dotted
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
@@ -245,7 +245,7 @@ class ConstructorArguments:
 
     def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
         models = self.script.models_of(call.func) & self.prepared
-        if not models:
+        if not models or is_in_model(self.script, self.script.scope_of(call)):
             return set()
         loops = self.script.enclosing_loops(call)
         known = {id(loop) for loop, _ in self.script.loader_loops}

@@ -42,12 +42,7 @@ def _conversions(context: Context) -> Iterator[Change]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "numpy" or tree.in_fstring(call):
             continue
-        if (
-            context.is_claimed(call)
-            or not _is_on_device(context, func.value)
-            or _is_copied(context, func.value)
-            or context.locations[1].of(func.value) == {HOST}
-        ):
+        if context.is_claimed(call) or not _needs_copy(context, func.value):
             continue
         dot = tree.data.rindex(b".", tree.end(func.value), tree.end(func))
         yield context.change(
@@ -81,6 +76,14 @@ def _arguments(context: Context) -> Iterator[Change]:
             yield context.change(
                 HOST_COPY, argument, "NumPy cannot read a tensor that lies on the device", edits, core=True
             )
+
+
+def _needs_copy(context: Context, node: ast.expr) -> bool:
+    """Whether a tensor lies on the device once prepare has placed batches and models."""
+    place = context.locations[1].of(node)
+    if place == {DEVICE}:
+        return True
+    return place != {HOST} and _is_on_device(context, node) and not _is_copied(context, node)
 
 
 def _is_on_device(context: Context, node: ast.expr) -> bool:

@@ -106,7 +106,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         f"{why}: every process works on the same data{drawn}, which is right but no faster on several of them"
     )
     if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
-        message += "; accelerator.shard_batch gives each its share of a batch that is made by hand"
+        message += "; where batches are made by hand, accelerator.shard_batch gives each its share"
     yield context.change(UNSHARDED, backward, message)
 
 

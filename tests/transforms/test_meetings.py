@@ -140,3 +140,10 @@ def test_through_a_function_and_a_try() -> None:
     """
     text = convert(setup=helper, end=steps).new_text
     assert "torch.eye(2, device=t.device)[t] + torch.zeros(t.size(0), 2, device=t.device).scatter_(" in text
+
+
+def test_a_part_of_the_batch_that_never_moved_is_fetched_for_numpy() -> None:
+    batch = "order, where = torch.sort(y, descending=True)\norder = order.long().numpy()"
+    chosen = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+    conversion = convert(batch=batch, setup=chosen)
+    assert "order = order.long().cpu().numpy()" in conversion.new_text
