@@ -87,6 +87,8 @@ class ShardedBackend(AveragingBackend):
     def add_parameters(self, parameters: list[torch.Tensor]) -> None:
         from ..collectives import broadcast_tensors
 
+        # Those that are shards belong to a model, under whatever name its optimizer knew them before.
+        parameters = [p for p in parameters if not isinstance(p, DTensor)]
         broadcast_tensors([p.data for p in parameters])
         self._loose.parameters += parameters
 
