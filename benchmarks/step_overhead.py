@@ -61,16 +61,15 @@ def ranks_here():
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def make(factory, share=True):
-    """Model, optimizer and loader of a plain script; with `share`, its batches are those of all ranks together."""
+def make(factory):
+    """Model, optimizer and loader of a plain script: its batch is what every rank takes, as all subjects have it."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
     torch.manual_seed(0)
     model, data, batch = factory()
     data = data.repeat(ranks_here(), *[1] * (data.ndim - 1))
-    size = batch * ranks_here() if share else batch
-    loader = DataLoader(TensorDataset(data), batch_size=size, shuffle=True, drop_last=True)
+    loader = DataLoader(TensorDataset(data), batch_size=batch, shuffle=True, drop_last=True)
     return model, torch.optim.SGD(model.parameters(), lr=1e-3), loader
 
 
@@ -83,7 +82,7 @@ def torch_setup():
         torch.distributed.init_process_group("gloo")
 
     def prepare(factory):
-        model, optimizer, loader = make(factory, share=False)
+        model, optimizer, loader = make(factory)
         if ranks_here() > 1:
             model = DistributedDataParallel(model)
             sampler = DistributedSampler(loader.dataset)
@@ -96,14 +95,14 @@ def torch_setup():
 def accelify_setup():
     from accelify.runtime import Accelerator
 
-    accelerator = Accelerator(cpu=True, split_batches=True)
+    accelerator = Accelerator(cpu=True)
     return lambda factory: (*accelerator.prepare(*make(factory)), accelerator.backward)
 
 
 def accelerate_setup():
-    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate import Accelerator
 
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
+    accelerator = Accelerator(cpu=True)
     if accelerator.num_processes != ranks_here():
         raise ImportError("accelerate did not form the group")
     return lambda factory: (*accelerator.prepare(*make(factory)), accelerator.backward)
@@ -119,7 +118,7 @@ def fabric_setup():
     assert fabric.world_size == ranks
 
     def prepare(factory):
-        model, optimizer, loader = make(factory, share=False)
+        model, optimizer, loader = make(factory)
         return *fabric.setup(model, optimizer), fabric.setup_dataloaders(loader), fabric.backward
 
     return prepare
