@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelify.analysis.devices import negated
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, walk
 
 _INDENTATION = 600
 
@@ -418,7 +418,7 @@ def _only_reads(test: ast.expr) -> bool:
     return all(
         isinstance(n.func, (ast.Name, ast.Attribute))
         and ast.unparse(n.func).endswith(("is_available", "device_count", "len", "isinstance", "hasattr"))
-        for n in ast.walk(test)
+        for n in walk(test)
         if isinstance(n, ast.Call)
     )
 

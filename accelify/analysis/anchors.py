@@ -9,7 +9,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, dotted, names_in
+from accelify.analysis.syntax import Node, dotted, names_in, walk
 from accelify.analysis.values import Class, Function
 
 NAME = "accelerator"
@@ -363,7 +363,7 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
 
 
 def _chooses_device(script: ScriptModel, stmt: ast.Assign) -> bool:
-    return script.is_a(stmt.value, v.DEVICE) and any(isinstance(n, ast.Call) for n in ast.walk(stmt.value))
+    return script.is_a(stmt.value, v.DEVICE) and any(isinstance(n, ast.Call) for n in walk(stmt.value))
 
 
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
@@ -431,7 +431,7 @@ def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     roles = (v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR, v.PARAMETERS)
     if script.is_a(stmt.value, *roles):
         return False  # `opt = SGD(...)` is no namespace of options
-    if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in ast.walk(stmt.value)):
+    if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in walk(stmt.value)):
         return False
     if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
         return True
@@ -481,13 +481,9 @@ def _defines(stmt: ast.stmt) -> set[str]:
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While)):
         return set()
     attributes = {
-        dotted(n) or ""
-        for n in ast.walk(stmt)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        dotted(n) or "" for n in walk(stmt) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
     }
-    return attributes | {
-        n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return attributes | {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
@@ -499,7 +495,7 @@ def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
         return False
     if _asks_rank(script, stmt):
         return False
-    for node in ast.walk(stmt):
+    for node in walk(stmt):
         if isinstance(node, ast.Call):
             name = script.qualname(node.func)
             if name not in _HARMLESS_CALLS and not (
@@ -516,7 +512,7 @@ def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:
-    for node in [stmt, *(ast.walk(stmt) if isinstance(stmt, ast.If) else [])]:
+    for node in [stmt, *(walk(stmt) if isinstance(stmt, ast.If) else [])]:
         if (
             isinstance(node, ast.Assign)
             and script.is_a(node.value, v.DEVICE)

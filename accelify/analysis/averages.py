@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from accelify.analysis import values as v
 from accelify.analysis.losses import MEAN, LossReductions
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in, target_names
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 _NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
@@ -80,7 +80,7 @@ def _episodes(script: ScriptModel, loaders: set[Thing]) -> str | None:
 
 def _by_position(later: Sequence[ast.stmt], gathered: set[str]) -> str | None:
     """`scores[start:end] = output`: the places are those of the local batch."""
-    for stmt in (n for s in later for n in ast.walk(s)):
+    for stmt in (n for s in later for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or not names_in(stmt.value) & gathered:
             continue
         for target in stmt.targets:
@@ -130,7 +130,7 @@ def _curved(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
 
 def _is_number(node: ast.expr) -> bool:
     """Whether an expression takes a number out of a tensor: the mean of a batch."""
-    return any(isinstance(n, ast.Attribute) and n.attr in ("item", "mean") for n in ast.walk(node))
+    return any(isinstance(n, ast.Attribute) and n.attr in ("item", "mean") for n in walk(node))
 
 
 def _mean_by_samples(
@@ -163,10 +163,10 @@ def _is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -
 
 def _returns_share(function: ast.AST) -> bool:
     """Whether a function divides by the size of what it is given: an accuracy, not a count."""
-    returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return) and n.value is not None]
     assigned = {
         name: stmt.value
-        for stmt in ast.walk(function)
+        for stmt in walk(function)
         if isinstance(stmt, ast.Assign)
         for target in stmt.targets
         for name in target_names(target)
@@ -181,7 +181,7 @@ def _returns_share(function: ast.AST) -> bool:
 
 def _divides_by_size(value: ast.expr) -> bool:
     return any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) and _is_size(n.right) for n in ast.walk(value)
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) and _is_size(n.right) for n in walk(value)
     )
 
 
@@ -189,12 +189,12 @@ def _is_size(node: ast.expr) -> bool:
     return any(
         (isinstance(n, ast.Attribute) and n.attr in ("size", "shape", "numel"))
         or (isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len")
-        for n in ast.walk(node)
+        for n in walk(node)
     )
 
 
 def _takes_mean(value: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "mean" for n in ast.walk(value))
+    return any(isinstance(n, ast.Attribute) and n.attr == "mean" for n in walk(value))
 
 
 def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> Iterator[ast.expr]:
@@ -230,10 +230,10 @@ def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: 
     name = dotted(divisor)
     return counts_all(script, divisor) or any(
         isinstance(stmt, ast.AugAssign) and dotted(stmt.target) == name and _is_size(stmt.value)
-        for stmt in ast.walk(loop)
+        for stmt in walk(loop)
         if name is not None
     )
 
 
 def _calls(statements: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    return (n for stmt in statements for n in ast.walk(stmt) if isinstance(n, ast.Call))
+    return (n for stmt in statements for n in walk(stmt) if isinstance(n, ast.Call))

@@ -11,7 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, walk_scope
+from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
@@ -549,9 +549,7 @@ def handed_back(function: Scope) -> str | None:
         return None
     for node in walk_scope(function.node.body):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
-            stored = {
-                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
+            stored = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):
                 return None
     return name

@@ -15,7 +15,7 @@ from accelify.analysis.named_devices import NamedDevice, device_arguments, named
 from accelify.analysis.placement import PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
-from accelify.analysis.syntax import Tree, dotted
+from accelify.analysis.syntax import Tree, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
 
@@ -133,7 +133,7 @@ class ConstructorArguments:
         It cannot carry a window over to the next epoch and count from the start there, and it holds back the steps
         of a scheduler that runs at every micro-batch.
         """
-        inside = {id(node) for node in ast.walk(window.last)}
+        inside = {id(node) for node in walk(window.last)}
         return window.flushes and not any(
             isinstance(call.func, ast.Attribute)
             and call.func.attr == "step"

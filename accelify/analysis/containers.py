@@ -8,7 +8,7 @@ from functools import cached_property
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
 LIST, TUPLE, DICT = "list", "tuple", "dict"
@@ -125,7 +125,7 @@ class Containers:
             things: what may be kept.
             run: whether they are known to be run from where they are kept.
         """
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 kept = self._is_hidden(node) or (run and self._is_kept(node))
                 if kept and things & self.script.things(node):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk_scope
+from accelify.analysis.syntax import walk, walk_scope
 from accelify.analysis.values import Imported, Thing
 
 _INDEXED = re.compile(r"^(cuda|gpu|xpu):")
@@ -46,7 +46,7 @@ class DeviceConstant:
         return any(
             isinstance(part, ast.Name) and part.id not in ("torch", "th", "str")
             for value in [*self.values, *self.tests]
-            for part in ast.walk(value)
+            for part in walk(value)
             if not _is_inside_question(part, value)
         )
 
@@ -155,14 +155,14 @@ def _read_by(program: Program, module: Module, known: _Known) -> list[DeviceCons
 
 def _is_main_guard(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "__name__" in {
-        n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)
+        n.id for n in walk(node.test) if isinstance(n, ast.Name)
     }
 
 
 def _texts(node: ast.expr) -> list[str]:
     """The devices that an expression names."""
     found = []
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.JoinedStr):
             found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "0" for p in part.values))
         elif isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -176,6 +176,6 @@ def _is_inside_question(part: ast.AST, value: ast.expr) -> bool:
         isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in _ASKS_MACHINE
-        and any(part is inner for inner in ast.walk(call))
-        for call in ast.walk(value)
+        and any(part is inner for inner in walk(call))
+        for call in walk(value)
     )

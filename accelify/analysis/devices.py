@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in
+from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Devices:
         """Names an expression reads; attributes of `self` as `self.name`, which have to be assigned before it."""
         names = set(names_in(test))
         own = self.script.scope_of(test).self_name()
-        for node in ast.walk(test):
+        for node in walk(test):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
                 names.add(f"{own}.{node.attr}")
         return frozenset(names)

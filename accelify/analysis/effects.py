@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk_scope
+from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk, walk_scope
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
@@ -164,7 +164,7 @@ class SideEffects:
     def of_nodes(self, node: Node) -> Effects:
         """What a statement or expression of the script does."""
         found = Effects()
-        self._look(found, self.script.module_of(node), self.script.scope_of(node), ast.walk(node))
+        self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
         return found
 
     def keeps_log(self, cls: Class) -> bool:
@@ -401,7 +401,7 @@ class SideEffects:
             return False
         for node in walk_scope(scope.node.body):
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-                if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):
+                if any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
                     return False
             elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -499,8 +499,8 @@ def _asks_first(module: Module, call: ast.Call) -> bool:
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         if isinstance(ancestor, ast.If):
-            words = {n.attr for n in ast.walk(ancestor.test) if isinstance(n, ast.Attribute)}
-            words |= {n.id for n in ast.walk(ancestor.test) if isinstance(n, ast.Name)}
+            words = {n.attr for n in walk(ancestor.test) if isinstance(n, ast.Attribute)}
+            words |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)}
             if words & {"exists", "isdir", "is_dir", "isfile"}:
                 return True
         if isinstance(ancestor, ast.Try):

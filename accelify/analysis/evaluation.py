@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import names_in, target_names
+from accelify.analysis.syntax import names_in, target_names, walk
 from accelify.analysis.values import Thing
 
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
@@ -47,7 +47,7 @@ def evaluation_loops(script: ScriptModel, batch_size: str = "per-process") -> li
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
-        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in ast.walk(s)):
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it hands the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
     return found
@@ -68,7 +68,7 @@ def _inside_training(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
 
 
 def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
-    assigned = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    assigned = {n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return bool(names_in(loss) & assigned)
 
 
@@ -87,7 +87,7 @@ class _Analysis:
     def _look(self) -> str | None:
         forward: list[int] = []
         for index, stmt in enumerate(self.statements):
-            calls = [c for c in ast.walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+            calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
             if not calls:
                 continue
             if isinstance(stmt, (ast.If, ast.For, ast.While, ast.Try, ast.With)):
@@ -97,7 +97,7 @@ class _Analysis:
             if any(
                 isinstance(c, ast.Call) and self._calls_model_elsewhere(c)
                 for s in self.loop.body
-                for c in ast.walk(s)
+                for c in walk(s)
             ):
                 return "the model is called inside another function"
             return "no call of a model was seen in it"
@@ -112,7 +112,7 @@ class _Analysis:
     def _keeps_something(self) -> bool:
         """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it."""
         stored: set[str] = set()
-        for node in (n for stmt in self.loop.body for n in ast.walk(stmt)):
+        for node in (n for stmt in self.loop.body for n in walk(stmt)):
             if isinstance(node, (ast.AugAssign, ast.Return, ast.Yield)):
                 return True
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -178,7 +178,7 @@ class _Analysis:
     def _assignments(self, until: int) -> Iterator[ast.Assign]:
         """Assignments up to a statement, those in branches (`if use_cuda: x = x.cuda()`) too."""
         for stmt in self.statements[: until + 1]:
-            yield from (n for n in ast.walk(stmt) if isinstance(n, ast.Assign))
+            yield from (n for n in walk(stmt) if isinstance(n, ast.Assign))
 
     def _size_of_batch(self, name: str, until: int) -> ast.expr | None:
         """The expression, where a name is nothing but the batch's size: `n = x.size(0)`, `len(x)`, `x.shape[0]`."""
@@ -213,7 +213,7 @@ class _Analysis:
                 return "a metric is taken before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
-            later |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+            later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
         hidden = [n for n in names if "hidden" in n or n in ("h", "state", "states")]
         if hidden:
@@ -257,21 +257,17 @@ class _Analysis:
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
         """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
-        calls = [c for c in ast.walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+        calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
         if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
             return "the outputs of the model are used where they are computed"
         call = calls[0]
-        inside = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+        inside = {n.id for n in walk(call) if isinstance(n, ast.Name)}
         outside = {
-            n.id
-            for n in ast.walk(stmt)
-            if isinstance(n, ast.Name) and not any(n is m for m in ast.walk(call))
+            n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))
         }
         later: set[str] = set()
         for other in self.statements[last + 1 :]:
-            later |= {
-                n.id for n in ast.walk(other) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-            }
+            later |= {n.id for n in walk(other) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         needed = [n for n in self._batch_names(last - 1) if n in outside | later]
         if set(needed) & inside:
             return "the batch is used both by the model and by the metric in one statement"
@@ -319,15 +315,15 @@ def _names_read_first(statements: list[ast.stmt]) -> set[str]:
     assigned: set[str] = set()
     read: set[str] = set()
     for stmt in statements:
-        loads = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        loads = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         read |= loads - assigned
-        assigned |= {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assigned |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return read
 
 
 def _reduces(script: ScriptModel, value: ast.expr) -> bool:
     """Whether an expression takes a loss or a mean of the model's output at once, or turns it into a number."""
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "mean", "tolist", "numpy"):
                 return True

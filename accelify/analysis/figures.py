@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accelify.analysis.evaluation import size_of
 from accelify.analysis.losses import SUM, LossReductions
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, target_names
+from accelify.analysis.syntax import dotted, names_in, target_names, walk
 
 BatchLoop = ast.For | ast.AsyncFor | ast.While
 _COUNTING = frozenset({"sum", "nelement", "numel"})
@@ -69,7 +69,7 @@ class Figures:
     def _kind(self, value: ast.expr, depth: int) -> str | None:
         if isinstance(value, ast.Constant):
             return None
-        if any(self._counts(node) for node in ast.walk(value)):
+        if any(self._counts(node) for node in walk(value)):
             if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not self.is_loss(value):
                 # Hits of a batch over its size.
                 whole = (
@@ -95,7 +95,7 @@ class Figures:
         for loop in self.script.enclosing_loops(name)[:1]:
             found = [
                 stmt.value
-                for stmt in ast.walk(loop)
+                for stmt in walk(loop)
                 if isinstance(stmt, ast.Assign) and any(name.id in target_names(t) for t in stmt.targets)
             ]
             if len(found) == 1 and name.id not in names_in(found[0]):
@@ -120,7 +120,7 @@ class Figures:
         values = [
             stmt.value
             for loop in self.script.enclosing_loops(name)
-            for stmt in ast.walk(loop)
+            for stmt in walk(loop)
             if isinstance(stmt, ast.Assign)
             and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
         ]
@@ -129,24 +129,24 @@ class Figures:
     def is_loss(self, value: ast.expr) -> bool:
         """Whether an expression reads a loss."""
         losses = {b.loss.id for b in self.script.backwards if isinstance(b.loss, ast.Name)}
-        names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+        names = {n.id for n in walk(value) if isinstance(n, ast.Name)}
         return bool(names & losses) or any("loss" in n.lower() for n in names)
 
     def of_the_batch(self, loop: BatchLoop) -> set[str]:
         """The names in a loop that hold what is made of its batch, sizes aside."""
         found: set[str] = set()
-        drawing = {id(c) for c in ast.walk(loop) if isinstance(c, ast.Call) and draws(c)}
+        drawing = {id(c) for c in walk(loop) if isinstance(c, ast.Call) and draws(c)}
         if not isinstance(loop, ast.While) and not drawing:
             found = set(target_names(loop.target))
             if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "enumerate":
                 if isinstance(loop.target, ast.Tuple):
                     found -= set(target_names(loop.target.elts[0]))
-        for stmt in ast.walk(loop):
-            if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in ast.walk(stmt.value)):
+        for stmt in walk(loop):
+            if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
                 found |= {n for t in stmt.targets for n in target_names(t)}
         for _ in range(3):
             before = len(found)
-            for stmt in ast.walk(loop):
+            for stmt in walk(loop):
                 if isinstance(stmt, ast.Assign) and names_in(stmt.value) & found:
                     if size_of(stmt.value) is None:
                         found |= {n for t in stmt.targets for n in target_names(t)}
@@ -164,7 +164,7 @@ class Figures:
         while True:
             block: list[ast.stmt] = self.tree.block_of(node)[2]
             for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is node)]):
-                for inner in ast.walk(stmt):
+                for inner in walk(stmt):
                     if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)):
                         if isinstance(inner.ctx, ast.Store) and self._is(inner, place):
                             return stmt
@@ -188,7 +188,7 @@ class Figures:
                 return False
             return any(self.tree.start(n) > end for n in self.script.reads(place.root, scope))
         own = self.script.scope_of(loop).owner_class
-        inside = {id(n) for n in ast.walk(loop)}
+        inside = {id(n) for n in walk(loop)}
         return any(
             isinstance(node.ctx, ast.Load)
             and id(node) not in inside

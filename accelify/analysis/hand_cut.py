@@ -10,7 +10,15 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.losses import MEAN, SUM, LossReductions
 from accelify.analysis.script import Loop, ScriptModel, is_in_model
-from accelify.analysis.syntax import call_keyword, dotted, is_constant, names_in, target_names, walk_scope
+from accelify.analysis.syntax import (
+    call_keyword,
+    dotted,
+    is_constant,
+    names_in,
+    target_names,
+    walk,
+    walk_scope,
+)
 from accelify.analysis.values import Class, Thing
 
 # Calls that make a tensor of what was cut, or move it, and leave one entry a sample.
@@ -71,7 +79,7 @@ class _Search:
         names: list[str] = []
         last: ast.stmt | None = None
         for stmt in self.loop.body:
-            if any(n is self.backward for n in ast.walk(stmt)):
+            if any(n is self.backward for n in walk(stmt)):
                 break
             cut = self._cut(stmt, set(names))
             if cut:
@@ -118,7 +126,7 @@ class _Search:
         return any(
             isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Name) and n.slice.id == name
             for s in self.loop.body
-            for n in ast.walk(s)
+            for n in walk(s)
         )
 
     def _is_cut(self, node: ast.expr, known: set[str]) -> bool:
@@ -258,7 +266,7 @@ class _Search:
         found = set(target_names(self.loop.target))
         for stmt in self.loop.body:
             if isinstance(stmt, ast.Assign) and found & set(names_in(stmt.value)):
-                if all(isinstance(n, _RECKONING) for n in ast.walk(stmt.value)):
+                if all(isinstance(n, _RECKONING) for n in walk(stmt.value)):
                     self.bounds |= set(names_in(stmt.value))
                     found |= {n for t in stmt.targets for n in target_names(t)}
         return found
@@ -269,7 +277,7 @@ class _Search:
         return {
             n.id
             for s in self.loop.body
-            for n in ast.walk(s)
+            for n in walk(s)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
 
@@ -278,7 +286,7 @@ class _Search:
         behind = self.loop.body[self.loop.body.index(last) + 1 :]
         derived = set(names)
         for stmt in behind:
-            for node in ast.walk(stmt):
+            for node in walk(stmt):
                 if isinstance(node, ast.Call) and not self._call_fits(node, derived):
                     return False
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
@@ -321,12 +329,12 @@ class _Search:
             and self.script.models_of(node.func)
             and any(names_in(a) & set(names) for a in [*node.args, *[kw.value for kw in node.keywords]])
             for stmt in behind
-            for node in ast.walk(stmt)
+            for node in walk(stmt)
         )
 
 
 def _loaded(stmt: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _step(loop: Loop) -> ast.expr | None:
@@ -362,7 +370,7 @@ def _models_know_the_batch(script: ScriptModel) -> bool:
     for value in script.interpreter.things.values():
         if not isinstance(value, Class) or script.interpreter.kind_of_class(value) != v.MODEL:
             continue
-        for node in ast.walk(value.scope.node):
+        for node in walk(value.scope.node):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 if k.BATCH_SIZE_NAME.search((dotted(node) or "").rsplit(".", 1)[-1]):
                     return True

@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, target_names
+from accelify.analysis.syntax import Node, call_argument, dotted, target_names, walk
 
 _PLACED = (v.MODEL, v.BATCH, v.OUTPUT, v.TENSOR, v.LOADER)
 # How many calls lie between the script and a move at most.
@@ -32,14 +32,14 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
     if module not in script.modules:
         if module not in asking:
             asking[module] = {n for stmt in module.scopes.module.node.body for n in _names_of_gpus(stmt)}
-        nodes = list(ast.walk(callee.node))
+        nodes = list(walk(callee.node))
         if any(_is_use(node) for node in nodes):
             return True
         if any(isinstance(n, ast.Name) and n.id in asking[module] for n in nodes):
             return True
     return depth > 0 and any(
         _uses_gpu(script, inner, asking, depth - 1)
-        for call in ast.walk(callee.node)
+        for call in walk(callee.node)
         if isinstance(call, ast.Call)
         for inner in script.callees(call)
         if inner is not callee
@@ -48,7 +48,7 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
 
 def _names_of_gpus(stmt: ast.stmt) -> set[str]:
     """What a module assigns from a question for a GPU: `where = "cuda" if torch.cuda.is_available() else "cpu"`."""
-    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not any(_is_use(n) for n in ast.walk(stmt)):
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not any(_is_use(n) for n in walk(stmt)):
         return set()
     targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
     return {name for target in targets for name in target_names(target)}
@@ -88,12 +88,12 @@ def _deciding_parameters(module: Module, callee: Scope) -> set[str]:
     """The parameters of a function that its moves stand under."""
     parameters = {argument.arg for argument in callee.parameters()}
     found: set[str] = set()
-    for call in ast.walk(callee.node):
+    for call in walk(callee.node):
         if not (
             isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"
         ):
             continue
         for ancestor in module.tree.ancestors(call):
             if isinstance(ancestor, (ast.If, ast.IfExp)):
-                found |= {n.id for n in ast.walk(ancestor.test) if isinstance(n, ast.Name)} & parameters
+                found |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)} & parameters
     return {name for name in found if k.FLAG_NAME.search(name)}

@@ -11,7 +11,7 @@ import ast
 import bisect
 from collections.abc import Sequence
 
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, walk
 
 # The nodes that have a place of their own.
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
@@ -47,7 +47,7 @@ class JoinedTree(Tree):
         for tree, start in zip(trees[joined:], self.starts[joined:], strict=True):
             shift = bisect.bisect_right(self.line_starts, start) - 1
             if shift:
-                for node in ast.walk(tree.module):
+                for node in walk(tree.module):
                     if isinstance(node, _PLACED):
                         node.lineno += shift
                         node.end_lineno = (node.end_lineno or 0) + shift

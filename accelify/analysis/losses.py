@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk_scope
+from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -149,13 +149,11 @@ class LossReductions:
 
     def _is_penalty(self, node: ast.Call, place: _Place) -> bool:
         """Whether a call works on weights and nothing else (`model.weight.pow(2).sum()`)."""
-        called = {
-            id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)
-        }
-        made = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+        made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         names = [
             n
-            for n in ast.walk(node)
+            for n in walk(node)
             if isinstance(n, ast.Name)
             and id(n) not in called
             and n.id not in made
@@ -169,7 +167,7 @@ class LossReductions:
         libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
         runs = any(
             isinstance(w, Thing) and w.kind == v.MODEL
-            for c in ast.walk(node)
+            for c in walk(node)
             if isinstance(c, ast.Call)
             for w in evaluate(place.module, place.scope, c.func)
         )
@@ -194,14 +192,14 @@ class LossReductions:
             return MEAN
         names = [
             n.id if isinstance(n, ast.Name) else n.attr
-            for n in ast.walk(divisor)
+            for n in walk(divisor)
             if isinstance(n, (ast.Name, ast.Attribute))
         ]
         return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
 
     def _is_own_batch_size(self, node: ast.expr) -> bool:
         """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
                 return True
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len":

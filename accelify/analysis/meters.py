@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk_scope
+from accelify.analysis.syntax import walk, walk_scope
 from accelify.analysis.values import Class
 
 
@@ -41,7 +41,7 @@ def _meter(cls: Class) -> Meter | None:
                 if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
                     attribute = _own(node.target, receiver)
                     if attribute is not None:
-                        added[attribute] = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+                        added[attribute] = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}
             quotient = _quotient(cls, set(added))
             if quotient is None or not added[quotient[0]] & set(parameters):
                 continue
@@ -61,7 +61,7 @@ def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
             receiver = scope.self_name() or ""
             for node in walk_scope(scope.node.body) if scope.kind == "function" else ():
                 value = node.value if isinstance(node, (ast.Assign, ast.Return)) else None
-                for part in ast.walk(value) if value is not None else ():
+                for part in walk(value) if value is not None else ():
                     if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Div):
                         continue
                     total, count = _own(part.left, receiver), _counted(part.right, receiver)
@@ -75,7 +75,7 @@ def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
 
 def _counted(node: ast.expr, receiver: str) -> str | None:
     """The attribute in `self.count`, `max(self.count, 1)`, `(self.count + 1e-5)`."""
-    found = {_own(n, receiver) for n in ast.walk(node) if isinstance(n, ast.expr)} - {None}
+    found = {_own(n, receiver) for n in walk(node) if isinstance(n, ast.expr)} - {None}
     return found.pop() if len(found) == 1 else None
 
 

@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.containers import Containers, within
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
-from accelify.analysis.syntax import dotted, walk_scope
+from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Class, Thing
 
 _ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
@@ -326,7 +326,7 @@ class Placement:
             return False
         if item.kind != v.LOADER:
             return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
             parent = self.tree.parent(node)
@@ -368,7 +368,7 @@ class Placement:
         """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
         return any(
             isinstance(node, ast.Call) and bool(self.script.callees(node) & self._evaluating_scopes)
-            for node in ast.walk(stmt)
+            for node in walk(stmt)
         )
 
     @cached_property
@@ -377,13 +377,13 @@ class Placement:
         found = {
             self.script.scope_of(loop)
             for loop, _ in self.script.loader_loops
-            if any(isinstance(c, ast.Call) and self.script.models_of(c.func) for c in ast.walk(loop))
+            if any(isinstance(c, ast.Call) and self.script.models_of(c.func) for c in walk(loop))
         }
         return {scope for scope in found if scope.kind == "function" and not scope.is_method}
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if not isinstance(node, ast.Call):
                 continue
             for callee in self.script.callees(node):
@@ -417,7 +417,7 @@ class Placement:
         """Whether a statement still changes what an item is: weights loaded, layers replaced, parameters frozen."""
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, ast.Call):
                 if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
                     if item.things & self._roots(node.func.value):
@@ -443,7 +443,7 @@ class Placement:
             and isinstance(n.func, ast.Attribute)
             and n.func.attr in ("parameters", "named_parameters")
             and item.things & self._roots(n.func.value)
-            for n in ast.walk(stmt)
+            for n in walk(stmt)
         )
 
     def _roots(self, node: ast.expr) -> set[Thing]:
@@ -528,7 +528,7 @@ def _gives_back(stmt: ast.stmt, name: str) -> bool:
 
 
 def _inside(node: ast.stmt, outer: ast.AST) -> bool:
-    return node is outer or any(node is n for n in ast.walk(outer))
+    return node is outer or any(node is n for n in walk(outer))
 
 
 def _assigns_always(stmt: ast.stmt, assignments: list[ast.stmt]) -> bool:

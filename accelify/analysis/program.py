@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelify.analysis.scopes import Scope, Scopes
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, walk
 
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
@@ -306,7 +306,7 @@ class _Names:
 
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:
     """Every name read or written in some code, with the attributes that follow it: `a.b.c` as (a, b, c)."""
-    for name in ast.walk(node):
+    for name in walk(node):
         if isinstance(name, ast.Name):
             chain, current = [name.id], tree.parent(name)
             while isinstance(current, ast.Attribute):

@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.anchors import node_of
 from accelify.analysis.placement import Placement
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Thing
 
 _OUTSIDE = "convert the script that makes it"
@@ -49,7 +49,7 @@ class Reasons:
         first = self.script.backwards[0]
         scope = node_of(self.script, first.scope)
         if scope.kind == "function":
-            called = {dotted(c.func) for c in ast.walk(scope.node) if isinstance(c, ast.Call)}
+            called = {dotted(c.func) for c in walk(scope.node) if isinstance(c, ast.Call)}
             for argument in scope.parameters():
                 if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
                     return self._handed_over("model", argument.arg, scope.node)

@@ -93,6 +93,7 @@ class Scopes:
         self.tree = tree
         self.module = Scope(tree.module, None, "")
         self._by_node: dict[Node, Scope] = {tree.module: self.module}
+        self._around: dict[Node, Scope] = {}
         self._build(self.module)
 
     def _build(self, scope: Scope) -> None:
@@ -124,11 +125,16 @@ class Scopes:
 
     def of(self, node: Node) -> Scope:
         """The scope in which a node stands (a definition stands in the scope around it)."""
-        for ancestor in self.tree.ancestors(node):
-            scope = self._by_node.get(ancestor)
-            if scope is not None:
-                return scope
-        return self.module
+        known = self._around.get(node)
+        if known is None:
+            known = self.module
+            for ancestor in self.tree.ancestors(node):
+                scope = self._by_node.get(ancestor)
+                if scope is not None:
+                    known = scope
+                    break
+            self._around[node] = known
+        return known
 
     def opens(self, node: Node) -> bool:
         """Whether a node is a definition (or the module) of these scopes."""

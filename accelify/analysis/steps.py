@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in
+from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _ENDS = (ast.Break, ast.Return, ast.Raise)
@@ -27,7 +27,7 @@ def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
     tests = [loop.test for loop in loops if isinstance(loop, ast.While)]
     tests += [
         stmt.test
-        for stmt in ast.walk(batches)
+        for stmt in walk(batches)
         if isinstance(stmt, ast.If) and any(isinstance(last, _ENDS) for last in stmt.body[-1:])
     ]
     return any(_reaches(test, counters) for test in tests)
@@ -38,7 +38,7 @@ def lengths_read_by(script: ScriptModel, call: ast.Call, depth: int = 4) -> Iter
     queue: list[tuple[ast.expr, int]] = [(a, 0) for a in [*call.args, *[kw.value for kw in call.keywords]]]
     while queue:
         node, far = queue.pop()
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
                 yield inner
             elif isinstance(inner, (ast.Name, ast.Attribute)) and far < depth:
@@ -61,7 +61,7 @@ def _sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[as
 
 def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
     """What goes up by one in every round."""
-    for stmt in ast.walk(loop):
+    for stmt in walk(loop):
         if isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add):
             name = dotted(stmt.target)
             if name is not None and isinstance(stmt.value, ast.Constant) and stmt.value.value == 1:

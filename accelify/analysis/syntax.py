@@ -58,8 +58,8 @@ class Tree:
             if in_fstring:
                 self._fstring_nodes.add(node)
             in_fstring = in_fstring or isinstance(node, ast.JoinedStr)
-            children = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.expr_context)]
-            for child in reversed(children):
+            below = [c for c in children(node) if not isinstance(c, ast.expr_context)]
+            for child in reversed(below):
                 parents[child] = node
                 stack.append((child, in_fstring))
 
@@ -194,7 +194,7 @@ class Tree:
 
     def has_multiline_string(self, stmt: Node) -> bool:
         """Whether a string literal inside spans lines, so that indenting the lines would change it."""
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, (ast.Constant, ast.JoinedStr)):
                 if isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes)):
                     continue
@@ -241,7 +241,7 @@ def is_constant(node: Node | None, *values: object) -> bool:
 
 def names_in(node: Node) -> set[str]:
     """Every name read or written inside a node."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
 
 
 def target_names(target: Node) -> list[str]:
@@ -255,6 +255,23 @@ def target_names(target: Node) -> list[str]:
     return []
 
 
+def children(node: ast.AST) -> tuple[ast.AST, ...]:
+    """The child nodes of a node, as `ast.iter_child_nodes` gives them; kept on it, since trees never change here."""
+    found: tuple[ast.AST, ...] | None = getattr(node, "_children", None)
+    if found is None:
+        found = tuple(ast.iter_child_nodes(node))
+        node._children = found  # type: ignore[attr-defined]
+    return found
+
+
+def walk(node: ast.AST) -> Iterator[Any]:
+    """A node and all below it, in the order of `ast.walk`."""
+    queue = [node]
+    for one in queue:
+        yield one
+        queue.extend(children(one))
+
+
 def walk_scope(body: list[ast.stmt]) -> Iterator[Node]:
     """Every node of some statements without going into nested functions and classes (lambdas included)."""
     stack: list[Node] = list(reversed(body))
@@ -263,4 +280,4 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[Node]:
         yield node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+        stack.extend(reversed(children(node)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
-from accelify.analysis.syntax import Node, Tree, call_argument, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names, walk_scope
 from accelify.analysis.values import Thing, Values
 
 _COUNTERS = frozenset(
@@ -55,7 +55,7 @@ class UniformValues:
             node = queue.pop()
             if self._is_size_of_data(node):
                 continue
-            queue.extend(ast.iter_child_nodes(node))
+            queue.extend(children(node))
             if isinstance(node, ast.Call):
                 name = self.qualname(node.func) or ""
                 if name not in _UNIFORM_CALLS and not name.startswith("os.path."):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in, walk
 
 
 @dataclass
@@ -80,7 +80,7 @@ def find_window(script: ScriptModel) -> Window | None:
         start = int(str(begin.value))
     steps_statement = backward_statement = None
     for stmt in loop.body:
-        if any(n is backward.call for n in ast.walk(stmt)):
+        if any(n is backward.call for n in walk(stmt)):
             backward_statement = stmt
         if (
             isinstance(stmt, ast.If)
@@ -97,7 +97,7 @@ def find_window(script: ScriptModel) -> Window | None:
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "zero_grad"
         for stmt in loop.body
         if stmt is not steps_statement
-        for n in ast.walk(stmt)
+        for n in walk(stmt)
     ):
         return None  # the gradients of each batch are thrown away: nothing is accumulated
     parsed = _test(steps_statement.test, counter.id, start)
@@ -122,7 +122,7 @@ def find_window(script: ScriptModel) -> Window | None:
     window.divisions = divisions
     window.reads = reads
     window.divisor = script.tree.segment(steps)
-    for call in (n for stmt in loop.body for n in ast.walk(stmt)):
+    for call in (n for stmt in loop.body for n in walk(stmt)):
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
             if script.models_of(call.func) & script.trained_models:
                 text = script.tree.segment(call.func)
@@ -135,7 +135,7 @@ def _steps(script: ScriptModel, stmt: ast.If) -> bool:
     return any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "step"
         and (script.is_a(n.func.value, v.OPTIMIZER) or (n.args and script.is_a(n.args[0], v.OPTIMIZER)))
-        for s in stmt.body for n in ast.walk(s)
+        for s in stmt.body for n in walk(s)
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _divisions(script: ScriptModel, loss: ast.expr, loop: ast.For, steps: str) -
         return None
     found: list[Division] = []
     for stmt in loop.body:
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if (
                 isinstance(node, ast.AugAssign)
                 and dotted(node.target) == loss.id
@@ -205,7 +205,7 @@ def _later_reads(
     found = [
         node
         for stmt in loop.body
-        for node in ast.walk(stmt)
+        for node in walk(stmt)
         if isinstance(node, ast.Name)
         and node.id == loss.id
         and isinstance(node.ctx, ast.Load)
@@ -239,7 +239,7 @@ def accumulates_by_hand(script: ScriptModel) -> ast.If | None:
         for loop in script.enclosing_loops(backward.call)[:1]:
             for stmt in loop.body:
                 if isinstance(stmt, ast.If) and _steps(script, stmt) and not script.trains(stmt):
-                    if any(isinstance(n, ast.Mod) for n in ast.walk(stmt.test)):
+                    if any(isinstance(n, ast.Mod) for n in walk(stmt.test)):
                         return stmt
     return None
 
@@ -276,7 +276,7 @@ def mixed_precision(
             for ancestor in script.tree.ancestors(call):
                 if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
                     inside = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
-                    if any(call is n for part in inside for n in ast.walk(part)) and script.is_uniform(
+                    if any(call is n for part in inside for n in walk(part)) and script.is_uniform(
                         ancestor.test
                     ):
                         switch = ancestor.test
@@ -284,7 +284,7 @@ def mixed_precision(
                 if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
                     break
         if switch is not None and any(
-            isinstance(n, ast.Name) and script.is_a(n, v.DEVICE) for n in ast.walk(switch)
+            isinstance(n, ast.Name) and script.is_a(n, v.DEVICE) for n in walk(switch)
         ):
             # `enabled=device.type == "cuda"` asks what is_available() asks.
             switch, cpu_kind = None, "no"
@@ -296,7 +296,7 @@ def mixed_precision(
         ):
             if not any(
                 isinstance(n, ast.Call) and script.qualname(n.func) in k.AVAILABILITY_CALLS
-                for n in ast.walk(switch)
+                for n in walk(switch)
             ):
                 given = from_caller(script, switch)
                 seen = seen_as(given) if given is not None and seen_as is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.syntax import call_argument, dotted, names_in
+from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 from accelify.lowering.work import Work
 from accelify.transforms.apex import APEX as RULE
 
@@ -89,7 +89,7 @@ def _initialize(work: Work, call: ast.Call) -> None:
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             break
         if isinstance(ancestor, ast.If) and ancestor is not script.main_guard:
-            inside = any(stmt is n for s in ancestor.body for n in ast.walk(s))
+            inside = any(stmt is n for s in ancestor.body for n in walk(s))
             if not inside or not script.is_uniform(ancestor.test):
                 work.problem(
                     ancestor, f"line {ancestor.lineno} decides in a way of its own whether amp is used"
@@ -127,7 +127,7 @@ def _scale_loss(work: Work, call: ast.Call) -> None:
     if not isinstance(scaled, ast.Name) or len(stmt.items) != 1:
         work.problem(call, f"line {call.lineno} scales the loss together with something else")
         return
-    reads = [n for s in stmt.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == scaled.id]
+    reads = [n for s in stmt.body for n in walk(s) if isinstance(n, ast.Name) and n.id == scaled.id]
     for read in reads:
         parent = tree.parent(read)
         outer = tree.parent(parent) if parent is not None else None

@@ -11,7 +11,7 @@ import ast
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER, MainTest
-from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in
+from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
 from accelify.edits import Replace
 from accelify.lowering.ranks import (
     ATTRIBUTES,
@@ -333,12 +333,12 @@ class _Lowering:
         return False
 
     def _asks(self, test: ast.expr, by_size: bool) -> bool:
-        for node in ast.walk(test):
+        for node in walk(test):
             if isinstance(node, ast.Call):
                 if self.script.qualname(node.func) in _CHECKS:
                     return True
                 for scope in self.script.callees(node):
-                    inner = [n for n in ast.walk(scope.node) if isinstance(n, ast.Call)]
+                    inner = [n for n in walk(scope.node) if isinstance(n, ast.Call)]
                     if len(inner) <= 3 and any(self.script.qualname(c.func) in _CHECKS for c in inner):
                         return True
             elif by_size and isinstance(node, ast.Compare) and self.ranks.kind(node.left) == WORLD:
@@ -351,7 +351,7 @@ class _Lowering:
         if name in _COLLECTIVES:
             work.known.reduces = True
         if name in _MOVES_DATA and any(
-            isinstance(n, ast.Attribute) and n.attr == "grad" for a in call.args for n in ast.walk(a)
+            isinstance(n, ast.Attribute) and n.attr == "grad" for a in call.args for n in walk(a)
         ):
             work.problem(
                 call, f"line {call.lineno} reduces gradients by hand, which prepare would do once more"
@@ -433,7 +433,7 @@ class _Lowering:
                 and isinstance(self.tree.parent(node), ast.Compare)
                 and not any(
                     isinstance(c, ast.Constant) and isinstance(c.value, int)
-                    for c in ast.walk(self.tree.parent(node))  # type: ignore[arg-type]
+                    for c in walk(self.tree.parent(node))  # type: ignore[arg-type]
                 )
             ):
                 text = f"str({text})"

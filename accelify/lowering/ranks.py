@@ -7,7 +7,7 @@ import re
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, target_names, walk_scope
+from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, target_names, walk, walk_scope
 
 RANK, LOCAL, WORLD = "rank", "local rank", "world size"
 # Whether it is the main process, or the main one of its machine.
@@ -203,11 +203,11 @@ class Ranks:
     def holds(self, node: Node, *kinds: str) -> bool:
         """Whether a rank (of some kinds) stands anywhere in a node."""
         wanted = kinds or (RANK, LOCAL)
-        return any(isinstance(n, ast.expr) and self.kind(n) in wanted for n in ast.walk(node))
+        return any(isinstance(n, ast.expr) and self.kind(n) in wanted for n in walk(node))
 
     def has_default(self, node: ast.expr) -> bool:
         """Whether a script says itself what a rank is without a launcher: it works as it stands, on any launcher."""
-        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        calls = [n for n in walk(node) if isinstance(n, ast.Call)]
         return any(
             len(c.args) + len(c.keywords) > 1
             for c in calls

@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
 from accelify.edits import Replace
 from accelify.lowering.work import Work
 from accelify.transforms.base import Rule
@@ -60,9 +60,7 @@ class Samplers:
         work, tree = self.work, self.tree
         given = call_argument(call, 3, "sampler")
         inner = call_keyword(call, "batch_sampler")
-        if inner is not None and any(
-            self._sampler_sites(a) for a in ast.walk(inner) if isinstance(a, ast.expr)
-        ):
+        if inner is not None and any(self._sampler_sites(a) for a in walk(inner) if isinstance(a, ast.expr)):
             work.problem(call, f"line {call.lineno} gives a loader batches of a DistributedSampler")
             return
         if any(kw.arg is None for kw in call.keywords) and given is None:
@@ -108,7 +106,7 @@ class Samplers:
             return "True"
         if isinstance(value, ast.Constant):
             return str(value.value)
-        uniform = self.script.is_uniform(value) and not any(isinstance(n, ast.Call) for n in ast.walk(value))
+        uniform = self.script.is_uniform(value) and not any(isinstance(n, ast.Call) for n in walk(value))
         return self.tree.segment(value) if uniform else None
 
     # -- the samplers themselves

@@ -11,7 +11,7 @@ from functools import cached_property
 from accelify import edits as verbs
 from accelify.analysis.lowered import PLACEHOLDER, Lowered, MainTest
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, Tree
+from accelify.analysis.syntax import Node, Tree, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Finding
 from accelify.transforms.base import Rule
@@ -136,7 +136,7 @@ class Work:
         """Inside an f-string places are not reliable: the text is looked for in the whole string."""
         outer = [a for a in self.tree.ancestors(node) if isinstance(a, ast.JoinedStr)][-1]
         segment, old = self.tree.segment(outer), ast.unparse(node)
-        alike = [n for n in ast.walk(outer) if isinstance(n, ast.expr) and ast.unparse(n) == old]
+        alike = [n for n in walk(outer) if isinstance(n, ast.expr) and ast.unparse(n) == old]
         if any(n in self._in_strings for n in alike):
             return
         self._in_strings.update(alike)
@@ -260,7 +260,7 @@ class Work:
 
     def _only_asks(self, test: ast.expr) -> bool:
         """Whether a test does nothing but ask."""
-        for call in (n for n in ast.walk(test) if isinstance(n, ast.Call)):
+        for call in (n for n in walk(test) if isinstance(n, ast.Call)):
             name = self.script.qualname(call.func) or ""
             if not name.startswith(("torch.", "builtins.")) and not self.script.callees(call):
                 return False

@@ -16,7 +16,7 @@ from accelify.analysis.locations import Locations
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import target_names
+from accelify.analysis.syntax import children, target_names, walk
 from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
@@ -154,8 +154,8 @@ class Context:
 
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
-        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        calls = [c for c in ast.walk(node) if isinstance(c, ast.Call)]
+        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        calls = [c for c in walk(node) if isinstance(c, ast.Call)]
         if any(self._draws(call) for call in calls):
             return False
         called = {id(c.func) for c in calls}
@@ -183,7 +183,7 @@ class Context:
             return False
         reduced = whole | {s for s, _ in self.reduced}
         for value in values:
-            calls = [c for c in ast.walk(value) if isinstance(c, ast.Call)]
+            calls = [c for c in walk(value) if isinstance(c, ast.Call)]
             callees = {s for c in calls for s in self.script.callees(c)}
             if calls and not any(self._shares_out(c) for c in calls):
                 continue
@@ -195,7 +195,7 @@ class Context:
                 continue
             inner = [
                 n
-                for n in ast.walk(value)
+                for n in walk(value)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id != name.id
             ]
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
@@ -204,7 +204,7 @@ class Context:
 
     def _is_filled_in_a_shared_loop(self, name: str, owner: Scope) -> bool:
         """Whether a list or dictionary takes in what a process sees: by a method, by a key, or in a function."""
-        for node in (n for loop in self.shared_loops() for stmt in loop.body for n in ast.walk(stmt)):
+        for node in (n for loop in self.shared_loops() for stmt in loop.body for n in walk(stmt)):
             if isinstance(node, ast.Call):
                 held = [*node.args, *[kw.value for kw in node.keywords]]
                 method = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -299,9 +299,9 @@ class Context:
                 value = f"{self.tree.segment(tensor)}.detach()"
             text = f'{accelerator}.reduce({value}, reduction="{kind}"){number}'
             edits.append(verbs.replace(self.tree, part, text))
-        settled = {id(n) for part in losses for n in ast.walk(part)}
-        called = {id(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)}
-        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):
+        settled = {id(n) for part in losses for n in walk(part)}
+        called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call)}
+        for name in (n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):
             if self.script.qualname(name) is None and not self.script.is_uniform(name):
                 if not self.gathered(name):
                     return []
@@ -321,7 +321,7 @@ class Context:
                 return [node]
         return [
             part
-            for child in ast.iter_child_nodes(node)
+            for child in children(node)
             if isinstance(child, ast.expr)
             for part in self._losses(figures, child)
         ]
@@ -334,7 +334,7 @@ class Context:
         """Why processes meet in a node (it trains, gathers, reads shared batches); "" where they do not."""
         if self.script.trains(node):
             return "it trains"
-        inside = set(ast.walk(node))
+        inside = set(walk(node))
         for evaluation in self.plan.evaluations:
             shared = evaluation.loaders & self.plan.prepared
             places = [evaluation.loop, evaluation.before, evaluation.after, *evaluation.inline]
@@ -353,7 +353,7 @@ class Context:
         guard is unwrapped there.
         """
         reason = self.meets_others(node)
-        for call in ast.walk(node):
+        for call in walk(node):
             for callee in self.script.callees(call) if isinstance(call, ast.Call) and not reason else ():
                 if self.script.interpreter.module_of(callee) not in self.script.modules:
                     assert isinstance(call, ast.Call)
@@ -372,7 +372,7 @@ class Context:
 
     def changes_outside(self, node: ast.stmt) -> bool:
         """Whether a statement changes objects (`results.append(x)`) that are read outside of it."""
-        inside = set(ast.walk(node))
+        inside = set(walk(node))
         scope = self.script.scope_of(node)
         changed = self.effects.of_nodes(node).changes
         return any(
@@ -418,7 +418,7 @@ class Context:
 
     def takes_a_test(self, parent: ast.If) -> bool:
         """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
-        calls = [n for n in ast.walk(parent.test) if isinstance(n, ast.Call)]
+        calls = [n for n in walk(parent.test) if isinstance(n, ast.Call)]
         return (
             not parent.orelse
             and not self.tree.is_elif(parent)

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.transforms.base import Change, Context, Rule
 
 CHOICE = Rule(
@@ -52,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _compares(test: ast.expr) -> bool:
     return any(
         isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        for node in ast.walk(test)
+        for node in walk(test)
     )
 
 
@@ -61,6 +61,6 @@ def _keeps_weights(context: Context, stmt: ast.Assign) -> bool:
         isinstance(call.func, ast.Attribute)
         and call.func.attr == "state_dict"
         and context.plan.is_prepared(call.func.value, v.MODEL)
-        for call in ast.walk(stmt.value)
+        for call in walk(stmt.value)
         if isinstance(call, ast.Call)
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 
@@ -66,7 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _names_by_clock(context: Context, stmt: ast.Assign) -> bool:
     if len(stmt.targets) != 1 or not _is_text_of_time(stmt.value):
         return False
-    if any(_is_path(context, node) for node in ast.walk(stmt.value)):
+    if any(_is_path(context, node) for node in walk(stmt.value)):
         return True
     name = dotted(stmt.targets[0])
     scope = context.script.scope_of(stmt)
@@ -82,9 +82,9 @@ def _names_by_clock(context: Context, stmt: ast.Assign) -> bool:
 
 def _is_text_of_time(value: ast.expr) -> bool:
     """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, an f-string with one."""
-    called = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    called = [n for n in walk(value) if isinstance(n, ast.Call)]
     names = {str(dotted(c.func) or getattr(c.func, "attr", "")).rsplit(".", 1)[-1] for c in called}
-    text = any(isinstance(n, ast.JoinedStr) for n in ast.walk(value)) or "str" in names
+    text = any(isinstance(n, ast.JoinedStr) for n in walk(value)) or "str" in names
     return bool(names & _TEXTS) or (bool(names & _TIMES) and text)
 
 

@@ -18,7 +18,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import names_cpu
 from accelify.analysis.locations import HOST
-from accelify.analysis.syntax import call_argument, dotted, is_constant
+from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 from accelify.edits import DeleteStatement, Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -258,7 +258,7 @@ class _Moves:
         moved = {
             ast.unparse(n.func.value)
             for s in branch.body
-            for n in ast.walk(s)
+            for n in walk(s)
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
         }
         return ast.unparse(func.value) in moved and self._is_placed(func.value)
@@ -299,17 +299,13 @@ class _Moves:
                 return self.script.things(node)
             stores = [
                 n
-                for n in ast.walk(loop)
+                for n in walk(loop)
                 if isinstance(n, ast.Name)
                 and n.id == node.id
                 and isinstance(n.ctx, ast.Store)
                 and self.tree.start(n) < self.tree.start(self.tree.statement(node))
             ]
-            if (
-                id(loop) in known
-                and stores
-                and all(any(n is t for t in ast.walk(loop.target)) for n in stores)
-            ):
+            if id(loop) in known and stores and all(any(n is t for t in walk(loop.target)) for n in stores):
                 return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
             if stores:
                 break
@@ -342,7 +338,7 @@ class _Moves:
         return any(
             isinstance(inner, ast.Call) and (dotted(inner.func) or "").endswith("deepcopy")
             for callee in self.script.callees(call)
-            for inner in ast.walk(callee.node)
+            for inner in walk(callee.node)
         )
 
     # -- what is left of a statement
@@ -403,13 +399,13 @@ class _Moves:
 
     def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
         """The moves of a statement that does nothing without them; None when something is left of it."""
-        calls = [n for n in ast.walk(stmt) if isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE]
+        calls = [n for n in walk(stmt) if isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE]
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
             # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
             left = self._stripped(stmt.value)
-            if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in ast.walk(left)):
+            if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in walk(left)):
                 left = left.value  # models["encoder"].to(device)
             return calls if dotted(left) is not None else None
         if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
@@ -422,7 +418,7 @@ class _Moves:
 
     def _only_asks(self, test: ast.expr) -> bool:
         return self.script.is_a(test, v.FLAG, v.DEVICE) or not any(
-            isinstance(n, ast.Call) for n in ast.walk(test)
+            isinstance(n, ast.Call) for n in walk(test)
         )
 
     def _dead_statements(self) -> dict[ast.stmt, list[ast.Call]]:
@@ -456,7 +452,7 @@ class _Moves:
         else:
             return
         moved = [
-            c for one, _ in pairs for c in ast.walk(one)
+            c for one, _ in pairs for c in walk(one)
             if isinstance(c, ast.Call) and self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
         ]  # fmt: skip
         if not moved or any(self._bare(one) != self._bare(other) for one, other in pairs):
@@ -465,7 +461,7 @@ class _Moves:
         if edits is None:
             return
         self.context.claim(branch)
-        handled.update(c for c in ast.walk(branch) if isinstance(c, ast.Call) and c in self.fate)
+        handled.update(c for c in walk(branch) if isinstance(c, ast.Call) and c in self.fate)
         yield self.context.change(
             MOVE, branch, "both branches are the same once the move is gone", edits, core=True
         )
@@ -496,7 +492,7 @@ class _Moves:
                 texts.append(self.tree.segment(stripped))
                 continue
             accelerator = self.context.accelerator(branch)
-            if any(self.fate.get(c) == _REMOVE for c in ast.walk(other) if isinstance(c, ast.Call)):
+            if any(self.fate.get(c) == _REMOVE for c in walk(other) if isinstance(c, ast.Call)):
                 texts.append("")
                 continue
             text = self._moved(one, accelerator)
@@ -531,7 +527,7 @@ class _Moves:
         first = self.tree.start(node)
         text = self.tree.segment(node).encode()
         parts: list[tuple[int, int, bytes]] = []
-        for call in ast.walk(node):
+        for call in walk(node):
             fate = self.fate.get(call) if isinstance(call, ast.Call) else None
             if fate is None:
                 continue
@@ -561,7 +557,7 @@ class _Moves:
                 continue
             if self._is_claimed(stmt) or not self._identity_comprehension(inner.generators[0].iter, inner):
                 continue
-            calls = [n for n in ast.walk(inner) if isinstance(n, ast.Call) and n in self.fate]
+            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and n in self.fate]
             handled.update(calls)
             self.context.claim(value)
             edit = verbs.replace(self.tree, value, self.tree.segment(inner.generators[0].iter))
@@ -581,7 +577,7 @@ class _Moves:
                 continue
             pairs = list(zip(target.elts, value.elts, strict=True))
             gone = [(t, w) for t, w in pairs if self._same(t, w)]
-            calls = [c for _, w in gone for c in ast.walk(w) if isinstance(c, ast.Call) and c in self.fate]
+            calls = [c for _, w in gone for c in walk(w) if isinstance(c, ast.Call) and c in self.fate]
             left = [(t, w) for t, w in pairs if not self._same(t, w)]
             if not calls or len(left) != 1 or any(isinstance(e, ast.Starred) for p in pairs for e in p):
                 continue

@@ -67,10 +67,10 @@ def transform(context: Context) -> Iterator[Change]:
 def _fetches_elsewhere(context: Context, call: ast.Call, stmt: ast.stmt) -> bool:
     """Whether a call runs a function of another module that downloads, and nothing for which processes have to meet."""
     script = context.script
-    if context.is_guarded(stmt) or script.trains_around(stmt) or context.meets_others(stmt):
-        return False
-    return any(
+    if not any(
         script.interpreter.module_of(callee) not in script.modules
         and DOWNLOADS in context.effects.of(callee).kinds()
         for callee in script.callees(call)
-    )
+    ):
+        return False
+    return not (context.is_guarded(stmt) or script.trains_around(stmt) or context.meets_others(stmt))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.evaluation import EvaluationLoop, size_of
+from accelify.analysis.syntax import walk
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -100,7 +101,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
     lines = []
     for name, expression in evaluation.sizes:
         measured = size_of(expression)
-        batch = {n.id for n in ast.walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+        batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
         text = context.tree.segment(expression)
         lines.append(
@@ -116,13 +117,13 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
     if evaluation.after is None:
         return names, []
     end = tree.end(evaluation.after)
-    batch = {n.id for n in ast.walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
     swaps: list[Edit] = []
     for name in evaluation.gathered:
         reads = [
             n
             for stmt in evaluation.loop.body
-            for n in ast.walk(stmt)
+            for n in walk(stmt)
             if isinstance(n, ast.Name)
             and n.id == name
             and isinstance(n.ctx, ast.Load)

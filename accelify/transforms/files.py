@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.syntax import call_argument, walk_scope
+from accelify.analysis.syntax import call_argument, walk, walk_scope
 from accelify.edits import Edit, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
@@ -74,7 +74,7 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
 
 
 def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:
-    for call in ast.walk(stmt):
+    for call in walk(stmt):
         if not isinstance(call, ast.Call):
             continue
         name = context.script.qualname(call.func) or ""
@@ -207,10 +207,7 @@ def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
     if context.needs_all(stmt) or context.changes_outside(stmt):
         return False
     stored = {
-        n.id
-        for s in stmt.body
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for s in stmt.body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     if not stored:
         return True
@@ -235,7 +232,7 @@ def _bound_again(context: Context, read: ast.Name) -> bool:
             and n.id == read.id
             and isinstance(n.ctx, ast.Store)
             and context.tree.start(n) < context.tree.start(read)
-            for n in ast.walk(ancestor)
+            for n in walk(ancestor)
         )
         for ancestor in context.tree.ancestors(read)
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.locations import DEVICE, HOST
+from accelify.analysis.syntax import walk
 from accelify.analysis.values import Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
@@ -104,14 +105,14 @@ def _is_on_device(context: Context, node: ast.expr) -> bool:
 
 def _is_copied(context: Context, node: ast.expr) -> bool:
     """Whether a tensor, or the name that holds it, was brought back already."""
-    if any(isinstance(n, ast.Attribute) and n.attr in ("cpu", "tolist") for n in ast.walk(node)):
+    if any(isinstance(n, ast.Attribute) and n.attr in ("cpu", "tolist") for n in walk(node)):
         return True
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
     scope = context.script.scope_of(node)
     for stmt in context.tree.nodes(ast.Assign):
-        stored = {n.id for t in stmt.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        stored = {n.id for t in stmt.targets for n in walk(t) if isinstance(n, ast.Name)}
         if stored & names and context.script.scope_of(stmt) is scope:
-            for inner in ast.walk(stmt.value):
+            for inner in walk(stmt.value):
                 if isinstance(inner, ast.Attribute) and inner.attr in ("cpu", "numpy"):
                     return True
                 if isinstance(inner, ast.Constant) and inner.value == "cpu":

@@ -15,7 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
-from accelify.analysis.syntax import call_keyword
+from accelify.analysis.syntax import call_keyword, walk
 from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -89,7 +89,7 @@ def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iter
     if all(made):
         for maker, operand in zip(made, left, strict=True):
             assert maker is not None
-            inside = any(maker is n for n in ast.walk(operand))
+            inside = any(maker is n for n in walk(operand))
             device = (_device_of(placed) if inside else None) or _own_device(context, maker)
             if device is None or context.is_claimed(maker):
                 return

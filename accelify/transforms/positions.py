@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.transforms.base import Change, Context, Rule
 
 POSITIONS = Rule(
@@ -38,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
         for loop, loaders in script.loader_loops:
             if script.scope_of(loop) is not scope or not context.plan.is_sharded(loaders):
                 continue
-            if any(_fills(n, kept) for s in loop.body for n in ast.walk(s)):
+            if any(_fills(n, kept) for s in loop.body for n in walk(s)):
                 message = (
                     f"`{sorted(kept)[0]}` has a place for every sample, and each process fills those of its own share"
                     " only: gather what is kept with accelerator.gather_for_metrics, or count instead"
@@ -49,7 +49,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _counts_samples(context: Context, size: ast.expr) -> bool:
     """`len(loader.dataset)` or `len(dataset)`, also within a shape."""
-    for node in ast.walk(size):
+    for node in walk(size):
         if isinstance(node, ast.Call) and dotted(node.func) == "len" and node.args:
             counted = node.args[0]
             if isinstance(counted, ast.Attribute) and counted.attr == "dataset":
@@ -62,7 +62,7 @@ def _counts_samples(context: Context, size: ast.expr) -> bool:
 def _fills(node: ast.AST, kept: set[str]) -> bool:
     """Whether something is stored in it, here or by a function that it is handed to."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return bool(kept & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)})
+        return bool(kept & {n.id for n in walk(node.value) if isinstance(n, ast.Name)})
     if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
         return any(isinstance(a, ast.Name) and a.id in kept for a in node.args)
     return False

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
 from accelify.analysis.meters import Meter, meter_of
-from accelify.analysis.syntax import names_in
+from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit, InsertAfter
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -52,7 +52,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     figures = Figures(context.script, context.plan.reductions)
     batch = figures.of_the_batch(loop)
     kinds: dict[Place, set[str]] = {}
-    for node in (n for stmt in loop.body for n in ast.walk(stmt)):
+    for node in (n for stmt in loop.body for n in walk(stmt)):
         kept, value = _recorded(node)
         if kept is None or value is None or not names_in(value) & batch:
             continue
@@ -169,7 +169,7 @@ def _ends_in(value: ast.expr, names: set[str] | frozenset[str]) -> bool:
 
 def _reaches_host(value: ast.expr, but: set[str] | frozenset[str] = frozenset()) -> bool:
     """Whether a tensor is brought to the host on the way, so that any process can read it."""
-    return any(isinstance(n, ast.Attribute) and n.attr in _ON_HOST - but for n in ast.walk(value))
+    return any(isinstance(n, ast.Attribute) and n.attr in _ON_HOST - but for n in walk(value))
 
 
 def _begins_empty(stmt: ast.stmt) -> bool:
@@ -247,7 +247,7 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
     batch = figures.of_the_batch(loop)
     found: dict[str, Meter] = {}
     lasting: list[str] = []
-    for call in (n for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Call)):
+    for call in (n for stmt in loop.body for n in walk(stmt) if isinstance(n, ast.Call)):
         if not isinstance(call.func, ast.Attribute) or not call.args or not names_in(call.args[0]) & batch:
             continue
         place, meter = place_of(context.script, call.func.value), meter_of(context.script, call.func.value)
@@ -283,7 +283,7 @@ def _is_reset(context: Context, loop: BatchLoop, place: Place) -> bool:
         and node.func.attr in ("reset", "__init__", "clear")
         and ast.unparse(node.func.value) == place.text
         for stmt in before
-        for node in ast.walk(stmt)
+        for node in walk(stmt)
     )
 
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER
+from accelify.analysis.syntax import walk
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -54,7 +55,7 @@ def tests(context: Context) -> Iterator[Change]:
     known = context.plan.known
     for node, test in known.main_tests(context.tree):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) or any(
-            isinstance(n, ast.Name) and n.id == PLACEHOLDER for n in ast.walk(node)
+            isinstance(n, ast.Name) and n.id == PLACEHOLDER for n in walk(node)
         ):
             continue  # a name that holds the answer, or one that is rewritten as a whole below
         accelerator = context.accelerator(node) if context.reaches_cheaply(node) else None
@@ -137,7 +138,7 @@ def _lengths(context: Context) -> Iterator[Change]:
 def _compares_with_data(node: ast.AST) -> bool:
     """`len(loader.sampler) * world_size < len(loader.dataset)`: whether the samplers left samples out."""
     if isinstance(node, ast.If):
-        return any(_compares_with_data(n) for n in ast.walk(node.test))
+        return any(_compares_with_data(n) for n in walk(node.test))
     return isinstance(node, ast.Compare) and any(
-        isinstance(n, ast.Attribute) and n.attr == "dataset" for c in node.comparators for n in ast.walk(c)
+        isinstance(n, ast.Attribute) and n.attr == "dataset" for c in node.comparators for n in walk(c)
     )

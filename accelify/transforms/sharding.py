@@ -13,6 +13,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.plan import is_shardable
 from accelify.analysis.script import is_in_model
+from accelify.analysis.syntax import walk
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -170,7 +171,7 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
 
 def _configured_size(context: Context, argument: ast.expr, whole: bool) -> ast.expr | None:
     """The configured batch size in an argument: as the whole of it, or (in the shape of a new tensor) anywhere."""
-    nodes = [argument] if whole else [n for n in ast.walk(argument) if isinstance(n, ast.expr)]
+    nodes = [argument] if whole else [n for n in walk(argument) if isinstance(n, ast.expr)]
     for node in nodes:
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if k.BATCH_SIZE_NAME.search(name) and not _own_size(context, node):
@@ -184,7 +185,7 @@ def _own_size(context: Context, node: ast.AST) -> bool:
         return False
     for stmt in context.tree.nodes(ast.Assign):
         if any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets):
-            for inner in ast.walk(stmt.value):
+            for inner in walk(stmt.value):
                 if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape"):
                     return True
                 if (
@@ -208,7 +209,7 @@ def _whole_batch(context: Context) -> Iterator[Change]:
             continue
         scope = context.script.scope_of(node)
         if is_in_model(context.script, scope) or not any(
-            isinstance(n, ast.Return) or context.script.trains(n) for n in ast.walk(scope.node)
+            isinstance(n, ast.Return) or context.script.trains(n) for n in walk(scope.node)
         ):
             continue
         yield context.todo(
@@ -298,7 +299,7 @@ def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
 
 def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
     """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
-    read = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
     for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = {t.id for t in targets if isinstance(t, ast.Name)} & read
@@ -321,7 +322,7 @@ def _local_number(context: Context, test: ast.expr) -> bool:
     """Whether a test reads a number that comes from the process's own batch."""
     if context.gathered(test):
         return False
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
             return True
         if isinstance(node, ast.Name) and context.script.is_a(node, v.TENSOR, v.OUTPUT):

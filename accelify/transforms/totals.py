@@ -16,7 +16,7 @@ from accelify.analysis import values as v
 from accelify.analysis.averages import counts_all, divisors
 from accelify.analysis.evaluation import size_of
 from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, place_of
-from accelify.analysis.syntax import names_in
+from accelify.analysis.syntax import children, names_in, walk
 from accelify.edits import Edit, InsertAfter
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -86,7 +86,7 @@ class _Totals:
         found: dict[Place, str] = {}
         wrong: set[Place] = set()
         batch = self.figures.of_the_batch(self.loop)
-        for node in (n for stmt in self.loop.body for n in ast.walk(stmt)):
+        for node in (n for stmt in self.loop.body for n in walk(stmt)):
             target, value = _addition(node)
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
@@ -127,10 +127,10 @@ class _Totals:
     def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
         """Whether the loop also sets the place, so that it holds no total of the whole loop."""
         texts = {place.text.replace("'", '"'), place.root}
-        for stmt in (n for part in self.loop.body for n in ast.walk(part)):
+        for stmt in (n for part in self.loop.body for n in walk(part)):
             if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt is not addition:
                 targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-                for node in (n for t in targets for n in ast.walk(t)):
+                for node in (n for t in targets for n in walk(t)):
                     stored = isinstance(getattr(node, "ctx", None), ast.Store)
                     if stored and ast.unparse(node).replace("'", '"') in texts:
                         return True
@@ -139,7 +139,7 @@ class _Totals:
     def _only_counts(self, place: Place) -> bool:
         """Whether a total is a number of samples and nothing else."""
         values = []
-        for node in ast.walk(self.loop):
+        for node in walk(self.loop):
             target, value = _addition(node)
             if target is not None and value is not None and place_of(self.script, target) == place:
                 values.append(value)
@@ -179,7 +179,7 @@ class _Totals:
             return {node.id} if self.script.scope_of(node).resolve(node.id) is not None else set()
         return {
             name
-            for child in ast.iter_child_nodes(node)
+            for child in children(node)
             if isinstance(child, ast.expr)
             for name in self._variables(child, known)
         }
@@ -218,7 +218,7 @@ def _is_product(node: ast.expr) -> bool:
 
 def _is_tensor(context: Context, loop: BatchLoop, place: Place) -> bool:
     """Whether something that is no plain number is added to a total."""
-    for node in ast.walk(loop):
+    for node in walk(loop):
         target, value = _addition(node)
         if target is not None and value is not None and place_of(context.script, target) == place:
             if _gives_tensor(context, value):
