@@ -462,10 +462,6 @@ def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Ch
         if change.problem:
             return [_core_failed(sources[0], context, change.problem)]
     kept = [e for c in core for e in c.edits]
-    try:
-        data = _checked(tree, kept)
-    except (verbs.EditError, SyntaxError, ValueError) as error:
-        return [_core_failed(sources[0], context, _sentence(error))]
     applied, remaining = list(core), [c for c in rest if not c.edits]
     wanted = [c for c in rest if c.edits]
     try:
@@ -473,6 +469,10 @@ def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Ch
         data = _checked(tree, [*kept, *[e for c in wanted for e in c.edits]])
         applied += wanted
     except (verbs.EditError, SyntaxError, ValueError):
+        try:
+            data = _checked(tree, kept)
+        except (verbs.EditError, SyntaxError, ValueError) as error:
+            return [_core_failed(sources[0], context, _sentence(error))]
         for change in wanted:
             try:
                 data = _checked(tree, [*kept, *change.edits])

@@ -70,6 +70,7 @@ class Locations:
         self._known: dict[ast.AST, Place] = {}
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
+        self._stored: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
         self._active: set[object] = set()
         self._cut = 0
 
@@ -333,6 +334,13 @@ class Locations:
         given = [call_argument(call, index, name) for call in calls]
         return _union(self.of(g) for g in given if g is not None)
 
+    def _stores(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
+        """The statements inside a statement that bind a name."""
+        found = self._stored.get(stmt)
+        if found is None:
+            found = self._stored[stmt] = _bound_in(stmt)
+        return found.get(name, [])
+
     def bindings(self, node: ast.Name) -> Iterator[ast.stmt | None]:
         """The statements that can have bound a name where it is read; None stands for a parameter."""
         name = node.id
@@ -340,7 +348,7 @@ class Locations:
         while True:
             _, _, block = self.tree.block_of(current)
             for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
-                yield from _stores(stmt, name)
+                yield from self._stores(stmt, name)
                 if _always_binds(stmt, name):
                     return
             owner = self.tree.parent(current)
@@ -352,7 +360,7 @@ class Locations:
             if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)):
                 # What the round before has left behind.
                 for stmt in owner.body:
-                    yield from _stores(stmt, name)
+                    yield from self._stores(stmt, name)
             if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield None
                 return
@@ -364,7 +372,7 @@ class Locations:
         body = getattr(root, "body", [])
         for stmt in body:
             if not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield from _stores(stmt, name)
+                yield from self._stores(stmt, name)
 
     def _bound(self, stmt: ast.stmt, name: str) -> Place:
         if isinstance(stmt, ast.AnnAssign):
@@ -425,8 +433,9 @@ class Locations:
         return self.of(node)
 
 
-def _stores(stmt: ast.stmt, name: str) -> Iterator[ast.stmt]:
-    """The statements inside a statement that bind a name."""
+def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
+    """The statements inside a statement that bind names, by name."""
+    found: dict[str, list[ast.stmt]] = {}
     for node in walk_scope([stmt]):
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -434,8 +443,9 @@ def _stores(stmt: ast.stmt, name: str) -> Iterator[ast.stmt]:
             targets = [node.target]
         else:
             continue
-        if any(name in target_names(t) for t in targets):
-            yield node
+        for name in dict.fromkeys(n for t in targets for n in target_names(t)):
+            found.setdefault(name, []).append(node)
+    return found
 
 
 def _always_binds(stmt: ast.stmt, name: str) -> bool:
