@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
@@ -17,30 +18,12 @@ from accelify.analysis.program import TRAINING_WORDS, Module, Program
 from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree, call_argument, call_keyword, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk_scope
+from accelify.analysis.trained import TrainedModels, is_in_model
 from accelify.analysis.uniform import UniformValues
 from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
-
-
-@dataclass(eq=False)
-class Holder:
-    """A variable or attribute that holds things, with the statements that assign it."""
-
-    name: str
-    scope: Scope | None = None
-    cls: Class | None = None
-    things: set[Thing] = field(default_factory=set)
-    # The lists, tuples and dictionaries it holds.
-    containers: Values = field(default_factory=set)
-    assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
-
-    def text(self, scope: Scope) -> str:
-        """How it is written in a scope."""
-        if self.cls is None:
-            return self.name
-        return f"{scope.self_name() or 'self'}.{self.name}"
 
 
 @dataclass(eq=False)
@@ -56,7 +39,7 @@ class Backward:
 _MAKERS = frozenset({"randn", "zeros", "ones", "rand", "empty", "full", "Tensor", "FloatTensor"})
 
 
-class ScriptModel(UniformValues):
+class ScriptModel(UniformValues, Holders, TrainedModels):
     """Everything the rules ask about one script. Made once, never changed.
 
     Args:
@@ -506,179 +489,6 @@ class ScriptModel(UniformValues):
         steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
         return outer[0] in steps or loops[0] is not outer[0]
 
-    @cached_property
-    def optimizers(self) -> set[Thing]:
-        """Optimizers that step somewhere in this script (or are made in it)."""
-        found: set[Thing] = set()
-        for call in self.calls():
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
-                if self.scope_of(call) not in self._unused:
-                    found |= self.things(call.func.value, v.OPTIMIZER)
-        inner = {
-            w
-            for cls in self.interpreter.classes()
-            if self.interpreter.kind_of_class(cls) == v.OPTIMIZER
-            for held in cls.attributes.values()
-            for w in held
-        }
-        # An optimizer that a model keeps whose class cannot be seen has no other place.
-        inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
-        return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
-
-    @cached_property
-    def trained_models(self) -> set[Thing]:
-        """Models whose parameters an optimizer, or a loop written by hand, updates."""
-        found: set[Thing] = set()
-        for optimizer in self.optimizers:
-            found |= optimizer.link("models")
-        found = self.outermost({m for m in found if m.kind == v.MODEL})
-        if not found and any(self._takes_tensors(o) for o in self.optimizers):
-            return set()
-        for call in self.calls():
-            # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
-                kept = call.func.value
-                if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
-                    found |= self.models_of(kept.value)
-        if not found:
-            for call in self.calls():
-                if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
-                    found |= self.models_of(call.func.value)
-        if not found and self.backwards:
-            # Updated by hand: the models whose outputs are computed where backward is called.
-            for call in self.calls():
-                if self.scope_of(call) in {b.scope for b in self.backwards}:
-                    found |= self.models_of(call.func)
-        return {m for m in found if not isinstance(m.site, ast.ClassDef)}
-
-    def _takes_tensors(self, optimizer: Thing) -> bool:
-        """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
-        site = optimizer.site
-        given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
-        return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
-
-    def outermost(self, models: set[Thing]) -> set[Thing]:
-        """The models that are no part of another one that trains with them."""
-        found: set[Thing] = set()
-        queue, seen = list(models), set(models)
-        while queue:
-            model = queue.pop()
-            owners = self.owners_of(model)
-            if owners <= {model}:
-                found |= owners
-            queue += owners - seen - {model}
-            seen |= owners
-        return found
-
-    def owners_of(self, model: Thing) -> set[Thing]:
-        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
-        if isinstance(model.site, ast.ClassDef):
-            # `self` of a model that makes its own optimizer: every instance of the class.
-            instances = {
-                t
-                for t in self.interpreter.things.values()
-                if isinstance(t, Thing)
-                and t.kind == v.MODEL
-                and t.cls is model.cls
-                and not isinstance(t.site, ast.ClassDef)
-            }
-            return {owner for instance in instances for owner in self.owners_of(instance)}
-        outer: set[Thing] = set()
-        for thing in self.interpreter.things.values():
-            if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
-                continue
-            held = thing.cls.attributes if thing.cls is not None else thing.attributes
-            if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
-                outer.add(thing)
-        outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
-        # Objects of a class share its attributes here: those that other files make are none of this script's, and a
-        # copy trains parts of its own.
-        outer = {t for t in outer if self._is_seen(t)} or outer
-        outer = {t for t in outer if not t.link("original")} or outer
-        if outer and not self.holders_outside_modules(model):
-            return outer
-        if outer & self._called_in_training and model not in self._called_in_training:
-            return outer & self._called_in_training
-        return {model}
-
-    def _is_seen(self, thing: Thing) -> bool:
-        """Whether a thing is made or kept in the files that are converted."""
-        return thing.module in self.modules or any(
-            thing in h.things
-            or any(
-                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
-                for c in h.containers
-                if isinstance(c, (Mapping, Sequence))
-            )
-            for h in self.holders
-        )
-
-    @cached_property
-    def _called_in_training(self) -> set[Thing]:
-        """The models that are called where a backward stands, or in a loop around one, by the script itself."""
-        scopes = {b.scope for b in self.backwards}
-        return {
-            model
-            for call in self.calls()
-            if (self.scope_of(call) in scopes or self.trains_around(call))
-            and not is_in_model(self, self.scope_of(call))
-            for model in self.models_of(call.func)
-        }
-
-    def holders_outside_modules(self, model: Thing) -> list[Holder]:
-        """Where a model is kept other than as an attribute of another model."""
-        kind_of = self.interpreter.kind_of_class
-        return [
-            h
-            for h in self.holders_of(model)
-            if (h.cls is None or kind_of(h.cls) != v.MODEL)
-            and not (
-                h.scope is not None and h.scope.is_method and h.cls is None and is_in_model(self, h.scope)
-            )
-        ]
-
-    # -- holders
-
-    @cached_property
-    def holders(self) -> list[Holder]:
-        """Variables and attributes of this script that are assigned, with the things they hold."""
-        found: dict[tuple[object, str], Holder] = {}
-        statements = [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]
-        for stmt in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
-            scope = self.scope_of(stmt)
-            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-            for target in targets:
-                for element in _flat(target):
-                    self._note_holder(found, stmt, scope, element)
-        return list(found.values())
-
-    def _note_holder(
-        self, found: dict[tuple[object, str], Holder], stmt: ast.stmt, scope: Scope, target: ast.expr
-    ) -> None:
-        if isinstance(target, ast.Name):
-            owner = scope.resolve(target.id) or scope
-            if owner.kind == "class" or target.id == "_":
-                return
-            holder = found.setdefault((owner, target.id), Holder(target.id, scope=owner))
-            held = self.interpreter.variables.get((owner, target.id), set())
-        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            own = scope.self_name()
-            classes = {t.cls for t in self.things(target.value) if t.cls is not None}
-            if own != target.value.id or not classes:
-                return
-            cls = sorted(classes, key=lambda c: len(c.ancestry()))[0]
-            holder = found.setdefault((cls, target.attr), Holder(target.attr, cls=cls))
-            held = {w for c in cls.ancestry() for w in c.attributes.get(target.attr, set())}
-        else:
-            return
-        holder.assignments.append((stmt, scope))
-        holder.things |= {w for w in held if isinstance(w, Thing)}
-        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
-
-    def holders_of(self, thing: Thing) -> list[Holder]:
-        """Where a thing is kept in this script."""
-        return [h for h in self.holders if thing in h.things]
-
     def depth(self, scope: Scope) -> int:
         """How many calls lie between the module's own code and a scope (0 for the module's own)."""
         return self._depths.get(scope, 1)
@@ -737,12 +547,6 @@ class ScriptModel(UniformValues):
         return None
 
 
-def _flat(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [e for element in target.elts for e in _flat(element)]
-    return [target.value] if isinstance(target, ast.Starred) else [target]
-
-
 def _is_main_test(test: ast.expr) -> bool:
     return (
         isinstance(test, ast.Compare)
@@ -754,13 +558,6 @@ def _is_main_test(test: ast.expr) -> bool:
         and test.left.value == "__main__"
         and dotted(test.comparators[0]) == "__name__"
     )
-
-
-def is_in_model(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a scope is a method of a model's class."""
-    owner = scope.owner_class
-    cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
-    return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
 
 
 def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:

@@ -33,12 +33,14 @@ class GeneralTracker:
         """Begin; called by `init_trackers`."""
 
     def store_init_configuration(self, values: dict[str, Any]) -> None:
-        """Record the run's settings."""
-        raise NotImplementedError
+        """Record the run's settings. To be written by the subclass."""
+        raise NotImplementedError(
+            f"the tracker {type(self).__name__} needs a method store_init_configuration(values)"
+        )
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
-        """Record numbers, texts or nested dicts of numbers at a step."""
-        raise NotImplementedError
+        """Record numbers, texts or nested dicts of numbers at a step. To be written by the subclass."""
+        raise NotImplementedError(f"the tracker {type(self).__name__} needs a method log(values, step)")
 
     def finish(self) -> None:
         """End; called by `end_training`."""

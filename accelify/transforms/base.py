@@ -509,3 +509,9 @@ class Context:
 
 
 Transform = Callable[[Context], Iterator[Change]]
+
+
+def short(text: str) -> str:
+    """Source text in one line of a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."

@@ -1,27 +1,20 @@
-"""Device choices and moves: `device = accelerator.device`, and no more moves of what prepare places.
+"""Device choices: the Accelerator's device, and not the same one on every process.
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
-model = Net().to(device)                                ->  model = Net()
-data, target = data.cuda(), target.cuda()               ->  (gone: the prepared loader places its batches)
-noise = noise.cuda()                                    ->  noise = noise.to(accelerator.device)
+noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterator
-from typing import Any
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
-from accelify.analysis import values as v
-from accelify.analysis.devices import names_cpu
-from accelify.analysis.locations import HOST
-from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
-from accelify.edits import DeleteStatement, Edit, InsertBefore, Replace
+from accelify.analysis.syntax import dotted, is_constant
+from accelify.edits import DeleteStatement, Edit, InsertBefore
 from accelify.findings import Safety, Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 CHOICE = Rule(
     "ACC103",
@@ -29,39 +22,13 @@ CHOICE = Rule(
     "A device chosen by the script is the same one on every process.",
     Severity.ERROR,
 )
-MOVE = Rule(
-    "ACC104",
-    "device-move",
-    "A move to the script's own device; prepare places models and batches.",
-    Severity.ERROR,
-    effort=1,
-)
 SELECT = Rule(
     "ACC113", "device-selection", "Every process would select the same GPU.", Severity.ERROR, Safety.REVIEW
 )
 
-# Library classes that keep a copy of the model they are given.
-_COPYING_CLASSES = frozenset({"AveragedModel", "ModelEma", "ModelEmaV2", "ModelEmaV3", "EMA", "ModelEMA"})
-
-# Library functions that run the model they are given.
-_RUNNING_FUNCTIONS = frozenset(
-    "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
-)
-
-_MOVES = ("to", "cuda", "cpu")
-_REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
-
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the changes to device choices, moves and selections."""
-    yield from _choices(context)
-    moves = _Moves(context)
-    yield from moves.changes()
-    yield from _constants(context)
-    yield from _selections(context)
-
-
-def _choices(context: Context) -> Iterator[Change]:
+    """Yield the changes to the places where a device is chosen."""
     tree = context.tree
     done: set[ast.AST] = set()
     for one, other, branch in _in_both_branches(context):
@@ -73,7 +40,7 @@ def _choices(context: Context) -> Iterator[Change]:
             device = f"{accelerator}.device" + (".type" if _used_as_text(context, one, target) else "")
             line = f"{tree.segment(target)} = {device}"
             edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
-            message = f"every process would use `{_short(tree.segment(one.value))}`"
+            message = f"every process would use `{short(tree.segment(one.value))}`"
             yield context.change(CHOICE, one, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
         node: ast.stmt = assignment.whole or assignment.statement
@@ -97,7 +64,7 @@ def _choices(context: Context) -> Iterator[Change]:
         yield context.change(
             CHOICE,
             node,
-            f"every process would use `{_short(tree.segment(statement.value))}`",
+            f"every process would use `{short(tree.segment(statement.value))}`",
             [edit],
             core=True,
             evidence=evidence,
@@ -137,477 +104,10 @@ def _anchored(context: Context) -> ast.stmt | None:
     return context.plan.anchor.before if context.plan.anchor is not None else None
 
 
-class _Moves:
-    """Every `.to(device)` and `.cuda()`, and what of the statement around it is left without it."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.script = context.script
-        self.tree = context.tree
-        self.fate: dict[ast.Call, str] = {}
-        for call in self.script.calls():
-            if not context.is_claimed(call) and not self.tree.in_fstring(call):
-                fate = self._decide(call)
-                if fate is not None:
-                    self.fate[call] = fate
-
-    def changes(self) -> Iterator[Change]:
-        handled: set[ast.Call] = set()
-        for branch in [*self.tree.nodes(ast.If), *self.tree.nodes(ast.IfExp)]:
-            if not self._is_claimed(branch):
-                yield from self._same_branches(branch, handled)
-        gone = self._dead_statements()
-        for stmt, calls in gone.items():
-            if self._is_claimed(stmt):
-                continue
-            self.context.claim(stmt)
-            handled.update(calls)
-            yield self.context.change(
-                MOVE,
-                stmt,
-                "a prepared loader or model is on the right device already",
-                [DeleteStatement(stmt)],
-                core=True,
-            )
-        yield from self._comprehensions(handled)
-        yield from self._left_over(handled)
-        for call, fate in self.fate.items():
-            if call in handled or self._is_claimed(call):
-                continue
-            edits = self._edit(call, fate)
-            if edits is None:
-                continue
-            assert isinstance(call.func, ast.Attribute) or fate == _REMOVE
-            if isinstance(call.func, ast.Attribute):
-                # The device goes with the move: nothing else is done with it.
-                self.context.claim(*call.args, *[kw.value for kw in call.keywords])
-            what = (
-                "it is placed by prepare"
-                if fate == _REMOVE
-                else "every process would move it to the same GPU"
-            )
-            yield self.context.change(
-                MOVE, call, f"`{_short(self.tree.segment(call))}`: {what}", edits, core=True
-            )
-
-    def _is_claimed(self, node: ast.AST) -> bool:
-        return self.context.is_claimed(node)
-
-    # -- what becomes of a call
-
-    def _decide(self, call: ast.Call) -> str | None:
-        func = call.func
-        if self._is_the_other_way(call):
-            return _REMOVE
-        if self.script.qualname(func) in k.VARIABLE:
-            return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
-        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
-            return None
-        if self.script.callees(call):
-            # A method of the script's own that is only named so, or that moves more than prepare does.
-            return None
-        if func.attr == "cuda":
-            if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
-                return None
-            pure = True
-        else:
-            device = call_argument(call, 0, "device")
-            if device is None or names_cpu(device) or not self.script.is_a(device, v.DEVICE):
-                return None
-            if (
-                isinstance(device, ast.Attribute)
-                and device.attr == "device"
-                and not self._is_namespace(device.value)
-            ):
-                return None  # x.to(y.device) is right on every process
-            pure = not call_argument(call, 1, "dtype")
-        if pure and self._is_placed(func.value) and not self._comes_back(call):
-            return _REMOVE
-        if func.attr == "cuda":
-            return _REWRITE
-        device = call_argument(call, 0, "device")
-        if pure and isinstance(device, ast.Call) and self.script.callees(device):
-            return _REWRITE  # x.to(get_device())
-        return None
-
-    def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, to save it say."""
-        assert isinstance(call.func, ast.Attribute)
-        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
-        return bool(models & self._taken_to_cpu) and self.context.plan.after_prepare(call)
-
-    @functools.cached_property
-    def _taken_to_cpu(self) -> set[v.Thing]:
-        found: set[v.Thing] = set()
-        for call in self.script.calls():
-            func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
-                device = call_argument(call, 0, "device")
-                if func.attr == "cpu" or (device is not None and names_cpu(device)):
-                    found |= self.script.things(func.value, v.MODEL)
-        return found
-
-    def _is_the_other_way(self, call: ast.Call) -> bool:
-        """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
-        func, stmt = call.func, self.tree.statement(call)
-        branch = self.tree.parent(stmt)
-        if not isinstance(func, ast.Attribute) or func.attr != "cpu" or not isinstance(branch, ast.If):
-            return False
-        if stmt not in branch.orelse or not self.script.is_a(branch.test, v.FLAG):
-            return False
-        moved = {
-            ast.unparse(n.func.value)
-            for s in branch.body
-            for n in walk(s)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
-        }
-        return ast.unparse(func.value) in moved and self._is_placed(func.value)
-
-    def _is_namespace(self, node: ast.expr) -> bool:
-        return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
-
-    def _plain_variable(self, call: ast.Call) -> bool:
-        return len(call.args) == 1 and all(
-            is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
-        )
-
-    def _is_placed(self, node: ast.expr) -> bool:
-        """Whether prepare puts what an expression stands for on the right device."""
-        things = self._at_hand(node)
-        if not things or HOST in self.context.locations[1].of(node):
-            return False
-        for thing in things:
-            if thing.kind == v.BATCH:
-                if not thing.link("loader") or not thing.link("loader") <= self.context.plan.prepared:
-                    return False
-            elif thing.kind == v.MODEL:
-                if isinstance(thing.site, ast.ClassDef):
-                    return False
-                if thing not in self.context.plan.prepared or self._needed_before_prepare(thing):
-                    return False
-            else:
-                return False
-        return True
-
-    def _at_hand(self, node: ast.expr) -> set[v.Thing]:
-        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
-        if not isinstance(node, ast.Name):
-            return self.script.things(node)
-        known = {id(loop): loaders for loop, loaders in self.script.loader_loops}
-        for loop in self.script.enclosing_loops(node):
-            if not isinstance(loop, (ast.For, ast.AsyncFor)):
-                return self.script.things(node)
-            stores = [
-                n
-                for n in walk(loop)
-                if isinstance(n, ast.Name)
-                and n.id == node.id
-                and isinstance(n.ctx, ast.Store)
-                and self.tree.start(n) < self.tree.start(self.tree.statement(node))
-            ]
-            if id(loop) in known and stores and all(any(n is t for t in walk(loop.target)) for n in stores):
-                return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
-            if stores:
-                break
-        return self.script.things(node)
-
-    def _needed_before_prepare(self, model: v.Thing) -> bool:
-        """Whether the model has to be on the device before prepare puts it there: it is run, or copied, by then."""
-        for site in self.context.plan.sites:
-            if not any(model in item.things for item in site.items):
-                continue
-            for call in self.script.calls():
-                if self.script.scope_of(call) is not site.scope:
-                    continue
-                if self.tree.start(call) < self.tree.end(site.after) and self._runs_or_copies(call, model):
-                    return True
-        return False
-
-    def _runs_or_copies(self, call: ast.Call, model: v.Thing) -> bool:
-        if model in self.script.models_of(call.func):
-            return True
-        given = [*call.args, *[kw.value for kw in call.keywords]]
-        if not any(model in self.script.models_of(argument) for argument in given):
-            return False
-        name = self.script.qualname(call.func) or ""
-        if name == "copy.deepcopy":
-            parent = self.tree.parent(call)  # deepcopy(model).to(device) places the copy itself
-            return not (isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda"))
-        if (name or dotted(call.func) or "").rsplit(".", 1)[-1] in _COPYING_CLASSES | _RUNNING_FUNCTIONS:
-            return True
-        return any(
-            isinstance(inner, ast.Call) and (dotted(inner.func) or "").endswith("deepcopy")
-            for callee in self.script.callees(call)
-            for inner in walk(callee.node)
-        )
-
-    # -- what is left of a statement
-
-    def _stripped(self, node: ast.expr) -> ast.expr:
-        """An expression without the moves that go."""
-        while isinstance(node, ast.Call) and self.fate.get(node) == _REMOVE:
-            node = (
-                node.func.value
-                if isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
-                else node.args[0]
-            )
-        return node
-
-    def _same(self, target: ast.expr, value: ast.expr) -> bool:
-        """Whether assigning the value to the target does nothing once the moves are gone."""
-        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-            return len(target.elts) == len(value.elts) and all(map(self._same, target.elts, value.elts))
-        stripped = self._stripped(value)
-        if isinstance(stripped, (ast.ListComp, ast.DictComp)) or (
-            isinstance(stripped, ast.Call)
-            and dotted(stripped.func) in ("tuple", "list")
-            and len(stripped.args) == 1
-        ):
-            return self._identity_comprehension(target, stripped)
-        return (dotted(target) is not None and _dump(target) == _dump(stripped)) or (
-            isinstance(target, ast.Subscript) and stripped is not value and _dump(target) == _dump(stripped)
-        )
-
-    def _identity_comprehension(self, target: ast.expr, value: ast.expr) -> bool:
-        if isinstance(value, ast.Call):
-            value = value.args[0]
-        if (
-            not isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.DictComp))
-            or len(value.generators) != 1
-        ):
-            return False
-        generator = value.generators[0]
-        if generator.ifs:
-            return False
-        if isinstance(value, ast.DictComp):
-            inner = self._stripped(value.value)
-            return (
-                inner is not value.value
-                and isinstance(generator.target, ast.Tuple)
-                and [_dump(e) for e in generator.target.elts] == [_dump(value.key), _dump(inner)]
-                and isinstance(generator.iter, ast.Call)
-                and isinstance(generator.iter.func, ast.Attribute)
-                and generator.iter.func.attr == "items"
-                and _dump(generator.iter.func.value) == _dump(target)
-            )
-        inner = self._stripped(value.elt)
-        return (
-            inner is not value.elt
-            and _dump(generator.target) == _dump(inner)
-            and _dump(generator.iter) == _dump(target)
-        )
-
-    def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
-        """The moves of a statement that does nothing without them; None when something is left of it."""
-        calls = [n for n in walk(stmt) if isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE]
-        if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
-            return calls if self._same(stmt.targets[0], stmt.value) else None
-        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
-            # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
-            left = self._stripped(stmt.value)
-            if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in walk(left)):
-                left = left.value  # models["encoder"].to(device)
-            return calls if dotted(left) is not None else None
-        if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
-            if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
-                return None
-            inner = [self._dead(s) for s in stmt.body]
-            if all(one is not None for one in inner):
-                return [call for one in inner if one for call in one]
-        return None
-
-    def _only_asks(self, test: ast.expr) -> bool:
-        return self.script.is_a(test, v.FLAG, v.DEVICE) or not any(
-            isinstance(n, ast.Call) for n in walk(test)
-        )
-
-    def _dead_statements(self) -> dict[ast.stmt, list[ast.Call]]:
-        found: dict[ast.stmt, list[ast.Call]] = {}
-        for call, fate in self.fate.items():
-            if fate != _REMOVE:
-                continue
-            best: ast.stmt | None = None
-            stmt: ast.AST | None = self.tree.statement(call)
-            while isinstance(stmt, ast.stmt) and self._dead(stmt) is not None:
-                best = stmt
-                stmt = self.tree.parent(stmt)
-            if best is not None:
-                found[best] = self._dead(best) or []
-        return found
-
-    def _same_branches(self, branch: ast.If | ast.IfExp, handled: set[ast.Call]) -> Iterator[Change]:
-        """`x.cuda() if cuda else x`, as an expression or as a statement with two branches."""
-        if not self.script.is_a(branch.test, v.FLAG):
-            return
-        if isinstance(branch, ast.IfExp):
-            pairs = [(branch.body, branch.orelse)]
-        elif len(branch.body) == len(branch.orelse) and branch.orelse:
-            pairs = []
-            for one, other in zip(branch.body, branch.orelse, strict=True):
-                if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
-                    return
-                if [_dump(t) for t in one.targets] != [_dump(t) for t in other.targets]:
-                    return
-                pairs.append((one.value, other.value))
-        else:
-            return
-        moved = [
-            c for one, _ in pairs for c in walk(one)
-            if isinstance(c, ast.Call) and self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
-        ]  # fmt: skip
-        if not moved or any(self._bare(one) != self._bare(other) for one, other in pairs):
-            return
-        edits = self._merge(branch, pairs)
-        if edits is None:
-            return
-        self.context.claim(branch)
-        handled.update(c for c in walk(branch) if isinstance(c, ast.Call) and c in self.fate)
-        yield self.context.change(
-            MOVE, branch, "both branches are the same once the move is gone", edits, core=True
-        )
-
-    def _bare(self, node: ast.expr) -> str:
-        """An expression without any move or Variable, as a text to compare."""
-
-        def strip(part: Any) -> Any:
-            if isinstance(part, list):
-                return [strip(p) for p in part]
-            if not isinstance(part, ast.AST):
-                return part
-            if isinstance(part, ast.Call):
-                func = part.func
-                if isinstance(func, ast.Attribute) and func.attr in _MOVES and part in self.fate:
-                    return strip(func.value)
-                if self.script.qualname(func) in k.VARIABLE and self._plain_variable(part):
-                    return strip(part.args[0])
-            return type(part)(**{name: strip(value) for name, value in ast.iter_fields(part)})
-
-        return _dump(strip(node))
-
-    def _merge(self, branch: ast.If | ast.IfExp, pairs: list[tuple[ast.expr, ast.expr]]) -> list[Edit] | None:
-        texts = []
-        for one, other in pairs:
-            stripped = self._stripped(one)
-            if stripped is not one and isinstance(stripped, (ast.Name, ast.Attribute, ast.Subscript)):
-                texts.append(self.tree.segment(stripped))
-                continue
-            accelerator = self.context.accelerator(branch)
-            if any(self.fate.get(c) == _REMOVE for c in walk(other) if isinstance(c, ast.Call)):
-                texts.append("")
-                continue
-            text = self._moved(one, accelerator)
-            if text is None:
-                return None
-            texts.append(text)
-        if isinstance(branch, ast.IfExp):
-            if not texts[0]:
-                return None
-            return [verbs.replace(self.tree, branch, texts[0])]
-        indent = self.tree.indent(branch)
-        lines = []
-        for stmt, text, (one, _) in zip(branch.orelse, texts, pairs, strict=True):
-            assert isinstance(stmt, ast.Assign)
-            if len(stmt.targets) == 1 and self._same(stmt.targets[0], one):
-                continue
-            if not text:
-                return None
-            target = " = ".join(self.tree.segment(t) for t in stmt.targets)
-            if target != text:
-                lines.append(f"{target} = {text}")
-        if self.tree.is_elif(branch):
-            return None
-        if not lines:
-            return [DeleteStatement(branch)]
-        return [
-            Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
-        ]
-
-    def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
-        """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
-        first = self.tree.start(node)
-        text = self.tree.segment(node).encode()
-        parts: list[tuple[int, int, bytes]] = []
-        for call in walk(node):
-            fate = self.fate.get(call) if isinstance(call, ast.Call) else None
-            if fate is None:
-                continue
-            assert isinstance(call, ast.Call)
-            if not isinstance(call.func, ast.Attribute) or (fate == _REWRITE and accelerator is None):
-                return None
-            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
-            parts.append((self.tree.end(call.func.value) - first, self.tree.end(call) - first, new.encode()))
-        for start, end, replacement in sorted(parts, reverse=True):
-            text = text[:start] + replacement + text[end:]
-        return text.decode()
-
-    def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
-        """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""
-        for stmt in self.tree.nodes(ast.Assign):
-            value = stmt.value
-            inner = value
-            if (
-                isinstance(value, ast.Call)
-                and dotted(value.func) in ("tuple", "list")
-                and len(value.args) == 1
-            ):
-                inner = value.args[0]
-            if not isinstance(inner, (ast.ListComp, ast.GeneratorExp)) or not isinstance(
-                stmt.targets[0], ast.Tuple
-            ):
-                continue
-            if self._is_claimed(stmt) or not self._identity_comprehension(inner.generators[0].iter, inner):
-                continue
-            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and n in self.fate]
-            handled.update(calls)
-            self.context.claim(value)
-            edit = verbs.replace(self.tree, value, self.tree.segment(inner.generators[0].iter))
-            yield self.context.change(
-                MOVE, value, "a prepared loader is on the right device already", [edit], core=True
-            )
-
-    def _left_over(self, handled: set[ast.Call]) -> Iterator[Change]:
-        """`x, y = x.cuda(), other(y)` becomes `y = other(y)`, and `x, y = x.cuda(), y` goes."""
-        for stmt in self.tree.nodes(ast.Assign):
-            target, value = stmt.targets[0], stmt.value
-            if not (
-                isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(stmt.targets) == 1
-            ):
-                continue
-            if self._is_claimed(stmt) or len(target.elts) != len(value.elts) or self.tree.in_fstring(stmt):
-                continue
-            pairs = list(zip(target.elts, value.elts, strict=True))
-            gone = [(t, w) for t, w in pairs if self._same(t, w)]
-            calls = [c for _, w in gone for c in walk(w) if isinstance(c, ast.Call) and c in self.fate]
-            left = [(t, w) for t, w in pairs if not self._same(t, w)]
-            if not calls or len(left) != 1 or any(isinstance(e, ast.Starred) for p in pairs for e in p):
-                continue
-            kept, given = left[0]
-            if given.lineno != given.end_lineno:
-                continue
-            handled.update(calls)
-            text = f"{self.tree.segment(kept)} = "
-            edits: list[Edit] = [
-                Replace(self.tree.start(stmt), self.tree.start(given), text),
-                Replace(self.tree.end(given), self.tree.end(stmt), ""),
-            ]
-            yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
-
-    def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
-        if fate == _REMOVE:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
-                return [verbs.keep_receiver(self.tree, call)]
-            return list(verbs.keep_argument(self.tree, call, call.args[0]))
-        accelerator = self.context.accelerator(call)
-        if accelerator is None:
-            return None
-        assert isinstance(call.func, ast.Attribute)
-        extra = "".join(
-            f", non_blocking={self.tree.segment(kw.value)}"
-            for kw in call.keywords
-            if kw.arg in ("non_blocking", "async_")
-        )
-        end = self.tree.end(call.func)
-        return [Replace(end - len(call.func.attr), self.tree.end(call), f"to({accelerator}.device{extra})")]
+def written_out(context: Context) -> Iterator[Change]:
+    """Yield the changes to devices that are named where they are used. Asked when the moves are known."""
+    yield from _constants(context)
+    yield from _selections(context)
 
 
 def _constants(context: Context) -> Iterator[Change]:
@@ -640,7 +140,7 @@ def _constants(context: Context) -> Iterator[Change]:
             context.claim(value)
             edit = verbs.replace(tree, value, f"{accelerator}.device")
             yield context.change(
-                CHOICE, value, f"every process would use `{_short(tree.segment(value))}`", [edit], core=True
+                CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
 
 
@@ -665,12 +165,3 @@ def _selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
                     "all processes share the GPUs named here; choose them when launching",
                 )
-
-
-def _dump(node: ast.AST) -> str:
-    return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."

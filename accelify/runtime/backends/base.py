@@ -169,13 +169,13 @@ class Backend:
         self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
     ) -> None:
         """Write every rank's part of weights and optimizer states, for engines with `writes_shards`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} says that it writes shards, and has no save_shards")
 
     def load_shards(
         self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
     ) -> None:
         """Read what `save_shards` wrote, on however many ranks."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} says that it writes shards, and has no load_shards")
 
     def check_trains_alone(self, operation: str) -> None:
         """Raise where ranks cannot train on their own for some steps, as `operation` wants them to."""

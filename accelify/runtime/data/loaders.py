@@ -433,6 +433,7 @@ class DataLoaderShard(DataLoader[Any]):
         try:
             return len(self.base_dataloader)
         except (TypeError, NotImplementedError):
+            # Both are how torch's loaders and samplers say that they have no length.
             return None
 
     def _shares_tell_the_end(self) -> bool:

@@ -238,6 +238,7 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
     try:
         piece: int | None = None if len(batch_sampler) >= 0 else _PIECE
     except (TypeError, NotImplementedError):
+        # A batch sampler without a length may never end: its order is shared piece by piece.
         piece = _PIECE
     while True:
         batches = broadcast_object(list(islice(source, piece)) if rank == 0 else None)

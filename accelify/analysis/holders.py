@@ -1,0 +1,90 @@
+"""Where a script keeps its things: variables and attributes, with the statements that assign them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import Node, Tree
+from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
+
+
+@dataclass(eq=False)
+class Holder:
+    """A variable or attribute that holds things, with the statements that assign it."""
+
+    name: str
+    scope: Scope | None = None
+    cls: Class | None = None
+    things: set[Thing] = field(default_factory=set)
+    # The lists, tuples and dictionaries it holds.
+    containers: Values = field(default_factory=set)
+    assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
+
+    def text(self, scope: Scope) -> str:
+        """How it is written in a scope."""
+        if self.cls is None:
+            return self.name
+        return f"{scope.self_name() or 'self'}.{self.name}"
+
+
+class Holders:
+    """The part of the ScriptModel that knows under which names a thing is kept."""
+
+    tree: Tree
+    interpreter: Interpreter
+
+    if TYPE_CHECKING:
+
+        def scope_of(self, node: Node) -> Scope: ...
+        def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
+
+    @cached_property
+    def holders(self) -> list[Holder]:
+        """Variables and attributes of this script that are assigned, with the things they hold."""
+        found: dict[tuple[object, str], Holder] = {}
+        statements = [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]
+        for stmt in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
+            scope = self.scope_of(stmt)
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+            for target in targets:
+                for element in _flat(target):
+                    self._note_holder(found, stmt, scope, element)
+        return list(found.values())
+
+    def _note_holder(
+        self, found: dict[tuple[object, str], Holder], stmt: ast.stmt, scope: Scope, target: ast.expr
+    ) -> None:
+        if isinstance(target, ast.Name):
+            owner = scope.resolve(target.id) or scope
+            if owner.kind == "class" or target.id == "_":
+                return
+            holder = found.setdefault((owner, target.id), Holder(target.id, scope=owner))
+            held = self.interpreter.variables.get((owner, target.id), set())
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            own = scope.self_name()
+            classes = {t.cls for t in self.things(target.value) if t.cls is not None}
+            if own != target.value.id or not classes:
+                return
+            cls = sorted(classes, key=lambda c: len(c.ancestry()))[0]
+            holder = found.setdefault((cls, target.attr), Holder(target.attr, cls=cls))
+            held = {w for c in cls.ancestry() for w in c.attributes.get(target.attr, set())}
+        else:
+            return
+        holder.assignments.append((stmt, scope))
+        holder.things |= {w for w in held if isinstance(w, Thing)}
+        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
+
+    def holders_of(self, thing: Thing) -> list[Holder]:
+        """Where a thing is kept in this script."""
+        return [h for h in self.holders if thing in h.things]
+
+
+def _flat(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [e for element in target.elts for e in _flat(element)]
+    return [target.value] if isinstance(target, ast.Starred) else [target]

@@ -1,0 +1,179 @@
+"""What a script trains: its optimizers, and of the models they update the outermost ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.analysis import values as v
+from accelify.analysis.holders import Holder
+from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import Node, call_argument
+from accelify.analysis.values import Class, Mapping, Sequence, Thing
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import Backward
+
+
+class TrainedModels:
+    """The part of the ScriptModel that tells which models are trained, and as parts of which others."""
+
+    interpreter: Interpreter
+    modules: list[Module]
+
+    if TYPE_CHECKING:
+
+        @property
+        def backwards(self) -> list[Backward]: ...
+        @property
+        def holders(self) -> list[Holder]: ...
+        @property
+        def _unused(self) -> set[Scope]: ...
+        def holders_of(self, thing: Thing) -> list[Holder]: ...
+        def calls(self) -> Iterator[ast.Call]: ...
+        def scope_of(self, node: Node) -> Scope: ...
+        def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
+        def models_of(self, node: ast.expr) -> set[Thing]: ...
+        def trains_around(self, node: Node) -> bool: ...
+
+    @cached_property
+    def optimizers(self) -> set[Thing]:
+        """Optimizers that step somewhere in this script (or are made in it)."""
+        found: set[Thing] = set()
+        for call in self.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                if self.scope_of(call) not in self._unused:
+                    found |= self.things(call.func.value, v.OPTIMIZER)
+        inner = {
+            w
+            for cls in self.interpreter.classes()
+            if self.interpreter.kind_of_class(cls) == v.OPTIMIZER
+            for held in cls.attributes.values()
+            for w in held
+        }
+        # An optimizer that a model keeps whose class cannot be seen has no other place.
+        inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
+        return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
+
+    @cached_property
+    def trained_models(self) -> set[Thing]:
+        """Models whose parameters an optimizer, or a loop written by hand, updates."""
+        found: set[Thing] = set()
+        for optimizer in self.optimizers:
+            found |= optimizer.link("models")
+        found = self.outermost({m for m in found if m.kind == v.MODEL})
+        if not found and any(self._takes_tensors(o) for o in self.optimizers):
+            return set()
+        for call in self.calls():
+            # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
+                kept = call.func.value
+                if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
+                    found |= self.models_of(kept.value)
+        if not found:
+            for call in self.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
+                    found |= self.models_of(call.func.value)
+        if not found and self.backwards:
+            # Updated by hand: the models whose outputs are computed where backward is called.
+            for call in self.calls():
+                if self.scope_of(call) in {b.scope for b in self.backwards}:
+                    found |= self.models_of(call.func)
+        return {m for m in found if not isinstance(m.site, ast.ClassDef)}
+
+    def _takes_tensors(self, optimizer: Thing) -> bool:
+        """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
+        site = optimizer.site
+        given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
+        return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
+
+    def outermost(self, models: set[Thing]) -> set[Thing]:
+        """The models that are no part of another one that trains with them."""
+        found: set[Thing] = set()
+        queue, seen = list(models), set(models)
+        while queue:
+            model = queue.pop()
+            owners = self.owners_of(model)
+            if owners <= {model}:
+                found |= owners
+            queue += owners - seen - {model}
+            seen |= owners
+        return found
+
+    def owners_of(self, model: Thing) -> set[Thing]:
+        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
+        if isinstance(model.site, ast.ClassDef):
+            # `self` of a model that makes its own optimizer: every instance of the class.
+            instances = {
+                t
+                for t in self.interpreter.things.values()
+                if isinstance(t, Thing)
+                and t.kind == v.MODEL
+                and t.cls is model.cls
+                and not isinstance(t.site, ast.ClassDef)
+            }
+            return {owner for instance in instances for owner in self.owners_of(instance)}
+        outer: set[Thing] = set()
+        for thing in self.interpreter.things.values():
+            if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
+                continue
+            held = thing.cls.attributes if thing.cls is not None else thing.attributes
+            if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
+                outer.add(thing)
+        outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
+        # Objects of a class share its attributes here: those that other files make are none of this script's, and a
+        # copy trains parts of its own.
+        outer = {t for t in outer if self._is_seen(t)} or outer
+        outer = {t for t in outer if not t.link("original")} or outer
+        if outer and not self.holders_outside_modules(model):
+            return outer
+        if outer & self._called_in_training and model not in self._called_in_training:
+            return outer & self._called_in_training
+        return {model}
+
+    def _is_seen(self, thing: Thing) -> bool:
+        """Whether a thing is made or kept in the files that are converted."""
+        return thing.module in self.modules or any(
+            thing in h.things
+            or any(
+                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
+                for c in h.containers
+                if isinstance(c, (Mapping, Sequence))
+            )
+            for h in self.holders
+        )
+
+    @cached_property
+    def _called_in_training(self) -> set[Thing]:
+        """The models that are called where a backward stands, or in a loop around one, by the script itself."""
+        scopes = {b.scope for b in self.backwards}
+        return {
+            model
+            for call in self.calls()
+            if (self.scope_of(call) in scopes or self.trains_around(call))
+            and not is_in_model(self, self.scope_of(call))
+            for model in self.models_of(call.func)
+        }
+
+    def holders_outside_modules(self, model: Thing) -> list[Holder]:
+        """Where a model is kept other than as an attribute of another model."""
+        kind_of = self.interpreter.kind_of_class
+        return [
+            h
+            for h in self.holders_of(model)
+            if (h.cls is None or kind_of(h.cls) != v.MODEL)
+            and not (
+                h.scope is not None and h.scope.is_method and h.cls is None and is_in_model(self, h.scope)
+            )
+        ]
+
+
+def is_in_model(script: TrainedModels, scope: Scope) -> bool:
+    """Whether a scope is a method of a model's class."""
+    owner = scope.owner_class
+    cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
+    return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
