@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -135,32 +135,41 @@ def _ask_machines(asker: Asker, values: dict[str, Any], machines: int) -> None:
 
 
 def _ask_engine(asker: Asker, values: dict[str, Any]) -> None:
-    engine = asker.choose(
-        "How should the processes share the work?",
-        {
-            "ddp": "each has the whole model (DistributedDataParallel)",
-            "fsdp": "they share weights, gradients and optimizer (FSDP2)",
-            "tp": "they share each layer (tensor parallel)",
-            "deepspeed": "DeepSpeed ZeRO"
-            + ("" if importlib.util.find_spec("deepspeed") else " (not installed here)"),
-        },
-        "ddp",
-    )
-    if engine == "fsdp":
-        values["distributed_type"] = "FSDP"
-        values[FSDP] = _ask_fsdp(asker)
-        copies = asker.number("How many copies of the sharded model (1: all processes share one)?", 1)
-        if copies > 1:
-            values[PARALLELISM] = {
-                "parallelism_config_dp_replicate_size": copies,
-                "parallelism_config_dp_shard_size": values["num_processes"] // copies,
-            }
-    elif engine == "tp":
-        size = asker.number("How many processes share each layer?", values["num_processes"])
-        values[PARALLELISM] = {"parallelism_config_tp_size": size}
-    elif engine == "deepspeed":
-        values["distributed_type"] = "DEEPSPEED"
-        values[DEEPSPEED] = _ask_deepspeed(asker)
+    missing = "" if importlib.util.find_spec("deepspeed") else " (not installed here)"
+    ways: dict[str, tuple[str, Callable[[Asker, dict[str, Any]], None]]] = {
+        "ddp": ("each has the whole model (DistributedDataParallel)", _whole_models),
+        "fsdp": ("they share weights, gradients and optimizer (FSDP2)", _shared_models),
+        "tp": ("they share each layer (tensor parallel)", _shared_layers),
+        "deepspeed": (f"DeepSpeed ZeRO{missing}", _zero),
+    }
+    told = {name: words for name, (words, _) in ways.items()}
+    engine = asker.choose("How should the processes share the work?", told, "ddp")
+    ways[engine][1](asker, values)
+
+
+def _whole_models(asker: Asker, values: dict[str, Any]) -> None:
+    """The plain types say it already."""
+
+
+def _shared_models(asker: Asker, values: dict[str, Any]) -> None:
+    values["distributed_type"] = "FSDP"
+    values[FSDP] = _ask_fsdp(asker)
+    copies = asker.number("How many copies of the sharded model (1: all processes share one)?", 1)
+    if copies > 1:
+        values[PARALLELISM] = {
+            "parallelism_config_dp_replicate_size": copies,
+            "parallelism_config_dp_shard_size": values["num_processes"] // copies,
+        }
+
+
+def _shared_layers(asker: Asker, values: dict[str, Any]) -> None:
+    size = asker.number("How many processes share each layer?", values["num_processes"])
+    values[PARALLELISM] = {"parallelism_config_tp_size": size}
+
+
+def _zero(asker: Asker, values: dict[str, Any]) -> None:
+    values["distributed_type"] = "DEEPSPEED"
+    values[DEEPSPEED] = _ask_deepspeed(asker)
 
 
 def _ask_fsdp(asker: Asker) -> dict[str, Any]:
