@@ -23,10 +23,13 @@ worst=0
 for process in "${started[@]}"; do wait "$process" || worst=$?; done
 exit "$worst"
 """
+# Writes its lines one after the other: who stops reading after the first ends it with a broken pipe.
 SCONTROL = """\
 #!/bin/bash
 [[ "$1 $2 $3" == "show hostnames localhost,localhost" ]] || exit 9
-printf 'localhost\\nlocalhost\\n'
+echo localhost
+sleep 0.2
+echo localhost
 """
 TRAIN = (
     SAY

@@ -13,11 +13,14 @@ from accelify.runtime.launch.settings import DEFAULT, LaunchError, Settings, Val
 # What the machines of the job find out there.
 _FOUND_OUT = {"num_machines", "machine_rank", "main_process_ip", "main_process_port", "distributed_type"}
 
+# The first host is cut out by bash: with pipefail, "scontrol ... | head -n 1" ends the job with a broken pipe whenever
+# head is gone before scontrol has written all its lines.
 _BODY = r"""
 set -euo pipefail
 
 # The first machine of the job, and a port that two jobs on it hardly share.
-main=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+main=${{hosts%%$'\n'*}}
 port=$((20000 + SLURM_JOB_ID % 20000))
 
 # One launcher a machine; each starts its machine's processes.
