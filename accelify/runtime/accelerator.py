@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
-from .optimizer import AcceleratedOptimizer
+from .optimizer import AcceleratedOptimizer, follow_parameters
 from .plugins import (
     AutocastKwargs,
     DataLoaderConfiguration,
@@ -122,9 +123,8 @@ class Accelerator(Exchange, Saving, Tracking):
         if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
             # The launcher's option, for a script that does not say.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
-        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(
-            num_steps=gradient_accumulation_steps
-        )
+        steps = gradient_accumulation_steps
+        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=steps)
         self.gradient_state = GradientState(plugin)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         if split_batches is not None:
@@ -145,7 +145,8 @@ class Accelerator(Exchange, Saving, Tracking):
         self._optimizers: list[AcceleratedOptimizer] = []
         self._modelless: list[torch.optim.Optimizer] = []
         self._schedulers: list[AcceleratedScheduler] = []
-        self._dataloaders: list[DataLoaderShard] = []
+        # By the script's own, and weakly: a loader that is made anew every epoch goes with its data.
+        self._loaders: weakref.WeakValueDictionary[int, DataLoaderShard] = weakref.WeakValueDictionary()
         # What was prepared, by the identity of the original; holding the original keeps the identity its own.
         self._prepared: dict[int, tuple[Any, Any]] = {}
         self._tokens = 0.0
@@ -237,7 +238,7 @@ class Accelerator(Exchange, Saving, Tracking):
                 if i not in done and isinstance(item, kinds):
                     done[i] = self._prepare_one(item, place)
         result = tuple(done[i] for i in range(len(args)))
-        return result if len(result) > 1 else (result[0] if result else ())
+        return result[0] if len(result) == 1 else result
 
     def _prepare_one(self, item: Any, place: bool) -> Any:
         if isinstance(item, torch.nn.Module):
@@ -251,8 +252,7 @@ class Accelerator(Exchange, Saving, Tracking):
         return item
 
     def _remembered(self, item: Any) -> Any:
-        entry = self._prepared.get(id(item))
-        return entry[1] if entry is not None else None
+        return self._prepared.get(id(item), (None, None))[1]
 
     def _remember(self, item: Any, prepared: Any) -> Any:
         self._prepared[id(item)] = (item, prepared)
@@ -290,11 +290,11 @@ class Accelerator(Exchange, Saving, Tracking):
         slice_fn_for_dispatch: Any = None,
     ) -> DataLoaderShard:
         """Make a loader give each rank its share, on the rank's device."""
-        known = self._remembered(data_loader)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
         if isinstance(data_loader, DataLoaderShard):
             return data_loader
+        known = self._loaders.get(id(data_loader))
+        if known is not None:
+            return known
         config = self.dataloader_config
         prepared = prepare_data_loader(
             data_loader,
@@ -314,8 +314,8 @@ class Accelerator(Exchange, Saving, Tracking):
             prepared.layout = self.backend.place_batch
         self.backend.adopt_loader(prepared)
         self.backend.note_loader(prepared.total_batch_size)
-        self._dataloaders.append(prepared)
-        return self._remember(data_loader, prepared)  # type: ignore[no-any-return]
+        self._loaders[id(data_loader)] = prepared
+        return prepared
 
     def prepare_optimizer(
         self, optimizer: torch.optim.Optimizer, device_placement: bool | None = None
@@ -331,6 +331,7 @@ class Accelerator(Exchange, Saving, Tracking):
         if isinstance(optimizer, AcceleratedOptimizer):
             return optimizer
         self.backend.adopt(optimizer)
+        follow_parameters(optimizer)
         self._check_parameters(optimizer)
         prepared = AcceleratedOptimizer(optimizer, self.precision, self.backend)
         self._optimizers.append(prepared)
@@ -393,8 +394,9 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and give memory back; returns None for each of `objects`."""
-        for held in (self._models, self._optimizers, self._modelless, self._schedulers, self._dataloaders):
+        for held in (self._models, self._optimizers, self._modelless, self._schedulers):
             held.clear()
+        self._loaders.clear()
         self._prepared.clear()
         self.gradient_state.window.__init__()  # type: ignore[misc]
         return files.release_memory(*objects)

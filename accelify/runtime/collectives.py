@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from . import guard
-from .nested import leaves, map_leaves, recursively_apply
+from .nested import is_array, leaves, map_leaves, recursively_apply
 from .state import PartialState
 
 
@@ -178,7 +178,8 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
     """Combine every rank's tensors and numbers, element by element, on every rank.
 
     Args:
-        tensor: a tensor or a Python number, or a nested container of them. Numbers come back as numbers.
+        tensor: a tensor or a number (Python's or NumPy's), or a nested container of them. Numbers come back as
+            Python's. Arrays of NumPy come back as arrays.
         reduction: "mean", "sum", "max", "min", or "none" (leave them as they are).
         scale: factor on the result of tensors and numbers alike.
 
@@ -190,13 +191,15 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
         raise ValueError(f"reduction must be one of {', '.join(_OPERATIONS)}, not {reduction!r}")
     if _no_other_batches() or reduction == "none":
         return tensor if scale == 1.0 else map_leaves(lambda x: x * scale, tensor)
-    numbers = [x for x in leaves(tensor) if isinstance(x, (bool, int, float))]
+    numbers = [x.item() if is_array(x) else x for x in leaves(tensor) if _is_number(x)]
     results = iter(_reduce_numbers(numbers, reduction))
 
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, (bool, int, float)):
+        if _is_number(leaf):
             value = next(results)
             return value if scale == 1.0 else value * scale
+        if is_array(leaf):
+            return _reduce_tensor(torch.from_numpy(leaf), reduction, scale).numpy()
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(
                 f"reduce works on tensors and numbers in containers, not on {type(leaf).__name__}"
@@ -204,6 +207,10 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
         return _reduce_tensor(leaf, reduction, scale)
 
     return map_leaves(one, tensor)
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (bool, int, float)) or (is_array(leaf) and leaf.ndim == 0)
 
 
 def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,22 +10,12 @@ import torch
 from . import collectives
 from .data.hand_made import own_share_of
 from .data.sharding import Shares
-from .nested import leaves, map_leaves
+from .nested import honor_type, is_array, leaves, map_leaves
 from .process import ProcessControl
 from .state import GradientState
 
 if TYPE_CHECKING:
     from .backends.base import Backend
-
-
-def _is_array(item: Any) -> bool:
-    """A NumPy array of numbers, told without importing NumPy."""
-    return type(item).__module__ == "numpy" and getattr(getattr(item, "dtype", None), "kind", "") in (
-        "f",
-        "i",
-        "u",
-        "b",
-    )
 
 
 class Exchange(ProcessControl):
@@ -66,8 +57,8 @@ class Exchange(ProcessControl):
         """Gather what was computed on the current batch, each sample of the loader exactly once.
 
         Args:
-            input_data: tensors with one entry a sample, or, with `use_gather_object` or where there is something
-                else among them, a list of objects.
+            input_data: tensors with one entry a sample, or lists of objects with one a sample, in containers of any
+                kind; with `use_gather_object` one list of objects.
             use_gather_object: gather as objects.
         """
         input_data = self.backend.drop_padding(input_data)
@@ -75,10 +66,12 @@ class Exchange(ProcessControl):
             return input_data
         shares = self._shares()
         items = leaves(input_data)
-        if any(_is_array(x) for x in items) and not use_gather_object:
+        if not use_gather_object and _is_mixed(input_data, items):
+            return self._gather_each(input_data)
+        if any(is_array(x) for x in items) and not use_gather_object:
             # NumPy's arrays are gathered like the tensors they are made from.
-            kinds = [_is_array(x) for x in items]
-            tensors = map_leaves(lambda x: torch.from_numpy(x) if _is_array(x) else x, input_data)
+            kinds = [is_array(x) for x in items]
+            tensors = map_leaves(lambda x: torch.from_numpy(x) if is_array(x) else x, input_data)
             arrays = iter(kinds)
             return map_leaves(lambda x: x.numpy() if next(arrays) else x, self.gather_for_metrics(tensors))
         if use_gather_object or not items or not all(isinstance(x, torch.Tensor) for x in items):
@@ -88,6 +81,11 @@ class Exchange(ProcessControl):
         if shares is None or (len(set(shares.sizes)) == 1 and shares.sizes[0]):
             return collectives.gather(input_data)
         return collectives.gather_sized(input_data, shares.sizes)
+
+    def _gather_each(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            return {key: self.gather_for_metrics(value) for key, value in data.items()}
+        return honor_type(data, [self.gather_for_metrics(value) for value in data])
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
         """See `collectives.reduce`."""
@@ -107,3 +105,14 @@ class Exchange(ProcessControl):
         """Whether any rank called `set_trigger` since the last check; every rank must ask."""
         flag, self.flag_tensor = self.flag_tensor, None
         return collectives.on_any_rank(flag is not None)
+
+
+def _is_mixed(data: Any, items: list[Any]) -> bool:
+    """Whether a container holds tensors and something else, or several lists: its parts are gathered one by one."""
+    if not isinstance(data, (tuple, list, Mapping)) or not items:
+        return False
+    tensors = sum(isinstance(x, torch.Tensor) or is_array(x) for x in items)
+    if isinstance(data, list):
+        return 0 < tensors < len(items)
+    parts = data.values() if isinstance(data, Mapping) else data
+    return tensors < len(items) and (tensors > 0 or all(isinstance(x, (list, tuple)) for x in parts))

@@ -78,7 +78,7 @@ class Guard:
         # Since when the process is in a pass that ends only together with the others', its number and its name.
         self.backward_since: tuple[float, int, str] | None = None
         # A group of its own: what ranks exchange here never meets what they exchange elsewhere.
-        self.group = dist.new_group(backend="gloo", timeout=timedelta(days=7))
+        self.group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         self.store: Any = None
         self._store_is_lost = False
         with contextlib.suppress(Exception):
@@ -344,6 +344,13 @@ def start(rank: int, ranks: int) -> None:
     """Make this process's guard, once for a process group; every rank must come here."""
     if not _guards:
         _guards.append(Guard(rank, ranks))
+
+
+def leave() -> None:
+    """The process group is about to be destroyed; nothing of it may be held."""
+    for guard in _guards:
+        guard.group = guard.store = None
+    _guards.clear()
 
 
 def enter(operation: str, *what: Any) -> None:

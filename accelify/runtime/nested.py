@@ -17,6 +17,16 @@ def is_tensor(data: Any) -> bool:
     return isinstance(data, torch.Tensor)
 
 
+def is_array(data: Any) -> bool:
+    """A NumPy array (or a single number of NumPy's), told without importing NumPy."""
+    return type(data).__module__ == "numpy" and getattr(getattr(data, "dtype", None), "kind", "") in (
+        "f",
+        "i",
+        "u",
+        "b",
+    )
+
+
 def honor_type(like: Any, items: Iterable[Any]) -> Any:
     """A container of the type of `like` (tuple, list, namedtuple) holding `items`."""
     if is_namedtuple(like):

@@ -62,8 +62,10 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     def __repr__(self) -> str:
         return f"AcceleratedOptimizer({self.optimizer!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.optimizer.__getstate__()
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A file that the whole optimizer is written to holds the script's own: it loads without this package."""
+        del protocol  # the second one insists on the class of the object that is asked
+        return self.optimizer.__reduce_ex__(1)
 
     @property
     def state(self) -> Any:
@@ -160,3 +162,20 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self._skipped = not self._stepped
         self.precision.scaler_update_due = True
         return result
+
+
+def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Put the state of an optimizer where its parameters are now.
+
+    A script that goes on from a checkpoint loads the state before prepare, when the model is not on its device yet.
+    """
+    for group in optimizer.param_groups:
+        counts_there = bool(group.get("capturable") or group.get("fused"))
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            for key, value in state.items() if isinstance(state, dict) else ():
+                # torch keeps the number of steps on the host, but for what runs wholly on the device.
+                if not isinstance(value, torch.Tensor) or (key == "step" and not counts_there):
+                    continue
+                if value.device != parameter.device and parameter.device.type != "meta":
+                    state[key] = value.to(parameter.device)

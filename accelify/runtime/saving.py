@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from .process import ProcessControl
 if TYPE_CHECKING:
     from .accelerator import Accelerator
     from .backends.base import Backend
+    from .data.loaders import DataLoaderShard
 
 SaveHook = Callable[[list[torch.nn.Module], list[dict[str, Any]], str], None]
 LoadHook = Callable[[list[torch.nn.Module], str], None]
@@ -40,12 +42,17 @@ class Saving(ProcessControl):
     project_configuration: ProjectConfiguration
     backend: Backend
     _models: list[torch.nn.Module]
+    _loaders: weakref.WeakValueDictionary[int, DataLoaderShard]
 
     def _begin_saving(self) -> None:
         self._custom_objects: list[Any] = []
         self._save_hooks: list[SaveHook] = []
         self._load_hooks: list[LoadHook] = []
         self._preempted = False
+
+    @property
+    def _dataloaders(self) -> list[DataLoaderShard]:
+        return list(self._loaders.values())
 
     @property
     def project_dir(self) -> Any:

@@ -53,6 +53,16 @@ class AcceleratedScheduler:
             raise AttributeError(name)
         return getattr(self.__dict__["scheduler"], name)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The scheduler's own: scripts ask `isinstance(scheduler, ReduceLROnPlateau)` how to step it."""
+        return type(self.__dict__.get("scheduler", self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A file that the whole scheduler is written to holds the script's own: it loads without this package."""
+        del protocol  # the second one insists on the class of the object that is asked
+        return self.scheduler.__reduce_ex__(1)
+
     def step(self, *args: Any, **kwargs: Any) -> None:
         """Advance; see the class."""
         if args or kwargs or not self.step_with_optimizer:

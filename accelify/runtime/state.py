@@ -5,10 +5,12 @@ The three state classes are shared: every instance sees the same values. Tests s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import enum
 import functools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -126,6 +128,8 @@ class PartialState:
             if init_method is None:
                 arguments |= store_of_this_attempt()
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
+            if dist.get_backend() == "gloo":
+                atexit.register(self._leave_at_exit)
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.cpu = cpu
@@ -305,13 +309,23 @@ class PartialState:
     def destroy_process_group(self) -> None:
         """Leave the process group."""
         if dist.is_available() and dist.is_initialized():
-            from .guard import _guards
+            from .guard import leave
 
-            _guards.clear()
+            leave()
             for holder in list(self.group_holders):
                 holder.leave_group()
             self.group_holders.clear()
             dist.destroy_process_group()
+
+    def _leave_at_exit(self) -> None:
+        """Let gloo's threads end while there is an interpreter.
+
+        They drop the last work's tensors when they like, and the process aborts where that comes after Python's end.
+        Where a work waits for a rank that will not come they do not end, so nobody waits for them long.
+        """
+        leaving = threading.Thread(target=self.destroy_process_group, daemon=True)
+        leaving.start()
+        leaving.join(timeout=1.0)
 
 
 def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:

@@ -42,6 +42,8 @@ def install() -> None:
     module: Any = torch.nn.Module
     # Without this it asks the driver for the current device before a tensor is moved.
     module.cuda = lambda self, device=None: self
+    # A number is looked up among the devices before any tensor is moved.
+    module.to = _moves_to_cpu(module.to)
 
 
 def _cpu_for(wanted: Any) -> Any:
@@ -51,6 +53,16 @@ def _cpu_for(wanted: Any) -> Any:
         return "cpu"
     # A bare number is a CUDA device's, but for bool, which is an argument of another name.
     return "cpu" if type(wanted) is int else wanted
+
+
+def _moves_to_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = _cpu_for(kwargs["device"])
+        return function(self, *(_cpu_for(argument) for argument in args), **kwargs)
+
+    return to
 
 
 def _loads_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:

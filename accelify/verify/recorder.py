@@ -77,6 +77,8 @@ class Recorder:
     def install(self) -> None:
         """Record from now on."""
         self.watch.install()
+        if self.perturb:
+            torch.nn.modules.module.register_module_forward_hook(self._perturb_output)
         torch.autograd.backward = self._watched_backward(torch.autograd.backward)
         torch.amp.GradScaler.scale = self._watched_scale(torch.amp.GradScaler.scale)  # type: ignore[method-assign]
         torch.autocast.__enter__ = self._watched_autocast(torch.autocast.__enter__)  # type: ignore[method-assign]
@@ -207,6 +209,21 @@ class Recorder:
         random = self.draw(gradient.shape, generator=self.noise, dtype=torch.float32) * 2 - 1
         change = random.to(gradient) * size * 4 * torch.finfo(gradient.dtype).eps
         gradient.add_(torch.where(gradient == 0, torch.zeros_like(change), change))
+
+    def _perturb_output(self, module: torch.nn.Module, _: Any, output: Any) -> Any:
+        """Round a layer's output elsewhere, and its gradient with it.
+
+        A gradient that is a sum of many terms which nearly cancel carries the rounding of each of them: far more than
+        its own size tells.
+        """
+        if torch.compiler.is_compiling() or not isinstance(output, torch.Tensor):
+            return None
+        if next(module.children(), None) is not None or not (
+            output.requires_grad and output.is_floating_point()
+        ):
+            return None
+        random = self.draw(output.shape, generator=self.noise, dtype=torch.float32) * 2 - 1
+        return output * (1 + random.to(output) * torch.finfo(output.dtype).eps)
 
     # Weights ----------------------------------------------------------------------------------------------------
 

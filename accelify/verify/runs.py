@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelify.runtime.launch.port import held_port
 from accelify.verify.events import RankRecord, read_rank, same
 from accelify.verify.mirror import Mirror
 from accelify.verify.nursery import Nursery
@@ -135,9 +135,12 @@ def execute(job: Job, nursery: Nursery) -> Run:
     script = Path(os.path.realpath(job.script))
     mirror = Mirror(script, Path.cwd(), {script: script.read_bytes(), **job.replaced})
     pids: list[int] = []
-    with contextlib.closing(mirror), tempfile.TemporaryDirectory(prefix="accelify-results-") as folder:
+    with (
+        contextlib.closing(mirror),
+        tempfile.TemporaryDirectory(prefix="accelify-results-") as folder,
+        held_port() as port,
+    ):
         results = Path(folder)
-        port = _free_port()
         started = time.monotonic()
         try:
             for rank in range(job.processes):
@@ -244,10 +247,3 @@ def _told(rank: RankRecord, output: str) -> str:
 def _last_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1][:400] if lines else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

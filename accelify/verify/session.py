@@ -18,8 +18,8 @@ from accelify.verify.runs import Job, Run, execute
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
-# What torch says where a CUDA device is asked for and there is none.
-_NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia")
+# What torch says where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
+_NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 # Accelerate's own order of samples, which the converter says.
 _ORDER = re.compile(r": ACC60[12] ")
 

@@ -86,18 +86,24 @@ def _orders(ranks_streams):
     accelerator = fresh_accelerator(split_batches=True)
     loader = DataLoader(TensorDataset(torch.arange(8)), batch_size=4, shuffle=True)
     loader = accelerator.prepare(loader)
-    order = [accelerator.gather_for_metrics(x).tolist() for (x,) in loader]
-    noise = torch.rand(4)
-    return order, noise, accelerator.gather(noise)
+    order = []
+    for (x,) in loader:
+        order.append(accelerator.gather_for_metrics(x).tolist())
+        noise = torch.rand(4)
+    return order, noise, torch.rand(4)
 
 
 def test_ranks_draw_noise_of_their_own_and_rank_0_the_scripts():
-    (order, noise, _), (other, other_noise, _) = run_ranks(2, _orders, None)
+    (order, noise, behind), (other, other_noise, other_behind) = run_ranks(2, _orders, None)
     torch.manual_seed(0)
     loader = DataLoader(TensorDataset(torch.arange(8)), batch_size=4, shuffle=True)
-    assert order == other == [x.tolist() for (x,) in loader]
-    assert torch.equal(noise, torch.rand(4))
+    expected, drawn = zip(*[(x.tolist(), torch.rand(4)) for (x,) in loader], strict=True)
+    assert order == other == list(expected)
+    assert torch.equal(noise, drawn[-1])
     assert not torch.equal(noise, other_noise)
+    # Behind the loop ranks decide alike.
+    assert torch.equal(behind, torch.rand(4))
+    assert torch.equal(behind, other_behind)
 
 
 class Drawn(Dataset):
@@ -115,6 +121,24 @@ def _drawn_by_workers(_):
     accelerator = fresh_accelerator()
     loader = accelerator.prepare(DataLoader(Drawn(), batch_size=4, shuffle=True, num_workers=2))
     return torch.cat(list(loader))
+
+
+def _seed_worker(worker):
+    torch.manual_seed(1234 + worker)
+    random.seed(1234 + worker)
+    np.random.seed(1234 + worker)
+
+
+def _drawn_by_seeded_workers(_):
+    torch.manual_seed(0)
+    accelerator = fresh_accelerator()
+    loader = DataLoader(Drawn(), batch_size=4, shuffle=True, num_workers=2, worker_init_fn=_seed_worker)
+    return torch.cat(list(accelerator.prepare(loader)))
+
+
+def test_workers_that_are_seeded_by_their_number_draw_for_themselves():
+    first, second = run_ranks(2, _drawn_by_seeded_workers, None)
+    assert not set(first.flatten().tolist()) & set(second.flatten().tolist())
 
 
 def test_workers_of_every_rank_draw_for_themselves():

@@ -3,7 +3,6 @@
 import os
 import resource
 import signal
-import socket
 import time
 
 import pytest
@@ -12,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import RanksDisagreeError, checkpoint
+from accelify.runtime.launch.port import held_port
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
 
 pytestmark = pytest.mark.distributed
@@ -165,11 +165,10 @@ def _main_is_killed():
 
 
 def test_killed_rank_that_kept_the_store():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port)}
-    for outcome in try_ranks(3, _main_is_killed, timeout=LIMIT, env=env)[1:]:
+    with held_port() as port:
+        env = {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port)}
+        outcomes = try_ranks(3, _main_is_killed, timeout=LIMIT, env=env)
+    for outcome in outcomes[1:]:
         assert "rank 0 is gone (killed" in outcome.error
 
 

@@ -1,7 +1,9 @@
 """Every kind of loader: each sample once, metrics exact, uneven ends, skipping."""
 
 import collections
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -320,3 +322,77 @@ def _own_way():
 def test_loaders_with_a_way_of_their_own():
     first, second = run_ranks(2, _own_way)
     assert sum(map(len, first + second)) == 6
+
+
+class Drawn(Dataset):
+    """Samples that are picked by Python's and NumPy's generators."""
+
+    def __getitem__(self, i):
+        return i, random.random(), float(np.random.rand())
+
+    def __len__(self):
+        return 12
+
+
+def _drawn(skip):
+    fresh_accelerator()
+    random.seed(3)
+    np.random.seed(3)
+    torch.manual_seed(3)
+    accelerator = fresh_accelerator()
+    loader = accelerator.prepare(DataLoader(Drawn(), batch_size=2, shuffle=True))
+    passes = []
+    for _ in range(2):
+        batches = skip_first_batches(loader, skip) if skip else loader
+        passes.append([[part.tolist() for part in batch] for batch in batches])
+    return passes, random.random(), float(np.random.rand())
+
+
+def test_each_rank_draws_samples_of_its_own_and_goes_on_alike():
+    (first, *agreed), (second, *also_agreed) = run_ranks(2, _drawn, 0)
+    assert agreed == also_agreed
+    for kind in (1, 2):
+        drawn = [x for passes in (first, second) for one in passes for batch in one for x in batch[kind]]
+        assert len(set(drawn)) == len(drawn)
+
+
+def test_what_is_drawn_for_a_batch_does_not_hang_on_those_before():
+    (whole, *_), _ = run_ranks(2, _drawn, 0)
+    (rest, *_), _ = run_ranks(2, _drawn, 1)
+    assert rest[0] == whole[0][1:]
+
+
+def _rounds(nested, leave):
+    accelerator = fresh_accelerator()
+    torch.manual_seed(3)
+    loader = accelerator.prepare(DataLoader(Drawn(), batch_size=2, shuffle=True))
+    other = accelerator.prepare(DataLoader(Drawn(), batch_size=2, shuffle=True))
+    if leave:
+        next(iter(loader))
+    within = []
+    for _ in loader:
+        for _ in other if nested else ():
+            pass
+        within.append(float(torch.rand(())))
+    return within, torch.randperm(90).tolist()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("leave", [False, True])
+def test_ranks_draw_apart_within_a_pass_and_alike_behind_it(nested, leave):
+    (first, split), (second, other_split) = run_ranks(2, _rounds, nested, leave)
+    assert split == other_split
+    assert not set(first) & set(second)
+
+
+def _left():
+    accelerator = fresh_accelerator()
+    torch.manual_seed(3)
+    loader = accelerator.prepare(DataLoader(Drawn(), batch_size=2, shuffle=True))
+    for _ in loader:
+        break
+    return float(torch.rand(()))
+
+
+def test_a_pass_that_is_left_asks_nobody():
+    assert len(set(run_ranks(2, _left))) == 2

@@ -5,6 +5,7 @@ import os
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -130,6 +131,10 @@ def check_reduce(acc):
     assert acc.reduce(rank, "max") == ranks - 1
     assert acc.reduce(mine, "sum", scale=0.5).tolist() == [total / 2]
     assert acc.reduce(True, "sum") == ranks
+    whole, rows = acc.reduce((np.int64(rank), np.full((2,), float(rank))), "sum")
+    assert type(whole) is int
+    assert (whole, rows.tolist()) == (total, [total, total])
+    assert acc.reduce(np.float32(rank), "mean") == total / ranks
     with pytest.raises(ValueError, match="reduction must be one of"):
         acc.reduce(1, "median")
     with pytest.raises(ValueError, match="at most 64 bits"):
@@ -312,6 +317,33 @@ def check_metrics_of_other_sizes(acc):
         losses.append(b.shape[0])
     assert numbers == list(range(7))
     assert losses == [acc.num_processes] * 2
+
+
+def check_metrics_beside_texts(acc):
+    """Lists of texts beside tensors are put together one by one, and the container keeps its form."""
+    acc = fresh_accelerator(split_batches=False)
+    rows = [{"number": n, "text": str(n)} for n in range(7)]
+    loader = acc.prepare(DataLoader(rows, batch_size=2))
+    numbers, texts = [], []
+    for batch in loader:
+        one, other = acc.gather_for_metrics((batch["number"], batch["text"]))
+        numbers += one.tolist()
+        texts += other
+        assert acc.gather_for_metrics(batch)["text"] == other
+    assert numbers == list(range(7))
+    assert texts == [str(n) for n in numbers]
+
+
+def check_draws_behind_a_pass_agree(acc):
+    """In a shuffled pass the processes draw apart; what is drawn behind it is the same on all again."""
+    acc = fresh_accelerator(split_batches=False)
+    loader = acc.prepare(DataLoader(TensorDataset(torch.arange(12)), batch_size=2, shuffle=True))
+    for _ in range(2):
+        inside = torch.stack([torch.rand(3) for _ in loader])
+        drawn = acc.gather(inside.unsqueeze(0))
+        assert acc.num_processes == 1 or not torch.equal(drawn[0], drawn[-1])
+        orders = acc.gather(torch.randperm(50).unsqueeze(0))
+        assert torch.equal(orders[0], orders[-1])
 
 
 def check_unequal_shapes_are_an_error(acc):

@@ -116,6 +116,39 @@ def own_methods_past_the_wrapper(acc):
     return [model]
 
 
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.spare = nn.Embedding(9, 4, sparse=True), nn.EmbeddingBag(5, 4, sparse=True)
+        self.out = nn.Linear(4, 1)
+
+    def embed(self, x):
+        return self.words((x.abs() * 3).long().clamp(max=8)).mean(1)
+
+    def forward(self, x):
+        return self.out(self.embed(x))
+
+
+def sparse_gradients(acc, forward=True):
+    """Embeddings with sparse gradients beside dense ones, and one that no batch reaches."""
+    model = Words()
+    rows = [model.words.weight, model.spare.weight]
+    sparse = torch.optim.SparseAdam(rows, lr=0.1)
+    dense = torch.optim.SGD(model.out.parameters(), lr=0.1)
+    model, sparse, dense, loader = acc.prepare(model, sparse, dense, loader_of())
+    for x, y in loader:
+        sparse.zero_grad()
+        dense.zero_grad()
+        acc.backward(F.mse_loss(model(x) if forward else model.out(model.embed(x)), y))
+        sparse.step()
+        dense.step()
+    return [model]
+
+
+def sparse_gradients_past_forward(acc):
+    return sparse_gradients(acc, forward=False)
+
+
 class Agent(Coder):
     """It trains itself, in a method."""
 
@@ -322,6 +355,8 @@ STEPS = [
     gan_together,
     own_methods,
     own_methods_past_the_wrapper,
+    sparse_gradients,
+    sparse_gradients_past_forward,
     trains_itself,
     trains_in_its_forward,
     lbfgs,

@@ -185,6 +185,26 @@ def test_a_failed_job_starts_again(tmp_path: Path) -> None:
     assert tried == ["TRIED 0 2.0", "TRIED 0 2.0", "TRIED 1 2.0", "TRIED 1 2.0"]
 
 
+LEAVE = (
+    SAY
+    + """\
+import atexit
+import torch.distributed as dist
+atexit.register(lambda: say("LEFT", not dist.is_initialized()))
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+say("THERE", dist.is_initialized())
+"""
+)
+
+
+@pytest.mark.distributed
+def test_the_process_group_is_left_at_the_end(tmp_path: Path) -> None:
+    done = launch("--cpu", "-n", "2", write(tmp_path, LEAVE), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("THERE True\n"), done.stdout.count("LEFT True\n")) == (2, 2), done.stdout
+
+
 TYPE = (
     SAY
     + """\
@@ -250,3 +270,29 @@ def test_the_deepspeed_launcher_where_it_is_asked_for(tmp_path: Path) -> None:
     tail = "-m deepspeed.launcher.runner --no_local_rank --num_gpus 2 script.py --rate 1"
     assert done.stdout.rstrip().endswith(tail)
     assert "ACCELIFY_ENGINE" in done.stdout
+
+
+DRAWN = (
+    SAY
+    + """\
+import random
+import numpy
+import torch
+import accelify
+say("DRAWN", random.random(), numpy.random.rand(), torch.rand(()).item(), *{"a", "b", "c", "d"})
+"""
+)
+
+
+def test_processes_draw_alike_before_there_is_an_accelerator(tmp_path: Path) -> None:
+    script = write(tmp_path, DRAWN)
+    first, second = (
+        sorted(line for line in launch("-n", "2", "--cpu", script, cwd=tmp_path).stdout.splitlines() if line)
+        for _ in range(2)
+    )
+    assert len(first) == 2
+    assert first[0] == first[1]
+    assert second[0] == second[1] != first[0]
+    plain = write(tmp_path, DRAWN.replace("import accelify\n", ""))
+    one, other = launch("-n", "2", "--cpu", plain, cwd=tmp_path).stdout.splitlines()
+    assert one != other

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 import warnings
+import weakref
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from accelify.runtime import (
     add_backward_observer,
     remove_backward_observer,
 )
+from accelify.runtime.optimizer import follow_parameters
 
 
 def parts():
@@ -51,6 +54,68 @@ def test_without_torch_one_sentence_names_the_extra():
         'ImportError: accelify.runtime needs PyTorch, which is not installed: pip install "accelify[runtime]"'
         in (done.stderr)
     )
+
+
+def test_a_scheduler_is_still_of_its_own_class():
+    accelerator = Accelerator(cpu=True)
+    _, optimizer, _, _ = parts()
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    optimizer, prepared = accelerator.prepare(optimizer, plateau)
+    assert isinstance(prepared, torch.optim.lr_scheduler.ReduceLROnPlateau)
+    assert isinstance(prepared, AcceleratedScheduler)
+    assert not isinstance(prepared, torch.optim.lr_scheduler.StepLR)
+    assert accelerator.prepare(prepared) is prepared
+
+
+def test_a_file_of_whole_objects_loads_without_this_package(tmp_path):
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, _, scheduler = parts()
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    model(torch.randn(2, 3)).sum().backward()
+    optimizer.step()
+    scheduler.step()
+    torch.save([accelerator.unwrap_model(model), optimizer, scheduler], tmp_path / "all.pt")
+
+    assert b"accelify" not in (tmp_path / "all.pt").read_bytes()
+    model, optimizer, scheduler = torch.load(tmp_path / "all.pt", weights_only=False)
+    assert type(optimizer) is torch.optim.SGD
+    assert type(scheduler) is torch.optim.lr_scheduler.StepLR
+    assert scheduler.optimizer.param_groups[0]["params"][0] is model.weight
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+    assert scheduler.last_epoch == 1
+
+
+def test_a_loader_that_nobody_has_any_more_goes_with_its_data():
+    accelerator = Accelerator(cpu=True)
+    kept = DataLoader(list(range(4)))
+    prepared = accelerator.prepare(kept)
+    for _ in range(3):
+        data = TensorDataset(torch.zeros(4))
+        gone = weakref.ref(data)
+        for _ in accelerator.prepare(DataLoader(data)):
+            pass
+        del data
+        assert gone() is None
+    assert accelerator._dataloaders == [prepared]
+    assert accelerator.prepare(kept) is prepared
+
+
+class Opened(DataLoader):
+    closed = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.closed = True
+
+
+def test_a_loader_that_is_opened_by_with():
+    original = Opened(list(range(4)))
+    with Accelerator(cpu=True).prepare(original) as loader:
+        assert isinstance(loader, DataLoaderShard)
+        assert len(list(loader)) == 4
+    assert original.closed
 
 
 def test_prepare_returns_in_the_order_given():
@@ -265,3 +330,14 @@ def test_accumulation_does_not_clip_or_step_in_between():
     assert changed[0] == 0
     assert changed[1] == pytest.approx(0.001, rel=1e-3)
     assert changed[2] == pytest.approx(0.001, rel=1e-3)
+
+
+def test_a_loaded_state_follows_its_parameters():
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    loaded, step = Mock(spec=torch.Tensor), Mock(spec=torch.Tensor)
+    loaded.device = step.device = torch.device("meta")
+    optimizer.state[model.weight] = {"step": step, "exp_avg": loaded}
+    follow_parameters(optimizer)
+    assert optimizer.state[model.weight]["step"] is step
+    loaded.to.assert_called_once_with(model.weight.device)

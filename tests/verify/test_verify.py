@@ -273,12 +273,43 @@ def test_a_script_that_depends_on_the_clock_is_not_comparable(verify_pair: Verif
     assert "two runs of the original itself differ" in report.comparisons[0].reason
 
 
+def test_terms_that_nearly_cancel_are_disturbed_each(
+    nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The rounding of a sum is that of its terms, which may be far larger than the sum."""
+    script, weights = (
+        tmp_path_factory.mktemp("run") / "train.py",
+        tmp_path_factory.mktemp("kept") / "weights.pt",
+    )
+    script.write_text(
+        f"{scripts.HEAD}x = torch.randn(64, 5) * 1000\nx = torch.cat([x, -x])\nmodel = nn.Linear(5, 1)\n"
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\nfor _ in range(4):\n    opt.zero_grad()\n"
+        "    (model(x).mean() + 0.01 * model.weight.square().sum()).backward()\n    opt.step()\n"
+    )
+    job = Job(script, (), steps=4, threads=1, limit=60, save_weights=weights)
+    nursery.ready()
+    assert not execute(job, nursery).failure
+    disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
+    deviation = execute(disturbed, nursery).ranks[0].deviation
+    assert deviation
+    assert 1e-5 < deviation["update"] < 0.3
+
+
 def test_a_script_that_asks_for_cuda_outright_runs_on_the_cpu(verify_pair: VerifyPair) -> None:
     loop = (
         "model.cuda(); torch.zeros(1, device='cuda:0'); torch.cuda.FloatTensor(2).to(torch.device('cuda'))\n"
         + scripts.LOOP.replace("        opt.zero_grad()", "        x, y = x.cuda(), y.to('cuda', non_blocking=True)\n"
                                                          "        opt.zero_grad()")
     )  # fmt: skip
+    report = verify_pair(scripts.plain(loop=loop), scripts.converted(), steps=3)
+    assert report.cuda_as_cpu
+    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+
+
+def test_a_script_that_names_its_gpu_by_number_runs_on_the_cpu(verify_pair: VerifyPair) -> None:
+    loop = "model = model.to(0)\n" + scripts.LOOP.replace(
+        "        opt.zero_grad()", "        x, y = x.to(0), y.to(device=0)\n        opt.zero_grad()"
+    )
     report = verify_pair(scripts.plain(loop=loop), scripts.converted(), steps=3)
     assert report.cuda_as_cpu
     assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]

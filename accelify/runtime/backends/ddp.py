@@ -42,15 +42,28 @@ _FLAT_SIZE = 25_000_000
 def _mark(parameter: torch.Tensor) -> tuple[int, int] | None:
     """Changes whenever a backward adds to the parameter's gradient."""
     grad = parameter.grad
-    return None if grad is None else (grad.data_ptr(), grad._version)
+    if grad is None:
+        return None
+    # A sparse gradient has no storage of its own; one that is added to gets new values.
+    held = grad._values() if grad.is_sparse else grad
+    return held.data_ptr(), grad._version
 
 
 class ParameterSet:
-    """Parameters whose gradients are averaged together by flat all-reduces."""
+    """Parameters whose gradients are averaged together by flat all-reduces.
 
-    def __init__(self, parameters: Iterable[torch.Tensor], told: str) -> None:
+    Args:
+        parameters: the parameters, in the same order on every rank.
+        told: what an error calls them.
+        sparse: those of them whose gradients are sparse tensors where there are any.
+    """
+
+    def __init__(
+        self, parameters: Iterable[torch.Tensor], told: str, sparse: Iterable[torch.Tensor] = ()
+    ) -> None:
         self.parameters: list[torch.Tensor] = list(parameters)
         self.told = told
+        self._sparse = {id(p) for p in sparse}
 
     def snapshot(self) -> list[tuple[int, int] | None]:
         """Marks of all gradients, which change with every backward that adds to them."""
@@ -65,9 +78,8 @@ class ParameterSet:
     def _groups(self) -> Iterator[list[torch.Tensor]]:
         by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
         for p in self.parameters:
-            if p.grad is not None and p.grad.is_sparse:
-                dist.all_reduce(p.grad)
-                p.grad.div_(dist.get_world_size())
+            if id(p) in self._sparse if p.grad is None else p.grad.is_sparse:
+                _average_sparse(p)
             else:
                 by_kind.setdefault((p.dtype, p.device), []).append(p)
         for parameters in by_kind.values():
@@ -80,6 +92,24 @@ class ParameterSet:
                 group.append(p)
                 size += p.numel()
             yield group
+
+
+def _average_sparse(parameter: torch.Tensor) -> None:
+    grad = parameter.grad
+    if grad is None:
+        kind: dict[str, Any] = {"dtype": parameter.dtype, "device": parameter.device}
+        nowhere = torch.empty(1, 0, dtype=torch.int64, device=parameter.device)
+        rows = torch.empty(0, *parameter.shape[1:], **kind)
+        grad = torch.sparse_coo_tensor(nowhere, rows, tuple(parameter.shape), check_invariants=True)
+    dist.all_reduce(grad)
+    if parameter.grad is not None or grad._nnz():
+        parameter.grad = grad.div_(dist.get_world_size())
+
+
+def _sparse_of(module: torch.nn.Module) -> list[torch.Tensor]:
+    """The weights of layers that were made with `sparse=True`, which alone get sparse gradients."""
+    layers = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return [m.weight for m in module.modules() if isinstance(m, layers) and m.sparse]
 
 
 def _average(parameters: list[torch.Tensor]) -> None:
@@ -118,7 +148,9 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._buffer_homes = [m._buffers for m in module.modules() if m._buffers]
         self._known = list(module.parameters())
         self._pattern = [p.requires_grad for p in self._known]
-        self._trained = ParameterSet((p for p in self._known if p.requires_grad), type(module).__name__)
+        trained = (p for p in self._known if p.requires_grad)
+        sparse = _sparse_of(module)
+        self._trained = ParameterSet(trained, type(module).__name__, sparse)
         self._route: Callable[..., Any] | None = None
         # Whether forward or such a method is running. A backward then is its own: no forward of DDP's has ended.
         self._running = False
@@ -127,6 +159,9 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._armed = False
         self._sync_next = False
         PartialState().group_holders.add(self)
+        if sparse:
+            # The reducer reduces sparse gradients where they lie: what it has begun cannot be averaged again.
+            self.leave_reducer()
 
     # What scripts see
 

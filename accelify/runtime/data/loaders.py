@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from ..nested import send_to_device
@@ -26,19 +26,21 @@ from .random_state import (
     Resume,
     encode_snapshot,
     move_apart,
+    open_pass,
     random_snapshot,
+    rejoin,
     share_order,
     synchronize_rng_states,
 )
 from .sharding import (
     BatchSamplerShard,
-    SeedableRandomSampler,
     Shares,
     SkipBatchSampler,
     WholeBatchShard,
+    make_seedable,
     shuffles,
 )
-from .workers import WorkersApart
+from .workers import ReadingApart, WorkersApart
 
 _END = object()
 # The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
@@ -60,6 +62,7 @@ class LoaderIterator:
         "_entry",
         "_expected",
         "_fed",
+        "_pass",
         "_shares",
         "_stream",
         "beginning",
@@ -84,12 +87,15 @@ class LoaderIterator:
         self.beginning = random_snapshot(loader._generators())
         self.sampler_epoch = getattr(loader._sampler(), "epoch", None)
         self._stream = DataStream() if loader._draws_while_read else None
+        self._pass = loader._open_pass() if self._apart is not None or self._stream is not None else None
+        number = (self._apart or 0) + loader.epoch
         if resume is not None:
             self._apart = None
             if self._stream is not None:
                 self._stream.number = None
         by_index = loader._skips_by_index() and not (resume is not None and loader._workers_may_draw())
         self._base: Any = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
+        loader._read_apart(self._base, number, skip if by_index else 0)
         self._shares: deque[Shares] | None = loader._open_shares()
         self._expected: int | None = _NOT_ASKED
         self._ahead = self._shares is None and loader._may_fetch_ahead() and self.expected is None
@@ -171,6 +177,9 @@ class LoaderIterator:
         else:
             batch = self._fetch()
         if batch is _END:
+            if self._pass is not None:
+                rejoin(self._pass)
+                self._pass = None
             self.close()
             raise StopIteration
         self.position += 1
@@ -284,6 +293,16 @@ class DataLoaderShard(DataLoader[Any]):
     def __iter__(self) -> Any:
         return LoaderIterator(self)
 
+    # For a script's own kind of loader that is opened by `with`.
+    def __enter__(self) -> Any:
+        original: Any = self.original
+        entered = original.__enter__()
+        return self if entered is original else entered
+
+    def __exit__(self, *error: Any) -> Any:
+        original: Any = self.original
+        return original.__exit__(*error)
+
     def _skips_by_index(self) -> bool:
         """Whether batches can be left out without loading them."""
         if self._sharded:
@@ -308,6 +327,13 @@ class DataLoaderShard(DataLoader[Any]):
                 sampler = SkipBatchSampler(base.batch_sampler, skip, after_skip)
                 return iter(copy_with(base, batch_sampler=sampler))
         return iter(base)
+
+    def _read_apart(self, base: Any, number: int, batches: int) -> None:
+        """Have a pass read its samples on random streams of this rank's own, where it reads them here and alone."""
+        fetcher = getattr(base, "_dataset_fetcher", None)
+        if self.shard is not None and self._sharded and fetcher is not None:
+            if not isinstance(self.original.dataset, IterableDataset):
+                base._dataset_fetcher = ReadingApart(fetcher, number, PartialState().data_rank, batches)
 
     def position_state(self) -> dict[str, Any]:
         """Where the pass in progress stands, and all that its order depends on; for checkpoints."""
@@ -416,6 +442,14 @@ class DataLoaderShard(DataLoader[Any]):
             return share_order(self._generators())
         return None
 
+    def _open_pass(self) -> int | None:
+        """The number of a pass that ranks read apart and end together."""
+        shard = self.shard if self.shard is not None else self.base_dataloader.dataset
+        if not getattr(shard, "even_batches", True):
+            return None
+        self.__dict__["_pass"] = open_pass(self.__dict__.get("_pass"))
+        return self.__dict__["_pass"]  # type: ignore[no-any-return]
+
     def _after_pass(self) -> None:
         self.__dict__["epoch"] += 1
 
@@ -508,7 +542,7 @@ def prepare_data_loader(
     base: DataLoader[Any] = dataloader
     batch_sampler = base.batch_sampler
     if use_seedable_sampler and batch_sampler is not None:
-        _make_seedable(batch_sampler, data_seed)
+        make_seedable(batch_sampler, data_seed)
     # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
     alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
     if alone or _is_sharded_already(base):
@@ -537,20 +571,6 @@ def prepare_data_loader(
 def _is_sharded_already(loader: DataLoader[Any]) -> bool:
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     return isinstance(sampler, DistributedSampler)
-
-
-def _make_seedable(batch_sampler: Any, seed: int | None) -> None:
-    from torch.utils.data import RandomSampler
-
-    sampler = getattr(batch_sampler, "sampler", None)
-    if type(batch_sampler) is BatchSampler and type(sampler) is RandomSampler:
-        batch_sampler.sampler = SeedableRandomSampler(
-            sampler.data_source,
-            replacement=sampler.replacement,
-            num_samples=sampler._num_samples,
-            generator=sampler.generator,
-            data_seed=seed,
-        )
 
 
 def _shard_iterable(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -158,6 +160,38 @@ def share_order(generators: list[torch.Generator]) -> int:
         for generator, state in zip(generators, states[1:], strict=True):
             generator.set_state(state)
     return zlib.crc32(states[0].numpy().tobytes())
+
+
+# Passes that moved the ranks' streams apart and have not been read to their end, by number.
+_apart: set[int] = set()
+_numbers = itertools.count()
+
+
+def open_pass(before: int | None) -> int:
+    """Note that a pass begins whose ranks draw apart, in the place of one that was left; returns its number."""
+    if before is not None:
+        _apart.discard(before)
+    number = next(_numbers)
+    _apart.add(number)
+    return number
+
+
+def rejoin(number: int) -> None:
+    """Behind the last batch of a pass: every rank goes on with rank 0's CPU stream, so that a script which draws there
+    (a split of the data for the next round) draws the same everywhere.
+
+    Inside another such pass the streams stay apart. Every rank comes to the same answer: it counts which passes began
+    and which were read to their end, not which iterators are still there.
+    """
+    from ..collectives import broadcast_tensors
+
+    _apart.discard(number)
+    if _apart or threading.current_thread() is not threading.main_thread():
+        return
+    state = torch.get_rng_state()
+    broadcast_tensors([state])
+    if not PartialState().is_main_process:
+        torch.set_rng_state(state)
 
 
 def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:

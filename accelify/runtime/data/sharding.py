@@ -312,3 +312,16 @@ class WholeBatchShard(Sampler[Any]):
             for i, index in enumerate(group):
                 shares.append(Shares(CUT_LATER, 1, last and i + 1 == len(group)))
                 yield index
+
+
+def make_seedable(batch_sampler: Any, seed: int | None) -> None:
+    """Let a loader's random sampler draw its order from a seed and the epoch alone."""
+    sampler = getattr(batch_sampler, "sampler", None)
+    if type(batch_sampler) is BatchSampler and type(sampler) is RandomSampler:
+        batch_sampler.sampler = SeedableRandomSampler(
+            sampler.data_source,
+            replacement=sampler.replacement,
+            num_samples=sampler._num_samples,
+            generator=sampler.generator,
+            data_seed=seed,
+        )

@@ -1,4 +1,4 @@
-"""Worker processes of loaders: random streams of their own on every rank."""
+"""Reading samples in worker processes, or without them: random streams of their own on every rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WorkersApart:
     that: without this, random augmentation would repeat itself from rank to rank.
 
     Args:
-        worker_init_fn: the script's own, called afterwards.
+        worker_init_fn: the script's own, called afterwards; what it seeds is moved apart too.
         rank: of the process that the workers belong to.
     """
 
@@ -34,11 +34,74 @@ class WorkersApart:
             # torch lets nobody set it, and scripts seed generators of their own with it.
             object.__setattr__(info, "seed", seed)
             torch.manual_seed(seed)
-            random.seed(seed)
-            if "numpy" in sys.modules:
-                import numpy as np
-
-                # Python's generator seeds itself in the same way: with the same numbers the two would agree.
-                np.random.seed([seed % 2**32, seed >> 32, 1])
+            _seed_host(seed)
         if self.worker_init_fn is not None:
+            before = _states()
             self.worker_init_fn(worker)
+            self._seeded_alike(before)
+
+    def _seeded_alike(self, before: tuple[Any, ...]) -> None:
+        """Move on what the script's own function has seeded by the worker's number, which every rank has alike."""
+        by_torch, by_python, by_numpy = (a != b for a, b in zip(_states(), before, strict=True))
+        far = self.rank * 0x9E3779B97F4A7C15
+        if by_torch:
+            torch.manual_seed((torch.initial_seed() + far) % 2**63)
+        if by_python:
+            random.seed(random.getrandbits(63) + far)
+        if by_numpy:
+            import numpy as np
+
+            np.random.seed([int(np.random.randint(2**31)), self.rank, 1])
+
+
+class ReadingApart:
+    """Fetches samples in the main process on streams of Python's and NumPy's generators of its own.
+
+    Rank by rank they differ: otherwise a data set that picks its samples by them would give all ranks the same ones.
+    The script's own streams stay where they are, the same on every rank, so that ranks go on deciding alike. Each
+    batch has streams of its own, for a pass that goes on in its middle.
+
+    Args:
+        fetcher: the loader's own.
+        number: of the pass, the same on every rank.
+        rank: of this process.
+        batches: done before.
+    """
+
+    def __init__(self, fetcher: Any, number: int, rank: int, batches: int) -> None:
+        self.fetcher = fetcher
+        self.seed = number + rank * 0x9E3779B97F4A7C15
+        self.batches = batches
+
+    def fetch(self, indices: Any) -> Any:
+        """The batch of some indices."""
+        numpy = sys.modules.get("numpy")
+        own, drawn = random.getstate(), numpy.random.get_state() if numpy is not None else None
+        _seed_host((self.seed + self.batches * 0xBF58476D1CE4E5B9) % 2**63)
+        self.batches += 1
+        try:
+            return self.fetcher.fetch(indices)
+        finally:
+            random.setstate(own)
+            if numpy is not None:
+                numpy.random.set_state(drawn)
+
+
+def _states() -> tuple[Any, ...]:
+    """The states of torch's, Python's and NumPy's generators, to compare."""
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state() if numpy is not None else None
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        random.getstate(),
+        None if drawn is None else (drawn[1].tobytes(), *drawn[2:]),
+    )
+
+
+def _seed_host(seed: int) -> None:
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        # Python's generator seeds itself in the same way: with the same numbers the two would agree.
+        np.random.seed([seed % 2**32, seed >> 32, 1])

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import logging
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -88,6 +89,12 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
         return Plan(environment, (*_deepspeed(settings, local), *as_module, script, *arguments), local)
     if local == 1 and machines == 1 and not settings["max_restarts"]:
         return Plan(environment, (sys.executable, *target), 1)
+    if "PYTHONHASHSEED" not in os.environ:
+        # A vocabulary that is numbered in the order of a set has to be the same for all processes.
+        environment["PYTHONHASHSEED"] = "0"
+    if machines == 1 and "ACCELIFY_SEED" not in os.environ:
+        # What an unseeded script draws before its Accelerator is made; over several machines it has to wait for that.
+        environment["ACCELIFY_SEED"] = str(secrets.randbits(63))
     _check_devices(settings, local)
     if "OMP_NUM_THREADS" not in {**os.environ, **environment}:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // local))

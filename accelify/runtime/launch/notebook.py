@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from accelify.runtime.launch.port import held_port
 from accelify.runtime.launch.settings import PRECISIONS, count_devices
 
 
@@ -65,9 +65,10 @@ def notebook_launcher(
         with _environment(precision):
             function(*args)
         return
-    port = use_port or (29500 if num_nodes > 1 else _free_port())
-    places = {"MASTER_ADDR": master_addr, "MASTER_PORT": str(port), "NODE_RANK": str(node_rank)}
-    _start(function, tuple(args), count, {**precision, **places}, node_rank * count, count * num_nodes)
+    with held_port() as free:
+        port = use_port or (29500 if num_nodes > 1 else free)
+        places = {"MASTER_ADDR": master_addr, "MASTER_PORT": str(port), "NODE_RANK": str(node_rank)}
+        _start(function, tuple(args), count, {**precision, **places}, node_rank * count, count * num_nodes)
 
 
 def debug_launcher(function: Callable[..., Any], args: Iterable[Any] = (), num_processes: int = 2) -> None:
@@ -80,9 +81,10 @@ def debug_launcher(function: Callable[..., Any], args: Iterable[Any] = (), num_p
     Raises:
         RuntimeError: as for `notebook_launcher`.
     """
-    places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     on_cpu = {"ACCELIFY_USE_CPU": "true", "ACCELERATE_USE_CPU": "true"}
-    _start(function, tuple(args), num_processes, {**places, **on_cpu}, 0, num_processes)
+    with held_port() as port:
+        places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        _start(function, tuple(args), num_processes, {**places, **on_cpu}, 0, num_processes)
 
 
 def _start(
@@ -151,10 +153,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 
@@ -51,7 +52,10 @@ def run_script(path: str) -> None:
     source = os.path.join(full, "__main__.py") if folder else full
     sys.path[0] = full if folder else os.path.dirname(os.path.realpath(full))
     with io.open_code(source) as file:
-        code = compile(file.read(), source, "exec", dont_inherit=True)
+        text = file.read()
+    code = compile(text, source, "exec", dont_inherit=True)
+    if b"accelify" in text:
+        draw_alike()
     module = types.ModuleType("__main__")
     namespace: dict[str, Any] = module.__dict__
     namespace.update(
@@ -64,6 +68,49 @@ def run_script(path: str) -> None:
     namespace["__accelify_worker__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
     exec(code, namespace)
+
+
+def draw_alike() -> None:
+    """Begin with the random numbers of the launcher's other processes, where a script sets no seed.
+
+    The Accelerator makes generators agree from then on; a script can split its data before, or while it imports.
+    """
+    if seed := os.environ.get("ACCELIFY_SEED"):
+        import random
+
+        random.seed(int(seed))
+        sys.meta_path.insert(0, SeedOnImport(int(seed)))
+
+
+class SeedOnImport:
+    """Finds NumPy and torch as they are found anyway, and seeds them once they are imported.
+
+    Importing them for the script would be too early: it may set variables of the environment that they read.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seeding: dict[str, Callable[[Any], object]] = {
+            "numpy": lambda numpy: numpy.random.seed(seed % 2**32),
+            "torch": lambda torch: torch.manual_seed(seed),
+        }
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of a module that is to be seeded, None for all others."""
+        seed = self.seeding.pop(name, None)
+        if seed is None:
+            return None
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_seed(module: types.ModuleType) -> None:
+                run(module)
+                seed(module)
+
+            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+        return spec
 
 
 def own_frames(error: BaseException) -> None:

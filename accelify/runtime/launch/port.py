@@ -1,0 +1,21 @@
+"""A port of this machine for rank 0 to listen on."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """A free port that is given to nobody else until the block ends.
+
+    It is bound but not listened on, and for being shared: torch's TCPStore, which shares as well, can listen on it,
+    while the system hands it to no other process that asks for any free port or that connects somewhere.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        yield port

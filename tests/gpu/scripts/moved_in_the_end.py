@@ -1,0 +1,20 @@
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Conv2d(1, 2, 5), nn.Flatten(), nn.Linear(32, 10))
+picture = torch.randn(1, 1, 8, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+output = net(picture)
+target = torch.arange(0, 10).view(1, 10).float()
+loss = nn.functional.mse_loss(output, target)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+net.zero_grad()
+slope = net(picture)
+slope.backward(torch.ones(1, 10))
+print(net(torch.randn(1, 1, 8, 8)).shape)
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+net.to(device)
+output = net(picture.to(device))
+print(output.shape)
