@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from accelify import edits as verbs
@@ -61,6 +62,8 @@ class Conversion:
     new_text: str = ""
     # Its functions that the script comes to, by name: whether they take the Accelerator.
     functions: dict[str, bool] = field(default_factory=dict)
+    # For reports: each finding that an edit mended, with the lines at which its edits begin.
+    edited: Callable[[], list[tuple[Finding, int]]] = list
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
 
@@ -187,7 +190,7 @@ def convert_source(
     except RecursionError:
         return _left_alone(source, FAILED, "it nests too deeply to be read")
     try:
-        return _convert(source, tree, name, options, models if models is not None else [])
+        return _convert(source, tree, name, options, models if models is not None else [], imports)
     except Exception as error:  # one odd script must not keep the others from being converted
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
@@ -202,7 +205,12 @@ def convert_source(
 
 
 def _convert(
-    source: Source, tree: Tree, name: str, options: ConvertOptions, models: list[ScriptModel]
+    source: Source,
+    tree: Tree,
+    name: str,
+    options: ConvertOptions,
+    models: list[ScriptModel],
+    imports: Imports | None,
 ) -> Conversion:
     for runtime in ("accelify", options.runtime):
         if _imports(tree, runtime):
@@ -219,12 +227,17 @@ def _convert(
         return _convert_plain(source, script, plain, name, options)
     plan = Plan(script, options.batch_size, options.runtime)
     if plan.blockers:
-        return _blocked(source, script.tree, name, plan.blockers)
-    return finished(_apply([source], script.tree, *_changes(script, plan, name))[0], options.runtime)
+        refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
+        return finished(refused, options.runtime)
+    found = _apply([source], script.tree, *_changes(script, plan, name))[0]
+    if imports is not None and found.status == CONVERTED:
+        # Scripts that import its functions are converted without it, and call them as before.
+        found.remaining += [finding for finding, _ in _other_callers(script, plan, [source], imports)]
+    return finished(found, options.runtime)
 
 
 def _may_be_lowered(text: str, options: ConvertOptions) -> bool:
-    return "apex" in text or (options.replace_ddp and "distributed" in text)
+    return "apex" in text or (options.replace_ddp and "istributed" in text)
 
 
 def _convert_plain(
@@ -294,6 +307,17 @@ def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[
     return context, changes
 
 
+def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
+    """The reasons without the advice to use an option that was given already."""
+    advice, alone = (
+        "--replace-ddp converts it",
+        "--replace-ddp converts scripts whose loop is in their own file",
+    )
+    if not options.replace_ddp:
+        return blockers
+    return [replace(blocker, message=blocker.message.replace(advice, alone)) for blocker in blockers]
+
+
 def convert_project(
     source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
 ) -> list[Conversion]:
@@ -334,7 +358,8 @@ def convert_project(
             return [converted]
         plan = Plan(script, options.batch_size, options.runtime)
         if plan.blockers:
-            return [_blocked(source, script.tree, name, plan.blockers)]
+            refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
+            return [finished(refused, options.runtime)]
         found = _apply(sources, script.tree, *_changes(script, plan, name))
         found[0] = finished(found[0], options.runtime)
         if found[0].status == REFUSED:
@@ -384,7 +409,7 @@ def _other_callers(
     script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
 ) -> list[tuple[Finding, frozenset[Path]]]:
     """Functions that take the Accelerator now, where scripts outside of the group call them without: with those."""
-    if plan.reach is None or len(sources) < 2:
+    if plan.reach is None or not plan.reach.threaded or sources[0].path is None:
         return []
     folder = Path(sources[0].path or ".").parent
     together = {Path(source.path).resolve() for source in sources if source.path is not None}
@@ -489,8 +514,24 @@ def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Ch
         conversion = Conversion(source, CONVERTED, new_text=text)
         conversion.applied = sorted(f for f in done if f.path == path or len(sources) == 1)
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
+        conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
     return conversions
+
+
+def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[Finding, int]]:
+    """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
+    found = []
+    for change in applied:
+        try:
+            edits = verbs.ranges(tree, change.edits) if change.finding.fixable else []
+        except verbs.EditError:
+            continue  # edits that fit only beside those of another change
+        for edit in edits:
+            where, line, _ = tree.locate(edit.start)
+            if path in (None, where):
+                found.append((change.finding, line))
+    return found
 
 
 def _texts(tree: Tree, data: bytes) -> list[str]:

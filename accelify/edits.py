@@ -7,14 +7,19 @@ as it stands.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelify.analysis.conditions import asks_for_several, only_reads
 from accelify.analysis.devices import negated
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import Tree
 
 _INDENTATION = 600
+# Comments that tell where something is put, and those that are code, or more than a word about the next line.
+_MOVE_COMMENT = re.compile(rb"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
+_KEPT_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
 
 
 class EditError(Exception):
@@ -40,11 +45,15 @@ class DeleteStatement:
 
 @dataclass(frozen=True)
 class InsertBefore:
-    """Put lines before a statement, at its indentation. Lower `order` comes first at the same place."""
+    """Put lines before a statement, at its indentation. Lower `order` comes first at the same place.
+
+    With `above_comment` a comment that heads the statement keeps to it: the lines go above, with a blank line between.
+    """
 
     statement: ast.stmt
     lines: tuple[str, ...]
     order: int = 0
+    above_comment: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,14 +260,27 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         plan.deleted.append(edit.statement)
     elif isinstance(edit, InsertBefore):
         stmt = _first_on_line(tree, edit.statement)
+        if _is_inline(tree, stmt) and _one_statement(edit.lines):
+            plan.replaces.append(
+                Replace(tree.start(stmt), tree.start(stmt), f"{edit.lines[0]}; ", edit.order)
+            )
+            return
         if not tree.own_line(stmt) or tree.is_elif(stmt):
             raise EditError(f"line {stmt.lineno} holds more than one statement")
         indent = tree.indent(stmt)
-        text = "".join(f"{indent}{line}{newline}" if line else newline for line in edit.lines)
         offset = tree.line_start(tree.start(stmt))
+        heading = _heading(tree, offset) if edit.above_comment else offset
+        lines = (*edit.lines, "") if heading < offset else edit.lines
+        text = "".join(f"{indent}{line}{newline}" if line else newline for line in lines)
+        offset = heading
         plan.replaces.append(Replace(offset, offset, text, edit.order))
     elif isinstance(edit, InsertAfter):
         stmt = _last_on_line(tree, edit.statement)
+        if _is_inline(tree, _first_on_line(tree, stmt)):
+            if not tree.ends_line(stmt) or not _one_statement(edit.lines):
+                raise EditError(f"line {stmt.end_lineno} holds more than one statement")
+            plan.replaces.append(Replace(tree.end(stmt), tree.end(stmt), f"; {edit.lines[0]}", edit.order))
+            return
         if not tree.ends_line(stmt):
             raise EditError(f"line {stmt.end_lineno} holds more than one statement")
         indent = tree.indent(stmt)
@@ -270,6 +292,29 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         plan.replaces.append(Replace(offset, offset, text, edit.order - 1000))
     elif isinstance(edit, Indent):
         _lower_indent(tree, edit, plan)
+
+
+def _is_inline(tree: Tree, stmt: ast.stmt) -> bool:
+    """Whether a block stands on the line of its header: `if x: y = 1`."""
+    return not tree.own_line(stmt) and not tree.is_elif(stmt) and isinstance(tree.parent(stmt), ast.stmt)
+
+
+def _one_statement(lines: tuple[str, ...]) -> bool:
+    return len(lines) == 1 and not lines[0].startswith("#")
+
+
+def _heading(tree: Tree, start: int) -> int:
+    """Where the comment begins that heads the lines from an offset on; the offset where none does."""
+    above = start
+    while above:
+        line_start = tree.line_start(above - 1)
+        line = tree.data[line_start:above].strip()
+        if not line.startswith(b"#") or line.startswith(b"# %%"):
+            break
+        above = line_start
+    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b"-"
+    about_devices = _MOVE_COMMENT.search(tree.data[above:start])
+    return above if above and not about_devices and (not before or before.startswith(b"# %%")) else start
 
 
 def _first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
@@ -323,23 +368,71 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
     }
     followed = {id(e.statement) for e in edits if isinstance(e, InsertAfter)}
     others: list[Edit] = [e for e in edits if not isinstance(e, DeleteStatement)]
+    _take_empty_chains(tree, deleted, others)
     _take_empty_branches(tree, deleted, others, plan)
     _take_empty_ifs(tree, deleted, others)
     blocks: dict[int, list[ast.stmt]] = {}
     for stmt in deleted:
         block = tree.block_of(stmt)[2]
         blocks[id(block)] = block
+    beside = {id(e.statement) for e in edits if isinstance(e, InsertBefore)} | followed
     for key, block in blocks.items():
         gone = [s for s in block if s in deleted]
-        leave_pass = len(gone) == len(block) and key not in filled
-        for stmt in gone:
-            if leave_pass and stmt is gone[-1]:
-                plan.replaces.append(Replace(tree.start(stmt), tree.end(stmt), "pass"))
-            elif tree.alone(stmt):
-                leads = all(s in deleted for s in block[: block.index(stmt)])
-                plan.replaces.append(_lines_of(tree, stmt, id(stmt) not in followed, leads))
-            else:
-                plan.replaces.append(_among_others(tree, stmt))
+        if len(gone) == len(block) and key not in filled:
+            last = gone.pop()
+            plan.replaces.append(Replace(tree.start(last), tree.end(last), "pass"))
+        for run in _runs(tree, gone):
+            if not tree.alone(run[0]):
+                plan.replaces.append(_among_others(tree, run[0]))
+                continue
+            start = tree.line_start(tree.start(run[0]))
+            if not any(id(stmt) in beside for stmt in run) and _ends_paragraph(tree, run[-1], block):
+                start = _comment_above(tree, start)
+            above = tree.data[tree.line_start(start - 1) : start].strip() if start else b""
+            leads = all(s in deleted for s in block[: block.index(run[0])]) and not above.startswith(b"#")
+            close_up = (leads or not above) and id(run[-1]) not in followed
+            plan.replaces += _lines_of(tree, run, start, close_up)
+
+
+def _runs(tree: Tree, gone: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """Statements that go, those of neighbouring lines together."""
+    runs: list[list[ast.stmt]] = []
+    for stmt in gone:
+        alone = tree.alone(stmt)
+        last = runs[-1][-1] if runs and alone and tree.alone(runs[-1][-1]) else None
+        if last is not None and tree.line_end(tree.end(last)) == tree.line_start(tree.start(stmt)):
+            runs[-1].append(stmt)
+        else:
+            runs.append([stmt])
+    return runs
+
+
+def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
+    """Whether a blank line, a comment or the end of its block follows a statement."""
+    end = tree.line_end(tree.end(stmt))
+    following = tree.data[end : tree.line_end(end)].strip() if end < len(tree.data) else b""
+    return not following or following.startswith(b"#") or stmt is block[-1]
+
+
+def _comment_above(tree: Tree, start: int) -> int:
+    """Where the comment begins that tells of nothing but the move below it: `# to the GPU`; `start` where none does."""
+    indent = len(tree.data[start : tree.line_end(start)]) - len(
+        tree.data[start : tree.line_end(start)].lstrip()
+    )
+    above = start
+    for _ in range(2):
+        if not above:
+            break
+        line_start = tree.line_start(above - 1)
+        line = tree.data[line_start:above]
+        if not line.strip().startswith(b"#") or len(line) - len(line.lstrip()) != indent:
+            break
+        above = line_start
+    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b""
+    comment = tree.data[above:start]
+    if before.startswith(b"#") or _KEPT_COMMENT.search(comment) or not _MOVE_COMMENT.search(comment):
+        return start
+    return above
 
 
 def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
@@ -353,11 +446,33 @@ def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> N
             and all(s in deleted for s in block)
             and not tree.is_elif(parent)
             and not any(_touches(tree, edit, parent) for edit in others)
-            and _only_reads(parent.test)
+            and only_reads(parent.test)
         ):
             deleted.difference_update(block)
             deleted.add(parent)
             parent, _, block = tree.block_of(parent)
+
+
+def _take_empty_chains(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
+    """An `if`/`elif` of which nothing stays is taken out as a whole."""
+    for stmt in list(deleted):
+        chain = tree.parent(stmt)
+        while isinstance(chain, ast.If) and tree.is_elif(chain):
+            chain = tree.parent(chain)
+        if not isinstance(chain, ast.If) or chain in deleted or not chain.orelse:
+            continue
+        parts: list[list[ast.stmt]] = []
+        rest: list[ast.stmt] = [chain]
+        tests: list[ast.expr] = []
+        while len(rest) == 1 and isinstance(link := rest[0], ast.If) and (not parts or tree.is_elif(link)):
+            parts.append(link.body)
+            tests.append(link.test)
+            rest = link.orelse
+        gone = [s for part in [*parts, rest] for s in part]
+        if len(parts) > 1 and deleted.issuperset(gone) and all(map(only_reads, tests)):
+            if not any(_touches(tree, edit, chain) for edit in others):
+                deleted.difference_update(gone)
+                deleted.add(chain)
 
 
 def _take_empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit], plan: _Plan) -> None:
@@ -368,7 +483,7 @@ def _take_empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit],
         body, other = (all(s in deleted for s in part) for part in (branch.body, branch.orelse))
         if not branch.orelse or tree.is_elif(branch) or tree.is_elif(branch.orelse[0]) or not (body or other):
             continue
-        if {id(branch.body), id(branch.orelse)} & filled or not _only_reads(branch.test):
+        if {id(branch.body), id(branch.orelse)} & filled or not only_reads(branch.test):
             continue
         if body and other:
             if not any(_touches(tree, edit, branch) for edit in others):
@@ -383,9 +498,35 @@ def _take_empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit],
             plan.replaces.append(Replace(word[0], tree.line_end(tree.end(branch)), ""))
         elif not tree.in_fstring(branch.test) and not any(_inside(tree, e, branch.test) for e in others):
             deleted.difference_update(branch.body)
-            plan.replaces.append(replace(tree, branch.test, negated(tree.segment(branch.test))))
-            start = tree.line_start(tree.start(branch.body[0]))
+            moved = _moved_out(tree, branch, deleted, others)
+            start = tree.line_start(tree.start(branch if moved else branch.body[0]))
             plan.replaces.append(Replace(start, word[1], ""))
+            plan.replaces += moved or [replace(tree, branch.test, negated(tree.segment(branch.test)))]
+
+
+def _moved_out(
+    tree: Tree, branch: ast.If, deleted: set[ast.stmt], others: list[Edit]
+) -> list[Replace] | None:
+    """An `else` without its branch, where the condition asks for more than one device: a process has one."""
+    if not asks_for_several(branch.test) or any(tree.has_multiline_string(s) for s in branch.orelse):
+        return None
+    if any(not isinstance(e, Replace) and _touches(tree, e, branch) for e in others):
+        return None  # what is put in there has the indentation of its place
+    indent = len(tree.indent(branch))
+    unit = len(tree.indent(branch.orelse[0])) - indent
+    gone = [(tree.start(s), tree.end(s)) for s in deleted]
+    found: list[Replace] = []
+    word = _else_line(tree, branch)
+    assert word is not None
+    offset, end = word[1], tree.line_end(tree.end(branch))
+    while offset < end:
+        line_end = tree.line_end(offset)
+        line = tree.data[offset:line_end]
+        if not line[: indent + unit].strip() and line.strip():
+            if not any(tree.line_start(first) <= offset < last for first, last in gone):
+                found.append(Replace(offset + indent, offset + indent + unit, ""))
+        offset = line_end
+    return found
 
 
 def _else_line(tree: Tree, branch: ast.If) -> tuple[int, int] | None:
@@ -413,24 +554,15 @@ def _touches(tree: Tree, edit: Edit, stmt: ast.stmt) -> bool:
     return start < tree.start(edit.statement) < end
 
 
-def _only_reads(test: ast.expr) -> bool:
-    """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
-    return all(
-        isinstance(n.func, (ast.Name, ast.Attribute))
-        and ast.unparse(n.func).endswith(("is_available", "device_count", "len", "isinstance", "hasattr"))
-        for n in walk(test)
-        if isinstance(n, ast.Call)
-    )
-
-
-def _lines_of(tree: Tree, stmt: ast.stmt, close_up: bool, leads: bool) -> Replace:
-    start, end = tree.line_start(tree.start(stmt)), tree.line_end(tree.end(stmt))
-    # Between two blank lines one of them goes too, so that no hole shows where the statement stood.
-    before_blank = leads or start == 0 or not tree.data[tree.line_start(start - 1) : start].strip()
+def _lines_of(tree: Tree, run: list[ast.stmt], start: int, close_up: bool) -> list[Replace]:
+    end = tree.line_end(tree.end(run[-1]))
+    # Between two blank lines one of them goes too, so that no hole shows where the statements stood.
     after = tree.data[end : tree.line_end(end)] if end < len(tree.data) else b""
-    if close_up and before_blank and after and not after.strip():
+    if close_up and after and not after.strip():
         end += len(after)
-    return Replace(start, end, "")
+    # Each for itself: lines can be put between them.
+    starts = [start, *[tree.line_start(tree.start(stmt)) for stmt in run[1:]]]
+    return [Replace(one, two, "") for one, two in zip(starts, [*starts[1:], end], strict=True)]
 
 
 def _among_others(tree: Tree, stmt: ast.stmt) -> Replace:

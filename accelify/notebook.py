@@ -212,7 +212,12 @@ def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
     Where the edits cannot be put back into the cells, the notebook is left as it was.
     """
     source = conversion.source
-    if not isinstance(source, NotebookSource) or not conversion.changed:
+    if not isinstance(source, NotebookSource):
+        return conversion
+    if not conversion.changed:
+        if conversion.status == "refused":
+            left = "a model that it makes is not seen; finish it, then convert again"
+            conversion.remaining = sorted([*conversion.remaining, *_unread(source, left)])
         return conversion
     if problem := source.problem(conversion.new_text):
         conversion.status, conversion.reason = "refused", f"the core edits cannot be made: {problem}"
@@ -232,18 +237,22 @@ def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
     )
     hint = Finding(source._name, first, 1, CODE, NAME, message, severity=Severity.INFO, safety=Safety.MANUAL,
                    effort=5, fixable=False)  # fmt: skip
-    unread = [
+    left = "models, optimizers and loaders that it makes are not prepared; finish it, then convert the original again"
+    conversion.remaining = sorted([*conversion.remaining, *_unread(source, left), hint])
+    return conversion
+
+
+def _unread(source: NotebookSource, consequence: str) -> list[Finding]:
+    """A finding for each cell that is no Python."""
+    return [
         Finding(
             source._name, start + cell.unread, 1, UNREAD, UNREAD_NAME,
-            f"cell {cell.number} is not valid Python and was left out: models, optimizers and loaders that it makes "
-            "are not prepared; finish it, then convert the original again",
+            f"cell {cell.number} is not valid Python and was left out: {consequence}",
             safety=Safety.MANUAL, effort=10, fixable=False,
         )
         for start, cell in zip(source._starts, source.cells, strict=True)
         if cell.unread
     ]  # fmt: skip
-    conversion.remaining = sorted([*conversion.remaining, *unread, hint])
-    return conversion
 
 
 def _text(body: bytes, name: str, path: Path | None) -> str:

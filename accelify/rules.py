@@ -207,6 +207,12 @@ compare fewer of them than the original did. Where that matters, gather the feat
 the gradient of one's own part:
 
     features = torch.cat(torch.distributed.nn.all_gather(features))""",
+    "ACC415": """\
+A class that takes its model as an argument gets an Accelerator of its own where its file is converted alone. The script
+that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is
+converted with it:
+
+    accelify convert main.py""",
     "ACC601": """\
 Accelerate gives every process a full last batch, with samples from the beginning of the epoch where there are too few.
 Their gradients count twice. accelify's runtime cuts the last batch evenly and weighs each share by its samples. To be

@@ -333,7 +333,8 @@ def test_indent_and_what_happens_inside_it() -> None:
 @pytest.mark.parametrize(
     ("text", "make"),
     [
-        ("if x: a\n", lambda t: InsertBefore(statement(t, "a"), ("n()",))),
+        ("if x: a\n", lambda t: InsertBefore(statement(t, "a"), ("# n",))),
+        ("if x: a\n", lambda t: InsertAfter(statement(t, "a"), ("n(", ")"))),
         ("if x:\n    a\nelif y:\n    b\n", lambda t: InsertBefore(statement(t, "elif"), ("n()",))),
         ("if x:\n    a\nelif y:\n    b\n", lambda t: Indent(statement(t, "elif"), statement(t, "elif"), "with c:")),
         ("a; b\n", lambda t: Indent(statement(t, "a"), statement(t, "a"), "with c:")),
@@ -344,6 +345,13 @@ def test_a_statement_without_a_line_of_its_own(text: str, make: Callable[[Tree],
     tree = Tree(text)
     with pytest.raises(EditError, match="more than one statement"):
         apply(tree, [make(tree)])
+
+
+def test_a_block_on_the_line_of_its_header_takes_a_statement_more() -> None:
+    text = "if x: a; b  # c\nelse: d\n"
+    assert applied(text, lambda t: InsertAfter(statement(t, "a"), ("n()",))) == text.replace("b", "b; n()")
+    assert applied(text, lambda t: InsertBefore(statement(t, "b"), ("n()",))) == text.replace("a", "n(); a")
+    assert applied(text, lambda t: InsertAfter(statement(t, "d"), ("n()",))) == text.replace("d", "d; n()")
 
 
 @pytest.mark.parametrize(

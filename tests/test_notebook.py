@@ -282,6 +282,21 @@ def test_a_cell_that_is_no_python_is_said() -> None:
     assert str(left[0].severity) == "warning"
 
 
+def test_a_cell_that_is_no_python_is_said_where_the_notebook_is_refused() -> None:
+    train = """\
+def train(net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in data:
+        net(x).mean().backward()
+        optimizer.step()
+"""
+    cells = [("code", "import torch"), ("code", train), ("code", "n =\nnet = Net(n)"), ("code", "train(net)")]
+    source = Source.from_bytes(json.dumps(notebook(cells)).encode(), BOOK)
+    conversion = convert_source(source, ConvertOptions())
+    assert conversion.status == "refused"
+    assert {f.code for f in conversion.remaining} == {"ACC004", "ACC502"}
+
+
 def test_a_timed_statement_is_converted() -> None:
     train = """\
 def train(model):

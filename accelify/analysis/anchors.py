@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -53,6 +54,8 @@ class Reach:
         self.root = node_of(script, anchor.root)
         self.is_global = anchor.root.kind == "module"
         self.threaded: list[Scope] = []
+        # What keeps the accelerator from a function, in words.
+        self.obstacles: dict[Scope, str] = {}
         self._refused: set[Scope] = set()
 
     def expression(self, node: Node) -> str | None:
@@ -135,47 +138,52 @@ class Reach:
             return self._after_anchor(home, set())
         if home in self._refused:
             return False
-        if home.kind == "module" or not self._takes_parameter(home):
-            self._refused.add(home)
-            return False
+        obstacle = self._obstacle(home) if home.kind != "module" else "it is module-level code"
+        if obstacle is not None:
+            return self._refuse(home, obstacle)
         added.append(home)
         calls = self._calls_of(home)
         if not calls:
-            self._refused.add(home)
-            return False
+            return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = node_of(self.script, self.script.scope_of(call))
-            fits = caller is not home and self._feasible(caller, added) if caller is not home else True
+            called = f"`{_shown(home)}` is called in line {self.tree.locate(self.tree.start(call))[1]}"
+            if caller is not home and not self._feasible(caller, added):
+                return self._refuse(home, self.obstacles.get(caller, f"{called}, where it is not known"))
             if caller is self.root and caller.kind != "class" and self.tree.start(call) < self.anchor.offset:
-                fits = False
+                return self._refuse(home, f"{called}, before it can be made")
             if caller is self.root and caller.kind == "module" and not self._within_guard(call):
-                fits = False
-            if (
-                not fits
-                or self.tree.in_fstring(call)
-                or any(isinstance(a, ast.Starred) for a in call.args[:1])
-            ):
-                self._refused.add(home)
-                return False
+                return self._refuse(home, f"{called}, outside of the script's own run")
+            if self.tree.in_fstring(call) or any(isinstance(a, ast.Starred) for a in call.args[:1]):
+                return self._refuse(home, f"{called} in a way that takes no argument more")
         return True
 
-    def _takes_parameter(self, home: Scope) -> bool:
+    def _refuse(self, home: Scope, obstacle: str) -> bool:
+        self._refused.add(home)
+        self.obstacles.setdefault(home, obstacle)
+        return False
+
+    def _obstacle(self, home: Scope) -> str | None:
+        """Why a function takes no parameter more, or a class nothing to keep; None where it does."""
         function = home if home.kind == "function" else _init_of(home)
+        shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
-            return False
+            return f"{shown} has no `__init__` of its own"
         if home.kind == "class" and not self._takes_attribute(home):
-            return False
+            if self._is_copied(_class_value(self.script, home)):
+                return f"{shown} is copied or saved whole, and it would go with it"
+            return f"{shown} is a class of torch's kind, whose objects do not keep it"
         if any(a.arg == NAME for a in function.parameters()):
-            return False
+            return f"{shown} has a parameter of that name"
         if self.script.called_from_elsewhere(function):
-            return False
+            return f"{shown} is called from another module too"
         for decorator in function.node.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             if self.script.qualname(target) not in _HARMLESS_DECORATORS:
-                return False
-        if home.kind == "class":
-            return True
-        return not self._escapes(home)
+                return f"{shown} is called through its decorator `{dotted(target) or 'decorator'}`"
+        if home.kind == "function" and self._escapes(home):
+            return f"{shown} is handed on as a value"
+        return None
 
     def _takes_attribute(self, home: Scope) -> bool:
         """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself.
@@ -195,11 +203,18 @@ class Reach:
 
     def _is_copied(self, cls: Class) -> bool:
         """Whether an object of a class is copied or saved whole: what it keeps would go with it."""
-        return any(
-            self.script.qualname(call.func) in ("copy.deepcopy", "copy.copy", "torch.save", "pickle.dump")
-            and any(t.cls is cls for a in call.args[:1] for t in self.script.things(a, v.MODEL))
+        return cls in self._copied
+
+    @cached_property
+    def _copied(self) -> set[Class | None]:
+        copying = ("copy.deepcopy", "copy.copy", "torch.save", "pickle.dump")
+        return {
+            thing.cls
             for call in self.script.calls()
-        )
+            if self.script.qualname(call.func) in copying
+            for argument in call.args[:1]
+            for thing in self.script.things(argument, v.MODEL)
+        }
 
     def _escapes(self, scope: Scope) -> bool:
         """Whether a function is used as a value: called by somebody the script does not show."""
@@ -217,6 +232,10 @@ class Reach:
     def _calls_of(self, home: Scope) -> list[ast.Call]:
         function = home if home.kind == "function" else _init_of(home)
         return self.script.callers(function) if function is not None else []
+
+
+def _shown(home: Scope) -> str:
+    return getattr(home.node, "name", home.name)
 
 
 def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
@@ -237,8 +256,18 @@ def node_of(script: ScriptModel, scope: Scope) -> Scope:
     while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
         current = current.parent
     if current.is_method and current.self_name() is not None and current.parent is not None:
-        return current.parent
+        return _made_by(script, current.parent)
     return current
+
+
+def _made_by(script: ScriptModel, cls: Scope) -> Scope:
+    """The class whose `__init__` makes the objects of a class: it, or the first of its bases that has one."""
+    if _init_of(cls) is not None:
+        return cls
+    for base in _class_value(script, cls).ancestry()[1:]:
+        if _init_of(base.scope) is not None:
+            return base.scope if base.module in script.modules else cls
+    return cls
 
 
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
@@ -385,7 +414,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
         if (
             _parses_arguments(script, stmt)
             or (needed and _defines(stmt) & needed and not script.trains(stmt))
-            or _extends_arguments(stmt, needed)
+            or _extends_arguments(script, stmt, needed)
             or _hides_devices(stmt)
         ):
             earliest = max(earliest, index + 1)
@@ -410,8 +439,15 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
 
 
 def _leading(block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports and definitions stand before a statement."""
-    return all(_is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) for s in block[:index])
+    """Whether only imports, definitions and plain constants stand before a statement."""
+    return all(
+        _is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
+    )
+
+
+def _is_constant(stmt: ast.stmt) -> bool:
+    """`__author__ = "..."`, `SEED = 1`, as they stand above the imports of a file."""
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
 
 
 def _is_header(stmt: ast.stmt) -> bool:
@@ -459,16 +495,38 @@ def _hides_devices(stmt: ast.stmt) -> bool:
     )
 
 
-def _extends_arguments(stmt: ast.stmt, needed: frozenset[str]) -> bool:
-    """`args.x = ...` at the top level, for a namespace the Accelerator's arguments read."""
-    if not isinstance(stmt, ast.Assign) or not needed:
+def _extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
+    """Whether a statement changes options that the Accelerator's arguments read.
+
+    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets its own.
+    """
+    if not needed or isinstance(stmt, _DEFINITIONS):
+        return False
+    if isinstance(stmt, ast.Assign):
+        return any(
+            isinstance(t, ast.Attribute)
+            and isinstance(t.value, ast.Name)
+            and t.value.id in needed
+            and (t.attr in k_flag_names(t.attr))
+            for t in stmt.targets
+        )
+    return any(
+        isinstance(node, ast.Call) and sets_attributes(script, node, needed)
+        for node in (walk(stmt) if isinstance(stmt, (ast.Expr, ast.For)) else ())
+    )
+
+
+def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str]) -> bool:
+    """Whether a call sets attributes, whatever their names, of something by a needed name."""
+    if isinstance(call.func, ast.Name):
+        target = call.args[0] if call.func.id == "setattr" and len(call.args) == 3 else None
+        return isinstance(target, ast.Name) and target.id in needed
+    if not isinstance(call.func, ast.Attribute) or dotted(call.func.value) not in needed:
         return False
     return any(
-        isinstance(t, ast.Attribute)
-        and isinstance(t.value, ast.Name)
-        and t.value.id in needed
-        and (t.attr in k_flag_names(t.attr))
-        for t in stmt.targets
+        isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
+        for callee in script.callees(call)
+        for inner in walk(callee.node)
     )
 
 

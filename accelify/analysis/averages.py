@@ -12,15 +12,16 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from accelify.analysis import values as v
+from accelify.analysis.counts import counts_all, counts_own
 from accelify.analysis.losses import MEAN, LossReductions
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 _NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
 _CURVED = frozenset({"log", "log2", "log10", "sqrt", "exp", "pow"})
 _MATH = ("math", "numpy", "torch", "cmath")
+_SHOWING = frozenset({"print", "info", "debug", "write", "log", "add_scalar", "set_postfix"})
 # What makes a row for every sample without looking at one.
 _LABELLING = frozenset({"torch.arange", "torch.eye", "torch.linspace", "numpy.arange", "torch.range"})
 
@@ -50,7 +51,9 @@ def changed_by_gathering(
         or _by_position(later, gathered)
         or _labels_beside(script, statements, later, gathered)
         or _curved(script, [forward, *later])
+        or _extreme(script, later, gathered)
         or _mean_by_samples(script, loop, [forward, *later])
+        or _sum_by_batches(script, loop, loaders, later)
     )
 
 
@@ -113,7 +116,8 @@ def _labels_beside(
 
 def _curved(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
     """A logarithm or a root of a batch's mean, added up over batches."""
-    added = {n for s in statements if isinstance(s, ast.AugAssign) for n in names_in(s.value)}
+    added_by = {s for s in statements if isinstance(s, ast.AugAssign)}
+    added = {n for s in added_by for n in names_in(s.value)}
     for stmt in statements:
         targets = (
             {n for t in stmt.targets for n in target_names(t)} if isinstance(stmt, ast.Assign) else set()
@@ -123,9 +127,26 @@ def _curved(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
         for call in _calls([stmt]):
             name = script.qualname(call.func) or ""
             last = name.rsplit(".", 1)[-1]
-            if last in _CURVED and name.split(".")[0] in _MATH and call.args and _is_number(call.args[0]):
+            if last not in _CURVED or name.split(".")[0] not in _MATH or not call.args:
+                continue
+            if _is_number(call.args[0]) or (stmt in added_by and _is_loss(script, call.args[0])):
                 return f"`{last}` of several batches at once is not the average of theirs"
     return None
+
+
+def _extreme(script: ScriptModel, statements: Sequence[ast.stmt], gathered: set[str]) -> str | None:
+    """`worst = max(worst, loss.item())`: the largest of larger batches is another."""
+    for stmt in statements:
+        value = stmt.value if isinstance(stmt, ast.Assign) else None
+        if isinstance(value, ast.Call) and script.qualname(value.func) in ("builtins.max", "builtins.min"):
+            name = dotted(stmt.targets[0])  # type: ignore[attr-defined]
+            if name is not None and any(dotted(a) == name for a in value.args) and len(value.args) == 2:
+                return f"`{name}` compares one batch with the next"
+    return None
+
+
+def _is_loss(script: ScriptModel, node: ast.expr) -> bool:
+    return isinstance(node, (ast.Call, ast.Name)) and LossReductions(script).of(node) == MEAN
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -142,18 +163,63 @@ def _mean_by_samples(
         if not (isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add)):
             continue
         name = dotted(stmt.target)
-        if name is None or not _is_mean(script, reductions, stmt.value):
+        if name is None:
             continue
-        if any(_counts_samples(script, loop, d) for d in divisors(script, loop, name)):
-            return f"`{name}` adds up the means of batches and is divided by the number of samples"
+        by_samples = divided_by_samples(script, loop, stmt.target)
+        if not by_samples and not shown_undivided(script, loop, name):
+            continue
+        if _is_mean(script, reductions, stmt.value):
+            if by_samples:
+                return f"`{name}` adds up the means of batches and is divided by the number of samples"
+            return f"`{name}` adds up the means of batches, and larger batches are fewer"
     return None
 
 
+def _sum_by_batches(
+    script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing], statements: Sequence[ast.stmt]
+) -> str | None:
+    """What is added up over samples and divided by a number of batches: those of one process, of all its samples."""
+    counts: set[str] = set()
+    for stmt in statements:
+        if isinstance(stmt, ast.Assign) and _is_count(stmt.value) and not _divides(stmt.value):
+            counts.update(n for target in stmt.targets for n in target_names(target))
+        if not (isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add)):
+            continue
+        if not _is_count(stmt.value) and (_divides(stmt.value) or not names_in(stmt.value) & counts):
+            continue
+        name = dotted(stmt.target)
+        for divisor in divisors(script, loop, name) if name is not None else ():
+            if counts_own(script, loop, loaders, divisor):
+                return f"`{name}` adds up over samples and is divided by `{ast.unparse(divisor)}`, which counts batches"
+    return None
+
+
+def _divides(value: ast.expr) -> bool:
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) for n in walk(value))
+
+
+def _is_count(value: ast.expr) -> bool:
+    """Whether an expression counts samples: `(output.argmax(1) == y).sum()`."""
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr == "sum"
+        and any(isinstance(c, ast.Compare) or getattr(c, "attr", "") in ("eq", "ne") for c in walk(n))
+        for n in walk(value)
+    )
+
+
 def _is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr not in ("item", "detach", "cpu", "data"):
+    while True:
+        method = value.func if isinstance(value, ast.Call) else None
+        if isinstance(method, ast.Attribute) and method.attr in ("item", "detach", "cpu"):
+            value = method.value
+        elif isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        elif isinstance(value, ast.Subscript) and is_constant(value.slice, 0):
+            value = value.value  # loss.data[0], before there was item()
+        else:
             break
-        value = value.func.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "float":
         value = value.args[0] if value.args else value
     if isinstance(value, ast.Call) and script.callees(value):
@@ -200,12 +266,13 @@ def _takes_mean(value: ast.expr) -> bool:
 def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> Iterator[ast.expr]:
     """What a total is divided by behind its loop, by itself or with what it is multiplied by."""
     tree, scope = script.tree, script.scope_of(loop)
-    for node in tree.nodes(ast.BinOp, ast.AugAssign):
-        if tree.start(node) < tree.end(loop) or script.scope_of(node) is not scope:
+    for node in script.divisions.get(scope, ()):
+        if tree.start(node) < tree.end(loop.body[-1]):
             continue
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and dotted(node.target) == name:
-            yield node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        if isinstance(node, ast.AugAssign):
+            if dotted(node.target) == name:
+                yield node.value
+        else:
             left = node.left
             factors = [left.left, left.right] if isinstance(left, ast.BinOp) else [left]
             if isinstance(left, ast.BinOp) and not isinstance(left.op, ast.Mult):
@@ -214,15 +281,38 @@ def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name
                 yield node.right
 
 
-def counts_all(script: ScriptModel, divisor: ast.expr) -> bool:
-    """`len(loader.dataset)` or `len(dataset)`: the samples of all processes."""
-    while isinstance(divisor, ast.Call) and dotted(divisor.func) == "float" and divisor.args:
-        divisor = divisor.args[0]
-    if not (isinstance(divisor, ast.Call) and dotted(divisor.func) == "len" and divisor.args):
-        return False
-    counted = divisor.args[0]
-    named = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
-    return named or script.is_a(counted, v.DATASET)
+def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> bool:
+    """Whether a total is only printed or logged behind its loop, as it is: the sum over all batches is meant."""
+    tree, scope = script.tree, script.scope_of(loop)
+    owner = scope.resolve(name) if name.isidentifier() else None
+    reads = (
+        [n for n in script.reads(name, owner) if tree.start(n) > tree.end(loop)] if owner is not None else []
+    )
+    return bool(reads) and all(script.scope_of(n) is scope and _is_shown(script, n) for n in reads)
+
+
+def _is_shown(script: ScriptModel, read: ast.Name) -> bool:
+    child: ast.AST = read
+    for parent in script.tree.ancestors(read):
+        if isinstance(parent, ast.stmt) or (
+            isinstance(parent, ast.BinOp) and not isinstance(parent.op, ast.Mod)
+        ):
+            return False
+        if isinstance(parent, ast.Call) and child is not parent.func:
+            func = parent.func
+            last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            if last in _SHOWING:
+                return True
+            if last not in ("format", "round", "float", "str"):
+                return False
+        child = parent
+    return False
+
+
+def divided_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: ast.expr) -> bool:
+    """Whether a total of a loop is divided by a number of samples behind it."""
+    name = dotted(total)
+    return name is not None and any(_counts_samples(script, loop, d) for d in divisors(script, loop, name))
 
 
 def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: ast.expr) -> bool:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.factories import Factories
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, walk, walk_scope
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
@@ -33,7 +34,7 @@ _PASS_THROUGH = frozenset(
 )
 
 
-class CallEvaluator(LibraryCalls):
+class CallEvaluator(Factories, LibraryCalls):
     """The expression half of the interpreter."""
 
     program: Program
@@ -45,6 +46,7 @@ class CallEvaluator(LibraryCalls):
     changed: bool
     settled: bool
     _memo: dict[ast.Call, Values]
+    _own_names: dict[ast.Name, str]
     _hands_back: dict[Scope, str | None]
 
     if TYPE_CHECKING:
@@ -67,11 +69,20 @@ class CallEvaluator(LibraryCalls):
         if node is None:
             return set()
         if isinstance(node, ast.Name):
-            return self.lookup(module, scope, node.id)
+            own = self._own_names.get(node)
+            return (
+                self.lookup(module, scope, node.id)
+                if own is None
+                else self.variables.get((module.scopes.module, own), set())
+            )
         if isinstance(node, ast.Attribute):
             return self._attribute_of(module, scope, node)
         if isinstance(node, ast.Call):
             return self.call(module, scope, node)
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
+                return {self.thing(node, "device", v.DEVICE, module)}
+            return set()
         if isinstance(node, (ast.Tuple, ast.List)):
             return {self._sequence(module, scope, node)}
         if isinstance(node, ast.Dict):
@@ -100,10 +111,6 @@ class CallEvaluator(LibraryCalls):
             ):
                 return both
             return self.tensor_from(module, node, both)
-        if isinstance(node, ast.Constant):
-            if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
-                return {self.thing(node, "device", v.DEVICE, module)}
-            return set()
         if isinstance(node, ast.JoinedStr):
             if (
                 node.values
@@ -161,16 +168,20 @@ class CallEvaluator(LibraryCalls):
         for base in self.evaluate(module, scope, node.value):
             if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                 if node.attr in k.TENSOR_SELF:
-                    found |= {base} if node.attr in ("data",) else set()
-                elif node.attr == "device":
-                    continue
-                else:
-                    found |= {self.derived(module, node, {base})}
+                    found |= {base} if node.attr == "data" else set()
+                elif node.attr != "device":
+                    found.add(self.derived(module, node, {base}))
             elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
+                if base.cls is not None and any("module" in c.attributes for c in base.cls.ancestry()):
+                    if node.attr == "module":
+                        found |= self.attribute(base, node.attr, module)
+                        continue
                 # `model.forward(x)` runs the model as `model(x)` does.
                 found.add(base)
             else:
                 found |= self.attribute(base, node.attr, module)
+        if node.attr == "SummaryWriter" and isinstance(node.value, ast.Call):  # import_module(name)
+            return {self.things.setdefault(("import", k.TENSORBOARD), Imported(k.TENSORBOARD))}
         return found
 
     def _inherited(self, module: Module, scope: Scope, name: str) -> Values:
@@ -238,6 +249,8 @@ class CallEvaluator(LibraryCalls):
             elif isinstance(value, Thing):
                 if value.kind in TENSOR_KINDS:
                     found.add(value)
+                elif value.kind == v.PARAMETERS and index == 1:
+                    found.add(value)  # `for name, parameter in model.named_parameters()`
                 elif value.kind in (v.UNKNOWN, v.INSTANCE):
                     found.add(self.part(value, ("item", index), value.module or module))
         return found
@@ -468,7 +481,7 @@ class CallEvaluator(LibraryCalls):
                 return set(arguments[index])
             if own in keywords:
                 return set(keywords[own])
-        return set(self.returns.get(target, ()))
+        return self.returned(node, target)
 
     def _handed_back(self, target: Scope) -> str | None:
         """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
@@ -516,6 +529,8 @@ class CallEvaluator(LibraryCalls):
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
+        if arguments and arguments[0] and cls.only_splits(k.PARALLEL_WRAPPERS):
+            return set(arguments[0])  # the model in it, as with torch's own
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
         if made.kind != kind:
@@ -539,7 +554,7 @@ def handed_back(function: Scope) -> str | None:
     if not isinstance(function.node, ast.FunctionDef):
         return None
     found: set[str | None] = set()
-    for node in walk_scope(function.node.body):
+    for node in function.nodes:
         if isinstance(node, ast.Return):
             found.add(_moved(node.value, function.self_name()))
         elif isinstance(node, (ast.Yield, ast.YieldFrom)):
@@ -547,7 +562,7 @@ def handed_back(function: Scope) -> str | None:
     name = found.pop() if len(found) == 1 else None
     if name is None or all(a.arg != name for a in function.parameters()):
         return None
-    for node in walk_scope(function.node.body):
+    for node in function.nodes:
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
             stored = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.anchors import Anchor
+from accelify.analysis.attributes import told_here
+from accelify.analysis.base_devices import wish_of_base_class
 from accelify.analysis.device_constants import DeviceConstant
-from accelify.analysis.devices import Devices, negated
+from accelify.analysis.devices import Devices, is_option_for_gpu, negated
 from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
-from accelify.analysis.placement import PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
+from accelify.analysis.sites import PrepareSite
 from accelify.analysis.syntax import Tree, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
@@ -64,8 +67,10 @@ class ConstructorArguments:
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()
         elif not self.devices.assignments:
-            guard = self._cuda_guard()
-            if guard is not None and PLACEHOLDER not in guard[1]:
+            based, guard = wish_of_base_class(self.script), self._cuda_guard()
+            if based is not None:
+                self.arguments["cpu"], self.argument_reads["cpu"] = based
+            elif guard is not None and PLACEHOLDER not in guard[1]:
                 self.arguments["cpu"] = negated(guard[0])
                 self.argument_reads["cpu"] = guard[1]
             elif not self._names_a_device() and not any(
@@ -127,6 +132,22 @@ class ConstructorArguments:
             self.arguments[name] = value
             self.argument_reads[name] = window.names
 
+    def _tells_accumulation(self, anchor: Anchor) -> bool:
+        """Write the steps of accumulation as they are known where the Accelerator is made.
+
+        Where an attribute that holds them is set only later, the window stays as it is written. False then.
+        """
+        if self.accumulation is None:
+            return True
+        name, text = self.accumulation.argument(self.for_accelerate)
+        told = told_here(self.script, text, anchor)
+        if told is not None:
+            self.arguments[name] = told
+            return True
+        self.kept_window, self.accumulation = (self.accumulation if self.for_accelerate else None), None
+        del self.arguments[name], self.argument_reads[name]
+        return False
+
     def _fits_accelerate(self, window: Window) -> bool:
         """Whether Accelerate's accumulation has the window's meaning.
 
@@ -153,6 +174,8 @@ class ConstructorArguments:
                 test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
                 name = dotted(test) if test is not None else None
                 named = name is not None and bool(k.FLAG_NAME.search(name.rpartition(".")[2]))
+                if isinstance(ancestor, ast.If) and is_option_for_gpu(ancestor.test):
+                    named = any(call is n for stmt in ancestor.body for n in walk(stmt))
                 if test is not None and (named or self.script.is_a(test, v.FLAG)):
                     wish = self.devices.wish(test)
                     # A helper can ask by a name of its own for what was decided where the models are made.
@@ -187,7 +210,8 @@ class ConstructorArguments:
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""
         return any(
-            isinstance(n.ctx, ast.Load) and k.DEVICE_NAME.search(n.id) for n in self.tree.nodes(ast.Name)
+            isinstance(n.ctx, ast.Load) and k.DEVICE_NAME.search(n.id) and not self._is_read_off(n)
+            for n in self.tree.nodes(ast.Name)
         )
 
     def _moves_to_accelerator(self, call: ast.Call) -> bool:
@@ -196,9 +220,33 @@ class ConstructorArguments:
         if any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda") for a in call.args):
             return True
         return any(
-            not isinstance(node, ast.Constant) and self.script.is_a(node, v.DEVICE)
+            not isinstance(node, ast.Constant)
+            and self.script.is_a(node, v.DEVICE)
+            and not self._is_read_off(node)
             for node in device_arguments(call)
         )
+
+    def _is_read_off(self, node: ast.expr, depth: int = 3) -> bool:
+        """Whether a device is that of a parameter or a tensor, which is where it is and no choice."""
+        if isinstance(node, ast.Attribute) and node.attr == "device":
+            return isinstance(node.value, (ast.Call, ast.Subscript))
+        if depth and isinstance(node, ast.Name):
+            scope = self.script.scope_of(node)
+            found = [
+                stmt.value
+                for stmt in self.tree.nodes(ast.Assign)
+                if self.script.scope_of(stmt) is scope and any(dotted(t) == node.id for t in stmt.targets)
+            ]
+            return bool(found) and all(self._is_read_off(value, depth - 1) for value in found)
+        if depth and isinstance(node, ast.Call) and self.script.callees(node):
+            returned = [
+                part.value
+                for callee in self.script.callees(node)
+                for part in walk(callee.node)
+                if isinstance(part, ast.Return) and part.value is not None
+            ]
+            return bool(returned) and all(self._is_read_off(value, depth - 1) for value in returned)
+        return False
 
     def _models_are_made_here(self) -> bool:
         """Whether this very file makes the models, so that it would have to place them."""

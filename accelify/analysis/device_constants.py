@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk, walk_scope
+from accelify.analysis.syntax import walk
 from accelify.analysis.values import Imported, Thing
 
 _INDEXED = re.compile(r"^(cuda|gpu|xpu):")
@@ -74,7 +74,7 @@ def _of_module(script: ScriptModel, module: Module) -> list[DeviceConstant]:
     found: dict[str, DeviceConstant] = {}
     if module is script.program.entry:
         return []
-    for node in walk_scope(module.scopes.module.node.body):
+    for node in module.scopes.module.nodes:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -97,11 +97,10 @@ def _constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Kn
         owner = script.scope_of(node).resolve(node.id)
         own = owner is None or owner is module.scopes.module
         return _origin(script.program, module, node.id, known, set()) if own else None
-    for value in script.values(node.value):
-        if isinstance(value, Imported):
-            target = module.imports.get(value.name) or script.program.modules.get(value.name)
-            if target is not None:
-                return _origin(script.program, target, node.attr, known, set())
+    for name in sorted(value.name for value in script.values(node.value) if isinstance(value, Imported)):
+        target = module.imports.get(name) or script.program.modules.get(name)
+        if target is not None:
+            return _origin(script.program, target, node.attr, known, set())
     return None
 
 
@@ -114,10 +113,10 @@ def _origin(
     if (module, name) in seen:
         return None
     seen.add((module, name))
-    for node in walk_scope(module.scopes.module.node.body):
+    for node in module.scopes.module.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
             return None
-    for node in walk_scope(module.scopes.module.node.body):
+    for node in module.scopes.module.nodes:
         if not isinstance(node, ast.ImportFrom):
             continue
         target = module.imports.get(absolute_name(node, module.package) or "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 
@@ -33,22 +34,36 @@ class Devices:
         self.tree = script.tree
         self.assignments: list[DeviceAssignment] = []
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
-            if stmt.value is None or not self.is_device_expression(stmt.value):
+            if stmt.value is None:
                 continue
             target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
             if not isinstance(target, (ast.Name, ast.Attribute)):
+                continue
+            if not self.is_device_expression(stmt.value) and not self._is_current(stmt.value, target):
                 continue
             whole = self._whole_choice(stmt)
             test = self._condition(stmt, whole)
             cpu, names = self._cpu(test, stmt)
             self.assignments.append(DeviceAssignment(stmt, whole, cpu, names))
+        chosen = {self.script.scope_of(a.statement) for a in self.assignments}
+        # `device = choose()`, where the choice is replaced in there.
+        self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
         self.assignments = [self._with_override(a) for a in self.assignments]
+        self.beside: list[DeviceAssignment] = []
+        self._set_aside()
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
+
+    def _callees(self, assignment: DeviceAssignment) -> set[Scope]:
+        value = assignment.statement.value
+        return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def is_device_expression(self, node: ast.expr) -> bool:
         """Whether an expression chooses a device: a call of torch.device, or a name of one, in any branch."""
         if isinstance(node, ast.IfExp):
-            return self.is_device_expression(node.body) or self.is_device_expression(node.orelse)
+            arms = (node.body, node.orelse)
+            if any(isinstance(arm, ast.Constant) and isinstance(arm.value, (int, float)) for arm in arms):
+                return False
+            return any(map(self.is_device_expression, arms))
         if isinstance(node, ast.BoolOp):
             return all(self.is_device_expression(value) for value in node.values)
         if isinstance(node, (ast.Constant, ast.JoinedStr)):
@@ -60,6 +75,64 @@ class Devices:
             callees = self.script.callees(node)
             return bool(callees) and self.script.is_a(node, v.DEVICE) and not self.script.is_a(node, v.MODEL)
         return False
+
+    def _is_current(self, value: ast.expr, target: ast.Name | ast.Attribute) -> bool:
+        """`self.device = torch.cuda.current_device()`: a number, which stands for a device under such a name."""
+        name = target.id if isinstance(target, ast.Name) else target.attr
+        if not isinstance(value, ast.Call) or not k.DEVICE_NAME.search(name):
+            return False
+        return self.script.qualname(value.func) == "torch.cuda.current_device"
+
+    def _set_aside(self) -> None:
+        """Keep apart the names for the CPU that stand beside a choice: places to fetch to, and nobody's wish."""
+        if all(a.cpu == "True" for a in self.assignments):
+            return
+        chosen = {self._variable(a) for a in self.assignments if a.cpu != "True"}
+        for assignment in [a for a in self.assignments if a.cpu == "True"]:
+            self.assignments.remove(assignment)
+            if self._variable(assignment) in chosen or self._is_a_part_s(assignment):
+                same = DeviceAssignment(assignment.statement, assignment.whole, None, frozenset())
+                self.assignments.append(same)
+            elif assignment.statement.value is not None and names_cpu(assignment.statement.value):
+                self.beside.append(assignment)
+            else:
+                self.assignments.append(assignment)
+
+    def _is_a_part_s(self, assignment: DeviceAssignment) -> bool:
+        """Whether a model is made with it, for parts of its own: prepare moves the model as a whole."""
+        statement = assignment.statement
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        if not isinstance(target, ast.Name):
+            return False
+        variable = self._variable(assignment)
+        return any(
+            isinstance(given, ast.Name)
+            and given.id == target.id
+            and (self.script.scope_of(given).resolve(given.id), given.id) == variable
+            and self.script.models_of(call)
+            for call in self.script.calls()
+            for given in [*call.args, *[kw.value for kw in call.keywords]]
+        )
+
+    def _variable(self, assignment: DeviceAssignment) -> tuple[object, str]:
+        """What an assignment binds: its name, and the scope or class that it belongs to."""
+        statement = assignment.statement
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        scope = self.script.scope_of(statement)
+        if isinstance(target, ast.Name):
+            return scope.resolve(target.id), target.id
+        return scope.owner_class, dotted(target) or ""
+
+    def is_cpu(self, node: ast.expr) -> bool:
+        """Whether an expression is the CPU by its own words, or by those of the name that it was given."""
+        if names_cpu(node) or not self.beside:
+            return names_cpu(node)
+        scope = self.script.scope_of(node)
+        if isinstance(node, ast.Name):
+            variable: tuple[object, str] = (scope.resolve(node.id), node.id)
+        else:
+            variable = (scope.owner_class, dotted(node) or "")
+        return any(self._variable(a) == variable for a in self.beside)
 
     def _chooses(self, branch: ast.If) -> bool:
         """Whether an `if` chooses between devices: both branches assign one, or it asks a flag."""
@@ -166,7 +239,7 @@ class Devices:
         if any(names_cpu(w) for w in values):
             return [ast.UnaryOp(ast.Not(), node.test)]
         tests = [node.test]
-        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not _only_cpu(node.orelse):
             tests += self._if_chain(node.orelse[0])
         return tests
 
@@ -209,7 +282,7 @@ class Devices:
             inner = self.wish(test.operand, seen)
             return None if inner is None else (negated(inner[0]), inner[1])
         if isinstance(test, ast.Call):
-            name = self.script.qualname(test.func)
+            name = self.script.qualname(test.func) or dotted(test.func)
             if name in k.AVAILABILITY_CALLS or (name or "").endswith("is_available"):
                 return None
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call):
@@ -268,6 +341,25 @@ def names_cpu(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cpu"
 
 
+def _only_cpu(block: list[ast.stmt]) -> bool:
+    """Whether every way through a block assigns the CPU."""
+    return bool(block) and all(
+        (isinstance(stmt, ast.Assign) and names_cpu(stmt.value))
+        or (isinstance(stmt, ast.If) and _only_cpu(stmt.body) and _only_cpu(stmt.orelse))
+        for stmt in block
+    )
+
+
+def is_option_for_gpu(test: ast.expr) -> bool:
+    """`args.mode == "gpu"`, `opt.where != "cpu"`: an option that is asked for the kind of device."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or dotted(test.left) is None:
+        return False
+    text = getattr(test.comparators[0], "value", None)
+    if isinstance(test.ops[0], ast.NotEq):
+        return text == "cpu"
+    return isinstance(test.ops[0], ast.Eq) and text in ("gpu", "GPU", "cuda")
+
+
 def _has_else(node: ast.If) -> bool:
     if not node.orelse:
         return False
@@ -299,7 +391,8 @@ def negated(text: str, inside: bool = False) -> str:
         }
         sign = opposite.get(type(tree.ops[0]))
         if sign is not None:
-            return f"{ast.unparse(tree.left)} {sign} {ast.unparse(tree.comparators[0])}"
+            parts = [ast.get_source_segment(text, part) for part in (tree.left, tree.comparators[0])]
+            return f"{parts[0]} {sign} {parts[1]}"
     if isinstance(tree, (ast.BoolOp, ast.IfExp, ast.Compare, ast.Lambda)):
         return f"not ({text})"
     return f"not {text}"

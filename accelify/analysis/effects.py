@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk, walk_scope
+from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
@@ -33,9 +34,11 @@ _FILES = frozenset(
     shutil.move shutil.rmtree shutil.copytree shutil.make_archive distutils.dir_util.copy_tree json.dump pickle.dump
     _pickle.dump cPickle.dump dill.dump cloudpickle.dump yaml.dump yaml.safe_dump toml.dump marshal.dump numpy.save
     numpy.savez numpy.savez_compressed numpy.savetxt joblib.dump scipy.io.savemat scipy.sparse.save_npz
-    torch.onnx.export torch.jit.save torch.export.save safetensors.torch.save_file safetensors.torch.save_model
+    torch.onnx.export torch.onnx._export torch.jit.save torch.export.save safetensors.torch.save_file
+    safetensors.torch.save_model
     tensorboard_logger.configure tensorboard_logger.log_value tensorboard_logger.log_images
-    tensorboard_logger.log_histogram""".split()
+    tensorboard_logger.log_histogram tensorboard_logger.tensorboard_logger.configure
+    tensorboard_logger.tensorboard_logger.log_value""".split()
 )
 _TERMINAL = frozenset(
     "builtins.input sys.stdout.write sys.stdout.flush sys.stderr.write sys.stderr.flush".split()
@@ -47,6 +50,7 @@ _FILE_METHODS = frozenset(
     "to_csv to_json to_pickle to_excel to_parquet to_hdf write_text write_bytes save_pretrained push_to_hub".split()
 )
 # Methods that write, by name alone: few enough, and rarely anything else.
+_BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
 WRITING_METHODS = _PICTURE_METHODS | _FILE_METHODS | {"mkdir"}
 # What writes to something that was opened before. Too common a word to guard a statement for it alone.
 _STREAM_METHODS = frozenset("write writelines writerow writerows writeheader write_line".split())
@@ -57,8 +61,10 @@ OPENING = frozenset(
 FETCHING = frozenset(
     """nltk.download gdown.download urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
     torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
-    torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset""".split()
+    torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
+    torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
 )
+_VECTORS = ("glove", "fasttext", "charngram")
 READING = (
     "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
@@ -146,6 +152,7 @@ class SideEffects:
         self.script = script
         self.interpreter = script.interpreter
         self._known: dict[Scope, Effects] = {}
+        self._known_nodes: dict[Node, Effects] = {}
         self._attributes: dict[str, list[tuple[Module, ast.Attribute]]] | None = None
 
     def of(self, scope: Scope) -> Effects:
@@ -154,7 +161,7 @@ class SideEffects:
         if found is None:
             found = self._known[scope] = Effects()
             module = self.interpreter.module_of(scope)
-            self._look(found, module, scope, walk_scope(scope.node.body))
+            self._look(found, module, scope, scope.nodes)
             changed = {n for n in found.changes if not self._is_made_in(scope, n)} - {scope.self_name()}
             if changed:
                 found.tie(f"it changes `{sorted(changed)[0]}`")
@@ -163,8 +170,10 @@ class SideEffects:
 
     def of_nodes(self, node: Node) -> Effects:
         """What a statement or expression of the script does."""
-        found = Effects()
-        self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
+        found = self._known_nodes.get(node)
+        if found is None:
+            found = self._known_nodes[node] = Effects()
+            self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
         return found
 
     def keeps_log(self, cls: Class) -> bool:
@@ -175,7 +184,7 @@ class SideEffects:
             return True
         for own in cls.ancestry():
             for method in own.scope.children.values():
-                for node in walk_scope(method.node.body):
+                for node in method.nodes:
                     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                         name = self.qualname(own.module, method, node.value.func)
                         opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
@@ -261,6 +270,8 @@ class SideEffects:
         name = self.qualname(module, scope, func) or ""
         callees = self.interpreter.calls.get(call, set())
         kind = self._writes(module, scope, call, name, attribute)
+        if kind in (FILES, PICTURES) and self._into_memory(module, scope, call):
+            kind = None
         if kind is not None:
             path, line = self._place(module, call)
             found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
@@ -276,6 +287,8 @@ class SideEffects:
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
             found.tie("it trains or loads")
+        elif name == "builtins.setattr" or attribute == "__setattr__" or _updates_namespace(func):
+            found.tie("it sets attributes by name")
         self._receiver(found, module, scope, call, attribute, callees)
         if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKS:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
@@ -283,7 +296,7 @@ class SideEffects:
                     module, scope, argument, v.MODEL
                 ):
                     found.calls_model = True
-        for callee in callees:
+        for callee in in_order(callees):
             inner = self.of(callee)
             asked = bool(inner.sites) and _asks_first(module, call)
             for site in inner.sites:
@@ -342,19 +355,35 @@ class SideEffects:
                 if root is not None:
                     found.changes.add(root)
 
+    def into_memory(self, call: ast.Call) -> bool:
+        """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""
+        return self._into_memory(self.script.module_of(call), self.script.scope_of(call), call)
+
+    def _into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
+        places = [*call.args[:2], *[kw.value for kw in call.keywords]]
+        given = [a for a in places if isinstance(a, (ast.Name, ast.Attribute, ast.Call))]
+        return any(
+            isinstance(held, Thing) and held.qualname in _BUFFERS
+            for argument in given
+            for held in self.interpreter.evaluate(module, scope, argument)
+        )
+
     def _writes(self, module: Module, scope: Scope, call: ast.Call, name: str, attribute: str) -> str | None:
         """The kind of what a call writes, None where it writes nothing."""
         if name in _FOLDERS or (attribute == "mkdir" and not name):
-            if is_constant(call_keyword(call, "exist_ok"), True):
-                return None  # as often as one likes
-            return FOLDERS
+            return None if makes_folder_again(call) else FOLDERS
         if name in _PICTURES or attribute in _PICTURE_METHODS:
             return PICTURES
-        if name in _FILES or attribute in _FILE_METHODS or name == "torch.save":
+        if (
+            name in _FILES
+            or attribute in _FILE_METHODS
+            or name == "torch.save"
+            or writes_by_shell(call, name)
+        ):
             return FILES
         if name in _TERMINAL or name == "builtins.print" or name in ("tqdm.write", "tqdm.tqdm.write"):
             return TERMINAL
-        if name in FETCHING or (name and is_constant(call_keyword(call, "download"), True)):
+        if is_download(call, name):
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
@@ -376,9 +405,10 @@ class SideEffects:
         """The qualified name of a library's function as seen from a module of the program."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
-        for value in self.interpreter.evaluate(module, scope, node):
-            if isinstance(value, Imported):
-                return value.name
+        held = self.interpreter.evaluate(module, scope, node)
+        names = [value.name for value in held if isinstance(value, Imported)]
+        if names:
+            return min(names)
         if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
             return f"builtins.{node.id}"
         return None
@@ -399,7 +429,7 @@ class SideEffects:
             return False
         if any(a.arg == name for a in scope.parameters()):
             return False
-        for node in walk_scope(scope.node.body):
+        for node in scope.nodes:
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                 if any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
                     return False
@@ -446,7 +476,7 @@ class SideEffects:
         scope = self._scope_in(module, node)
         return scope.kind != "function" or any(
             isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
-            for n in walk_scope(scope.node.body)
+            for n in scope.nodes
         )
 
     def _scope_in(self, module: Module, node: Node) -> Scope:
@@ -480,6 +510,18 @@ class SideEffects:
                         self._attributes.setdefault(node.attr, []).append((module, node))
         for module, node in self._attributes.get(name, ()):
             yield (self.script.module_of(node) if module in self.script.modules else module), node
+
+
+def is_download(call: ast.Call, name: str | None) -> bool:
+    """Whether a call fetches something into a folder, asked to or by what it is."""
+    if name in FETCHING:
+        return True
+    if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
+        return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
+        vectors = call_keyword(call, "vectors")
+        return isinstance(vectors, ast.Constant) and str(vectors.value).startswith(_VECTORS)
+    return bool(name) and is_constant(call_keyword(call, "download"), True)
 
 
 def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
@@ -516,6 +558,15 @@ def _writing_mode(mode: ast.expr | None) -> bool:
     return False
 
 
+def _updates_namespace(func: ast.expr) -> bool:
+    """`self.__dict__.update(...)`, `vars(options).update(...)`."""
+    if not isinstance(func, ast.Attribute) or func.attr != "update":
+        return False
+    base = func.value
+    called = dotted(base.func) if isinstance(base, ast.Call) else None
+    return called in ("vars", "globals") or (dotted(base) or "").endswith("__dict__")
+
+
 def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -526,3 +577,8 @@ def _flat(target: ast.expr) -> list[ast.expr]:
     if isinstance(target, (ast.Tuple, ast.List)):
         return [one for element in target.elts for one in _flat(element)]
     return [target.value] if isinstance(target, ast.Starred) else [target]
+
+
+def makes_folder_again(call: ast.Call) -> bool:
+    """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
+    return is_constant(call_keyword(call, "exist_ok"), True)

@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
+from accelify.analysis.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.one_by_one import is_text, one_by_one
+from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
+from accelify.analysis.picked import Picked, PickedEntries
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import names_in, target_names, walk
 from accelify.analysis.values import Thing
 
+NO_MODEL = "no call of a model was seen in it"
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -31,9 +36,21 @@ class EvaluationLoop:
     before: ast.stmt | None = None
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
+    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
+    picked: Picked = field(default_factory=Picked)
     problem: str | None = None
     # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
     only_looks: bool = False
+
+    @property
+    def gathered_nodes(self) -> list[ast.expr]:
+        """The expressions that are gathered where they stand."""
+        return [*self.inline, *self.picked.nodes]
+
+    @property
+    def fetches_one(self) -> bool:
+        """Whether it ends with its first batch, which is as large on every process as it was."""
+        return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)
 
 
 def evaluation_loops(script: ScriptModel, batch_size: str = "per-process") -> list[EvaluationLoop]:
@@ -81,6 +98,7 @@ class _Analysis:
         self.loop = loop
         self.result = EvaluationLoop(loop, loaders)
         self.statements = list(_flat(loop.body))
+        self._assigned: list[list[ast.Assign]] | None = None
         self.result.problem = self._look()
         self.result.only_looks = not self._keeps_something()
 
@@ -100,17 +118,65 @@ class _Analysis:
                 for c in walk(s)
             ):
                 return "the model is called inside another function"
-            return "no call of a model was seen in it"
+            return NO_MODEL
         last = forward[-1]
         stmt = self.statements[last]
+        number = self._number_of_the_model(forward)
+        if number is not None:
+            return f"`{number}` is a number that the model makes of the local batch"
+        shaped = not_by_samples(self.script, self.loop, self.result.loaders)
+        if shaped is not None and not (shaped == PADDED and self._of_sequences(forward)):
+            return shaped
+        single = one_by_one(self.script, self.loop, self.statements, last)
+        if single is not None:
+            return single
         if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
             return self._gather_after(forward)
         if len(forward) == 1:
             return self._gather_inline(stmt, last)
         return "the outputs of the model are used where they are computed"
 
+    def _of_sequences(self, forward: list[int]) -> bool:
+        """Whether the model gives one row of scores for each sequence, however long, and nothing else is read."""
+        calls = [c for i in forward for c in walk(self.statements[i]) if isinstance(c, ast.Call)]
+        return all(
+            one_row_a_sample(self.script, call.func) for call in calls if self._is_forward(call)
+        ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
+
+    def _entries_behind(self, last: int) -> set[str]:
+        """What is read of objects that hold tensors behind the last call of the model."""
+        found: set[str] = set()
+        for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                found.add(str(node.slice.value))
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if self.script.is_a(node.value, v.OUTPUT):
+                    found.add(node.attr)
+        return found
+
+    def _number_of_the_model(self, forward: list[int]) -> str | None:
+        """A loss that the model gives back: `logits, loss = model(x, y)`, and `loss.item()` behind it."""
+        for index in forward:
+            stmt = self.statements[index]
+            if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+                continue
+            if not self._is_forward(stmt.value):
+                continue
+            given = {n for t in stmt.targets for n in target_names(t)}
+            for call in (n for s in self.statements[index + 1 :] for n in walk(s)):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                    owner = call.func.value
+                    if call.func.attr == "item" and isinstance(owner, ast.Name) and owner.id in given:
+                        return owner.id
+        return None
+
     def _keeps_something(self) -> bool:
-        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it."""
+        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it.
+
+        One that ends with its first batch only fetches that.
+        """
+        if isinstance(self.loop.body[-1], ast.Break):
+            return False
         stored: set[str] = set()
         for node in (n for stmt in self.loop.body for n in walk(stmt)):
             if isinstance(node, (ast.AugAssign, ast.Return, ast.Yield)):
@@ -167,7 +233,7 @@ class _Analysis:
         held = self.script.interpreter.variables
         kept = []
         for name in seen:
-            if self._size_of_batch(name, until) is not None:
+            if self._size_of_batch(name, until) is not None or self._is_of_a_shape(name, until):
                 continue
             owner = scope.resolve(name) or scope
             values = held.get((owner, name), set())
@@ -177,16 +243,24 @@ class _Analysis:
 
     def _assignments(self, until: int) -> Iterator[ast.Assign]:
         """Assignments up to a statement, those in branches (`if use_cuda: x = x.cuda()`) too."""
-        for stmt in self.statements[: until + 1]:
-            yield from (n for n in walk(stmt) if isinstance(n, ast.Assign))
+        if self._assigned is None:
+            self._assigned = [[n for n in walk(s) if isinstance(n, ast.Assign)] for s in self.statements]
+        for assigned in self._assigned[: until + 1]:
+            yield from assigned
 
     def _size_of_batch(self, name: str, until: int) -> ast.expr | None:
         """The expression, where a name is nothing but the batch's size: `n = x.size(0)`, `len(x)`, `x.shape[0]`."""
         found: list[ast.expr] = []
         for stmt in self.statements[: until + 1]:
             if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
-                found.append(stmt.value)
+                first = first_of_shape(stmt, name)
+                found.append(stmt.value if first is None else first)
         return found[0] if len(found) == 1 and size_of(found[0]) is not None else None
+
+    def _is_of_a_shape(self, name: str, until: int) -> bool:
+        """Whether a name is one of the other sizes in `n, channels, _ = x.size()`: the same for every batch."""
+        made = [s for s in self._assignments(until) if any(name in target_names(t) for t in s.targets)]
+        return bool(made) and all(shape_of(s.value) is not None for s in made)
 
     def _take_sizes_again(self, last: int, later: set[str]) -> None:
         """Sizes that the metric uses have to be those of the gathered tensors."""
@@ -215,6 +289,19 @@ class _Analysis:
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        entries = self._entries(forward)
+        taken = entries.found(outputs, [n for n in names if n not in outputs])
+        if isinstance(taken, str):
+            return taken
+        names = [n for n in names if n not in taken.holders]
+        alone = entries.first_alone(names)
+        if alone is not None:
+            return f"`{alone}` is the first sample of each batch, or a part of what the model gives"
+        text = next(
+            (n for n in names if any(is_text(self.script, r) for r in self._reads_behind(n, last))), None
+        )
+        if text is not None:
+            return f"`{text}` is a text, one for each sample"
         hidden = [n for n in names if "hidden" in n or n in ("h", "state", "states")]
         if hidden:
             return f"`{hidden[0]}` may not have a row for every sample"
@@ -224,15 +311,33 @@ class _Analysis:
             return "a loss of the local batch is used after the last call of the model"
         if not self.script.tree.ends_line(self.statements[last]):
             return "the metric stands on the line of the model's call"
-        left = self._left_local(last, set(names) | set(outputs) | sizes, later)
+        left = self._left_local(last, set(names) | set(outputs) | sizes | taken.holders, later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
-        changed = self._changed_by_gathering(self.statements[last], names)
+        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders])
         if changed is not None:
             return changed
         self.result.after = self.statements[last]
         self.result.gathered = names
+        self.result.picked = taken
         return None
+
+    def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
+        return [
+            n
+            for s in self.statements[last + 1 :]
+            for n in walk(s)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        ]
+
+    def _entries(self, forward: list[int]) -> PickedEntries:
+        calls = [
+            c
+            for index in forward
+            for c in walk(self.statements[index])
+            if isinstance(c, ast.Call) and self._is_forward(c)
+        ]
+        return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
     def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
         """A name made from the batch before the last call of the model, used behind it and not gathered."""
@@ -243,6 +348,7 @@ class _Analysis:
         for stmt in self._assignments(last):
             if names_in(stmt.value) & made:
                 made |= {n for t in stmt.targets for n in target_names(t)}
+        made = {n for n in made if not self._is_of_a_shape(n, last)}
         return next(iter(sorted((made & later) - gathered)), None)
 
     def _changed_by_gathering(self, forward: ast.stmt, names: list[str]) -> str | None:
@@ -260,7 +366,9 @@ class _Analysis:
         calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
         if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
             return "the outputs of the model are used where they are computed"
-        call = calls[0]
+        call: ast.expr = calls[0]
+        if isinstance(stmt, ast.Expr) and stmt.value is call:
+            return "nothing here reads what the model gives"
         inside = {n.id for n in walk(call) if isinstance(n, ast.Name)}
         outside = {
             n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))
@@ -276,29 +384,21 @@ class _Analysis:
         changed = self._changed_by_gathering(stmt, needed)
         if changed is not None:
             return changed
+        entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
+        entry = entries.entry_of_call(calls[0])
+        if entry is not None and entries.is_number(entry):
+            if needed:
+                return f"`{needed[0]}` is made from the local batch and used beside the model's loss"
+            number = entries.number(entry)
+            if isinstance(number, str):
+                return number
+            self.result.picked = number
+            return None
+        call = entry or call
         self.result.inline = [call]
         self.result.before = stmt
         self.result.gathered = needed
         return None
-
-
-def size_of(value: ast.expr) -> str | None:
-    """The tensor's name, where an expression is the size of its first dimension."""
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant) and value.slice.value == 0:
-        inner = value.value
-        if isinstance(inner, ast.Call) and not inner.args:
-            inner = inner.func
-        if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape"):
-            return inner.value.id if isinstance(inner.value, ast.Name) else None
-    if isinstance(value, ast.Call) and len(value.args) == 1:
-        first = value.args[0]
-        if isinstance(value.func, ast.Name) and value.func.id == "len":
-            return first.id if isinstance(first, ast.Name) else None
-        if isinstance(value.func, ast.Attribute) and value.func.attr == "size":
-            owner = value.func.value
-            if isinstance(first, ast.Constant) and first.value == 0 and isinstance(owner, ast.Name):
-                return owner.id
-    return None
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accelify.analysis.evaluation import size_of
-from accelify.analysis.losses import SUM, LossReductions
+from accelify.analysis.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.losses import MEAN, SUM, LossReductions
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import Tree, dotted, names_in, target_names, walk
 
 BatchLoop = ast.For | ast.AsyncFor | ast.While
+_TABLES = frozenset({"numpy.bincount", "torch.bincount", "torch.histc", "sklearn.metrics.confusion_matrix"})
 _COUNTING = frozenset({"sum", "nelement", "numel"})
 _FRESH = frozenset(
     "list dict deque defaultdict OrderedDict Counter zeros Tensor FloatTensor tensor empty".split()
@@ -78,21 +80,74 @@ class Figures:
                 return "mean" if whole else None
             return "sum"
         if self.is_loss(value):
+            if self._is_weighted(value):
+                return "sum"
             loss = loss_inside(value)
             return "sum" if loss is not None and self.reductions.of(loss) == SUM else "mean"
         inner = plain(value)
         if isinstance(inner, ast.Name) and depth < 4:
-            made = self._made_in_loop(inner)
-            return self._kind(made, depth + 1) if made is not None else None
+            made = self.made_in_loop(inner)
+            if made is None:
+                return None
+            part = self._part(inner, made)
+            return self._kind(made, depth + 1) if part is None else self._of_parts(made, part, depth)
         if isinstance(inner, ast.Call):
             last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             if last == "mean" and not inner.args:
                 return "mean"
+            if self.script.qualname(inner.func) in ("numpy.mean", "torch.mean") and len(inner.args) == 1:
+                return "mean"
+            return self._of_functions(inner)
         return None
 
-    def _made_in_loop(self, name: ast.Name) -> ast.expr | None:
-        """What a name is assigned in the innermost loop around it, where that is once."""
-        for loop in self.script.enclosing_loops(name)[:1]:
+    def _is_weighted(self, value: ast.expr) -> bool:
+        """`loss.item() * n` with a number that each batch makes anew: its tokens, whatever it is called."""
+        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
+            return False
+        sides = (value.left, value.right)
+        return any(self.is_loss(side) for side in sides) and any(
+            not self.is_loss(side) and not self.script.is_uniform(side) for side in sides
+        )
+
+    def _of_functions(self, value: ast.expr) -> str | None:
+        """What the program's own functions, and torch's losses, make of a batch."""
+        return {MEAN: "mean", SUM: "sum"}.get(self.reductions.of(value))
+
+    def _part(self, name: ast.Name, made: ast.expr) -> int | None:
+        """Which of the values that a call gives back a name is; None where it is all of them."""
+        stmt = self.tree.parent(made)
+        for target in stmt.targets if isinstance(stmt, ast.Assign) and isinstance(made, ast.Call) else ():
+            if isinstance(target, ast.Tuple):
+                names = [e.id if isinstance(e, ast.Name) else "" for e in target.elts]
+                return names.index(name.id) if name.id in names else None
+        return None
+
+    def _of_parts(self, call: ast.expr, index: int, depth: int) -> str | None:
+        """What one of the values is that the program's functions give back together."""
+        assert isinstance(call, ast.Call)
+        found: set[str | None] = set()
+        for callee in self.script.callees(call):
+            for stmt in callee.nodes:
+                if isinstance(stmt, ast.Return) and isinstance(stmt.value, ast.Tuple):
+                    value = stmt.value.elts[index] if index < len(stmt.value.elts) else None
+                    made = self._made_in(callee, value) if isinstance(value, ast.Name) else value
+                    kind = self._kind(made, depth + 1) if made is not None else None
+                    found.add(kind or (self._of_functions(made) if made is not None else None))
+        return found.pop() if len(found) == 1 else None
+
+    def _made_in(self, scope: Scope, name: ast.Name) -> ast.expr | None:
+        """What a function assigns to a variable, where that is once."""
+        found = [
+            stmt.value
+            for stmt in scope.nodes
+            if isinstance(stmt, ast.Assign)
+            and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def made_in_loop(self, name: ast.Name) -> ast.expr | None:
+        """What a name is assigned in the loops next around it, where that is once."""
+        for loop in self.script.enclosing_loops(name)[:2]:
             found = [
                 stmt.value
                 for stmt in walk(loop)
@@ -100,6 +155,8 @@ class Figures:
             ]
             if len(found) == 1 and name.id not in names_in(found[0]):
                 return found[0]
+            if found:
+                break
         return None
 
     def _counts(self, node: ast.AST) -> bool:
@@ -118,11 +175,10 @@ class Figures:
     def is_batch_size(self, name: ast.Name) -> bool:
         """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
         values = [
-            stmt.value
+            first_of_shape(stmt, name.id) or stmt.value
             for loop in self.script.enclosing_loops(name)
             for stmt in walk(loop)
-            if isinstance(stmt, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+            if isinstance(stmt, ast.Assign) and any(name.id in target_names(t) for t in stmt.targets)
         ]
         return bool(values) and all(size_of(value) is not None for value in values)
 
@@ -136,7 +192,8 @@ class Figures:
         """The names in a loop that hold what is made of its batch, sizes aside."""
         found: set[str] = set()
         drawing = {id(c) for c in walk(loop) if isinstance(c, ast.Call) and draws(c)}
-        if not isinstance(loop, ast.While) and not drawing:
+        # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
+        if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):
             found = set(target_names(loop.target))
             if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "enumerate":
                 if isinstance(loop.target, ast.Tuple):
@@ -148,8 +205,11 @@ class Figures:
             before = len(found)
             for stmt in walk(loop):
                 if isinstance(stmt, ast.Assign) and names_in(stmt.value) & found:
-                    if size_of(stmt.value) is None:
+                    if size_of(stmt.value) is None and shape_of(stmt.value) is None:
                         found |= {n for t in stmt.targets for n in target_names(t)}
+                elif isinstance(stmt, (ast.For, ast.AsyncFor)) and stmt is not loop:
+                    if names_in(stmt.iter) & found and not _counts_off(stmt.iter):
+                        found |= set(target_names(stmt.target))
             if len(found) == before:
                 break
         return found
@@ -181,7 +241,7 @@ class Figures:
 
     def is_read_behind(self, loop: BatchLoop, place: Place) -> bool:
         """Whether a place is read once the loop is over; an attribute also by other methods."""
-        end = self.tree.end(loop)
+        end = end_of(self.tree, loop)
         if "." not in place.root:
             scope = self.script.scope_of(loop).resolve(place.root)
             if scope is None:
@@ -226,10 +286,25 @@ def plain(value: ast.expr) -> ast.expr:
             value = value.value
 
 
+def _counts_off(iterated: ast.expr) -> bool:
+    """`range(len(batch))`: numbers that say nothing of a batch but its size."""
+    return isinstance(iterated, ast.Call) and dotted(iterated.func) in ("range", "trange")
+
+
+def is_table(script: ScriptModel, value: ast.expr) -> bool:
+    """`np.bincount(...)`, `confusion_matrix(...)`: counts of a batch, a number for each kind of sample."""
+    return isinstance(value, ast.Call) and script.qualname(value.func) in _TABLES
+
+
 def draws(call: ast.Call) -> bool:
     """`next(iterator)`, `iterator.next()`."""
     last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return last in ("next", "__next__")
+
+
+def end_of(tree: Tree, loop: BatchLoop) -> int:
+    """Where the rounds of a loop end; what stands in its `else` comes behind them."""
+    return tree.end(loop.body[-1])
 
 
 def head_of(loop: BatchLoop) -> ast.expr:

@@ -17,7 +17,6 @@ from accelify.analysis.syntax import (
     names_in,
     target_names,
     walk,
-    walk_scope,
 )
 from accelify.analysis.values import Class, Thing
 
@@ -217,11 +216,11 @@ class _Search:
         scope = next(iter(callees))
         if is_in_model(self.script, scope):
             return False
-        returned = [n.value for n in walk_scope(scope.node.body) if isinstance(n, ast.Return)]
+        returned = [n.value for n in scope.nodes if isinstance(n, ast.Return)]
         if len(returned) != 1 or not isinstance(returned[0], ast.Tuple) or len(returned[0].elts) != count:
             return False
         assigned: dict[str, list[ast.expr]] = {}
-        for stmt in walk_scope(scope.node.body):
+        for stmt in scope.nodes:
             if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
                 targets, value_of = stmt.targets[0], stmt.value
                 pairs = (

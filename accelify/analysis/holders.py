@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree
 from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
@@ -37,6 +39,7 @@ class Holders:
 
     tree: Tree
     interpreter: Interpreter
+    modules: list[Module]
 
     if TYPE_CHECKING:
 
@@ -78,6 +81,47 @@ class Holders:
         holder.assignments.append((stmt, scope))
         holder.things |= {w for w in held if isinstance(w, Thing)}
         holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
+
+    @cached_property
+    def attributes_of_others(self) -> list[Holder]:
+        """What is assigned to an attribute of an object that a name holds: `options.model = Net()`."""
+        found: dict[tuple[Scope | None, str], Holder] = {}
+        for stmt in self.tree.nodes(ast.Assign):
+            for target in (e for t in stmt.targets for e in _flat(t)):
+                if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+                    continue
+                scope, base = self.scope_of(stmt), target.value.id
+                if base == scope.self_name():
+                    continue
+                text = f"{base}.{target.attr}"
+                holder = found.setdefault(
+                    (scope.resolve(base), text), Holder(text, scope=scope.resolve(base) or scope)
+                )
+                holder.assignments.append((stmt, scope))
+                holder.things |= self.things(target)
+        return list(found.values())
+
+    def parts_of_objects(self, thing: Thing) -> list[Holder]:
+        """The attributes that keep a thing in objects of another module's plain class: `self.nets.encoder`."""
+        found: list[Holder] = []
+        for holder in self.holders:
+            for one in holder.things:
+                if one.kind != v.INSTANCE or one.cls is None or not isinstance(one.site, ast.Call):
+                    continue
+                kept = {
+                    name for c in one.cls.ancestry() for name, held in c.attributes.items() if thing in held
+                }
+                made = [(s, where) for s, where in holder.assignments if self._makes(s, one)]
+                if made and one.cls.module not in self.modules:
+                    found += [
+                        Holder(f"{holder.name}.{name}", holder.scope, holder.cls, {thing}, set(), made)
+                        for name in sorted(kept)
+                    ]
+        return found
+
+    def _makes(self, stmt: ast.stmt, thing: Thing) -> bool:
+        value = getattr(stmt, "value", None)
+        return isinstance(value, ast.Call) and value is thing.site
 
     def holders_of(self, thing: Thing) -> list[Holder]:
         """Where a thing is kept in this script."""

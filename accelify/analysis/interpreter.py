@@ -8,13 +8,17 @@ model in `train(model, ...)`.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.calls import CallEvaluator
+from accelify.analysis.comprehensions import own_names
+from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.scopes import Scope
+from accelify.analysis.strays import drop_strays
 from accelify.analysis.syntax import FunctionNode, walk_scope
 from accelify.analysis.values import (
     Class,
@@ -33,6 +37,8 @@ _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
 _DEEPEST_NAME = 10
+# Of whose names something is known, by whatever import they come.
+_KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geometric", "monai", "tqdm"})
 _DEEPEST_PART = 5
 
 
@@ -55,6 +61,8 @@ class Interpreter(CallEvaluator):
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
+        self._own_names: dict[ast.Name, str] = {}
+        self._star_libraries: dict[Module, list[str]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
         modules = list(dict.fromkeys(program.modules.values()))
         for module in modules:
@@ -81,6 +89,7 @@ class Interpreter(CallEvaluator):
                 self._upgrade()
                 if not self.changed:
                     break
+        drop_strays(self)
 
     # -- setting up
 
@@ -95,10 +104,13 @@ class Interpreter(CallEvaluator):
             elif not isinstance(scope.node, ast.Module):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
+        self._own_names.update(own_names(module.tree))
+        main = None if module.entry else own_main(module.tree)
         for scope in module.used_scopes():
+            runs = scope.nodes if main is None else walk_scope([s for s in scope.node.body if s is not main])
             nodes: list[ast.AST] = [
                 n
-                for n in walk_scope(scope.node.body)
+                for n in runs
                 if isinstance(n, _INTERESTING) and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
             ]
             self._work.append((module, scope, nodes))
@@ -171,7 +183,7 @@ class Interpreter(CallEvaluator):
         """What a name holds as seen from a scope."""
         owner = scope.resolve(name)
         if owner is None:
-            return self._from_stars(module, name, {module})
+            return self._from_stars(module, name, {module}) or self._from_libraries(module, name)
         held = self.variables.get((owner, name))
         if held:
             return held
@@ -182,6 +194,13 @@ class Interpreter(CallEvaluator):
         if self.settled and owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
             return {self._parameter(module, owner, name)}
         return set()
+
+    def _from_libraries(self, module: Module, name: str) -> Values:
+        """A name that nothing of the program gives, and that the one library may which is imported with a star."""
+        libraries = self._star_libraries.get(module, ())
+        if len(libraries) != 1 or name.startswith("_") or hasattr(builtins, name):
+            return set()
+        return self._imported(module, f"{libraries[0]}.{name}")
 
     def _from_stars(self, module: Module, name: str, seen: set[Module]) -> Values:
         """What a name holds that comes through `from other import *`, which hands on what came to it in that way."""
@@ -368,6 +387,10 @@ class Interpreter(CallEvaluator):
                 if target is not None and target not in stars:
                     stars.append(target)
                     self.changed = True
+                libraries = self._star_libraries.setdefault(module, [])
+                if target is None and base.split(".")[0] in _KNOWN_LIBRARIES and base not in libraries:
+                    libraries.append(base)
+                    self.changed = True
                 continue
             name = f"{base}.{alias.name}" if base else alias.name
             self.bind(scope, alias.asname or alias.name, self._imported(module, name))
@@ -402,7 +425,14 @@ class Interpreter(CallEvaluator):
 
     def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None:
         """Bind a target to values, through tuples, attributes and subscripts."""
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name) and target in self._own_names:
+            self.add(
+                self.variables.setdefault((module.scopes.module, self._own_names[target]), set()), values
+            )
+            for value in values:
+                if isinstance(value, Thing):
+                    value.names.add(target.id)
+        elif isinstance(target, ast.Name):
             owner = scope.resolve(target.id) or scope
             self.bind(owner, target.id, values)
         elif isinstance(target, (ast.Tuple, ast.List)):

@@ -40,9 +40,10 @@ AUTOCAST_CLASSES = frozenset(
         "torch.cuda.amp.autocast_mode.autocast",
     }
 )
+TENSORBOARD = "torch.utils.tensorboard.SummaryWriter"
 WRITER_CLASSES = frozenset(
     {
-        "torch.utils.tensorboard.SummaryWriter",
+        TENSORBOARD,
         "torch.utils.tensorboard.writer.SummaryWriter",
         "tensorboardX.SummaryWriter",
         "visdom.Visdom",
@@ -183,7 +184,9 @@ SCHEDULER_NAME = re.compile(r"sched|lr_decay|lr_policy", re.I)
 CRITERION_NAME = re.compile(r"criterion|loss_?f|loss_func|objective|^loss$", re.I)
 DEVICE_NAME = re.compile(r"^(device|dev|DEVICE|_device|args_device)$|_device$")
 FLAG_NAME = re.compile(
-    r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available)?$|^(is|has|with)_?(cuda|gpu)$", re.I
+    r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available|_mode|_enabled)?$"
+    r"|^(is|has|with|enable|on|train_on|run_on|to)_?(cuda|gpu)$",
+    re.I,
 )
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
 OPTIONS_NAME = re.compile(

@@ -8,17 +8,18 @@ this tells where the two worlds part.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.loaders import gives_host_tensors
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
     dotted,
-    is_constant,
     target_names,
     walk_scope,
 )
@@ -57,9 +58,17 @@ class Locations:
         script: its model.
         prepared: the loaders and models that prepare places.
         placed: whether it does: False asks about the script as it is written.
+        is_cpu: whether an expression is the CPU by name.
     """
 
-    def __init__(self, script: ScriptModel, prepared: set[Thing], placed: bool) -> None:
+    def __init__(
+        self,
+        script: ScriptModel,
+        prepared: set[Thing],
+        placed: bool,
+        is_cpu: Callable[[ast.expr], bool],
+    ) -> None:
+        self.is_cpu = is_cpu
         self.script = script
         self.tree = script.tree
         self.prepared = prepared
@@ -67,6 +76,7 @@ class Locations:
         self.moves = placed or any(self._moves(call) for call in script.calls())
         self._defaults = any(script.qualname(c.func) in _SETTING_DEFAULTS for c in script.calls())
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
+        self._on_host: dict[Thing, bool] = {}
         self._known: dict[ast.AST, Place] = {}
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
@@ -180,6 +190,8 @@ class Locations:
         models = self.script.models_of(node.func)
         if models:
             if models <= self.prepared and not self.script.callees(node) - self._forwards(node):
+                if not self.placed and _together([self.of(a) for a in given]) == {HOST}:
+                    return frozenset({HOST})  # as the script is, it runs where its arguments are
                 return frozenset({DEVICE if self.moves else HOST})
             return NOWHERE
         if self.script.is_a(node.func, v.CRITERION):
@@ -197,7 +209,7 @@ class Locations:
             n.value
             for scope in self.script.callees(node)
             if self.tree.parent(scope.node) is not None
-            for n in walk_scope(scope.node.body)
+            for n in scope.nodes
             if isinstance(n, ast.Return) and n.value is not None
         ]
 
@@ -217,13 +229,18 @@ class Locations:
             return self._moved(node, func)
         if func.attr == "type_as" and node.args:
             return self.of(node.args[0])
-        if (
-            func.attr == "type"
-            and node.args
-            and not (self.script.qualname(node.args[0]) or "").startswith("torch.")
-        ):
-            return NOWHERE  # x.type(Tensor), which can be a type of the device
+        if func.attr == "type" and node.args:
+            return self._of_type(node.args[0], func)
         return self.of(func.value)
+
+    def _of_type(self, given: ast.expr, func: ast.Attribute) -> Place:
+        """Where `x.type(...)` lies: a tensor type has a place of its own, a dtype has none."""
+        name = given.value if isinstance(given, ast.Constant) else self._name_of(given)
+        if not isinstance(name, str) or not name.startswith("torch."):
+            return NOWHERE  # x.type(Tensor), which can be a type of the device
+        if not name.endswith("Tensor"):
+            return self.of(func.value)
+        return frozenset({DEVICE if name.startswith("torch.cuda.") else HOST})
 
     def _moved(self, node: ast.Call, func: ast.Attribute) -> Place:
         target = call_argument(node, 0, "device")
@@ -235,7 +252,7 @@ class Locations:
         """The place that a device stands for."""
         if isinstance(device, ast.Call) and device.args:
             device = device.args[0]
-        if is_constant(device, "cpu"):
+        if self.is_cpu(device):
             return frozenset({HOST})
         if isinstance(device, ast.Attribute) and device.attr == "device":
             beside = self.of(device.value)
@@ -254,6 +271,8 @@ class Locations:
             return self._batch_place(node)
         if name in _HANDING_ON or name in k.VARIABLE or name in ("copy.deepcopy", "copy.copy"):
             return _together([self.of(a) for a in given])
+        if head == "torch.nn.utils.rnn":
+            return self.of(given[0]) if given else NOWHERE  # the lengths beside it stay on the host
         if name.split(".")[0] in _ARRAYS:
             return frozenset({ARRAY})
         if head == "torch.cuda" and last.endswith("Tensor"):
@@ -289,16 +308,18 @@ class Locations:
         return self._placed(loaders)
 
     def _placed(self, loaders: set[Thing]) -> Place:
-        if not loaders:
-            return NOWHERE
-        return frozenset({DEVICE if self.placed and loaders <= self.prepared else HOST})
+        if self.placed and loaders and loaders <= self.prepared:
+            return frozenset({DEVICE})
+        for loader in loaders - self._on_host.keys():
+            self._on_host[loader] = gives_host_tensors(self.script, loader)
+        return frozenset({HOST}) if loaders and all(self._on_host[t] for t in loaders) else NOWHERE
 
     # -- names
 
     def _name(self, node: ast.Name) -> Place:
         scope = self.script.scope_of(node)
         owner = scope.resolve(node.id)
-        if owner is None:
+        if owner is None or (owner, node.id) in self._moved_in_place:
             return NOWHERE
         target = self._comprehension(node)
         if target is not None:
@@ -312,6 +333,18 @@ class Locations:
             else:
                 places.append(self._bound(binding, node.id))
         return _union(places)
+
+    @cached_property
+    def _moved_in_place(self) -> set[tuple[Scope | None, str]]:
+        """What statements move that keep nothing: `batch.to(device)`, of an object that changes itself."""
+        return {
+            (self.script.scope_of(stmt).resolve(stmt.value.func.value.id), stmt.value.func.value.id)
+            for stmt in self.tree.nodes(ast.Expr)
+            if isinstance(stmt.value, ast.Call)
+            and isinstance(stmt.value.func, ast.Attribute)
+            and stmt.value.func.attr in ("to", "cuda")
+            and isinstance(stmt.value.func.value, ast.Name)
+        }
 
     def _comprehension(self, node: ast.Name) -> ast.comprehension | None:
         child: ast.AST = node

@@ -7,15 +7,17 @@ right for an averaged loss and N times too small for a summed one.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.branches import constants_of, constants_of_object, returned
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk, walk_scope
+from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -41,6 +43,7 @@ class LossReductions:
         # whole one, and a share of the sum where the batch is split.
         self._configured = SUM if batch_size == "total" else MEAN
         self._active: set[object] = set()
+        self._bindings: dict[Scope, tuple[dict[str, list[int]], dict[str, list[tuple[int, ast.stmt]]]]] = {}
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
@@ -59,7 +62,7 @@ class LossReductions:
         if isinstance(node, ast.Constant):
             return NEUTRAL
         if isinstance(node, ast.Name):
-            return self._variable(node.id, place, depth)
+            return self._variable(node, place, depth)
         if isinstance(node, ast.UnaryOp):
             return self._of(node.operand, place, depth)
         if isinstance(node, ast.IfExp):
@@ -72,12 +75,13 @@ class LossReductions:
             return self._of(node.value, place, depth)
         return UNCLEAR
 
-    def _variable(self, name: str, place: _Place, depth: int) -> str:
+    def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
+        name = node.id
         owner = place.scope.resolve(name)
         if owner is None:
             return UNCLEAR
         found: list[str] = []
-        for stmt in walk_scope(owner.node.body):
+        for stmt in self._assignments(node, place, owner):
             if isinstance(stmt, ast.Assign):
                 for target in stmt.targets:
                     if isinstance(target, ast.Name) and target.id == name and _divides(stmt.value, name):
@@ -110,13 +114,53 @@ class LossReductions:
             return UNCLEAR
         return answer
 
+    def _assignments(self, node: ast.Name, place: _Place, owner: Scope) -> list[ast.stmt]:
+        """The assignments of a scope that can have bound a name where it is read.
+
+        The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
+        """
+        stores, assigned = self._bindings_of(owner)
+        every = assigned.get(node.id, [])
+        tree, body = self.script.tree, owner.node.body
+        if owner.kind != "module" or place.scope is not owner or tree.parent(node) is None:
+            return [stmt for _, stmt in every]
+        own = next((a for a in [node, *tree.ancestors(node)] if isinstance(tree.parent(a), ast.Module)), None)
+        last = next((i for i, stmt in enumerate(body) if stmt is own), -1)
+        near: set[int] = set()
+        for index in reversed(stores.get(node.id, [])):
+            if index <= last:
+                near.add(index)
+                if not isinstance(body[index], ast.AugAssign):
+                    return [stmt for at, stmt in every if at in near]
+        return [stmt for _, stmt in every]
+
+    def _bindings_of(
+        self, scope: Scope
+    ) -> tuple[dict[str, list[int]], dict[str, list[tuple[int, ast.stmt]]]]:
+        """By name: the indices of the statements of a scope's body that bind it, and the assignments within them."""
+        if scope not in self._bindings:
+            stores: dict[str, list[int]] = {}
+            assigned: dict[str, list[tuple[int, ast.stmt]]] = {}
+            for index, stmt in enumerate(scope.node.body):
+                for inner in walk_scope([stmt]):
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        indices = stores.setdefault(inner.id, [])
+                        if not indices or indices[-1] != index:
+                            indices.append(index)
+                    elif isinstance(inner, (ast.Assign, ast.AugAssign)):
+                        targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+                        for name in {n for t in targets for n in target_names(t)}:
+                            assigned.setdefault(name, []).append((index, inner))
+            self._bindings[scope] = stores, assigned
+        return self._bindings[scope]
+
     def _unpacked(self, value: ast.expr, index: int, place: _Place, depth: int) -> str:
         if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
             return self._of(value.elts[index], place, depth)
         if isinstance(value, ast.Call):
             answer = NEUTRAL
-            for function in self._functions(value, place):
-                for result in _returns(function):
+            for function, results in self._functions(value, place):
+                for result in results:
                     inner = _Place(function.module, function.scope)
                     if isinstance(result, ast.Tuple) and index < len(result.elts):
                         answer = _either(answer, self._of(result.elts[index], inner, depth))
@@ -132,13 +176,9 @@ class LossReductions:
             return _together(left, right)
         for one, factor in ((left, node.right), (right, node.left)):
             # x.sum() * (1 / n)
-            factor = self._reciprocal(factor)
-            if (
-                isinstance(factor, ast.BinOp)
-                and isinstance(factor.op, ast.Div)
-                and isinstance(factor.left, ast.Constant)
-            ):
-                return self._divided(one, factor.right)
+            divisor = self._divisor(factor)
+            if divisor is not None:
+                return self._divided(one, divisor)
         return (
             left
             if right in (NEUTRAL, UNCLEAR)
@@ -172,6 +212,17 @@ class LossReductions:
             for w in evaluate(place.module, place.scope, c.func)
         )
         return bool(weights) and len(weights) + len(libraries) == len(held) and not runs
+
+    def _divisor(self, factor: ast.expr) -> ast.expr | None:
+        """The `n` of a factor `1 / n`, or of `beta * (1 / n)`."""
+        factor = self._reciprocal(factor)
+        if not isinstance(factor, ast.BinOp):
+            return None
+        if isinstance(factor.op, ast.Div):
+            return factor.right if isinstance(factor.left, ast.Constant) else None
+        if isinstance(factor.op, ast.Mult):
+            return self._divisor(factor.left) or self._divisor(factor.right)
+        return None
 
     def _reciprocal(self, node: ast.expr) -> ast.expr:
         """What a name was assigned, when that was once `1 / n`."""
@@ -214,19 +265,22 @@ class LossReductions:
         return False
 
     def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
-        evaluate = self.script.interpreter.evaluate
-        for value in evaluate(place.module, place.scope, node.func):
-            if isinstance(value, Imported):
-                answer = self._library_call(value.name, node, place, depth)
-                if answer is not None:
-                    return answer
-            if isinstance(value, Thing) and value.kind == v.CRITERION:
-                return self._criterion(value, depth)
+        held = self.script.interpreter.evaluate(place.module, place.scope, node.func)
+        answers = [
+            self._library_call(value.name, node, place, depth)
+            for value in held
+            if isinstance(value, Imported)
+        ]
+        criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
+        answers += [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
+        known = [answer for answer in answers if answer is not None]
+        if known:
+            return functools.reduce(_either, sorted(known))
         functions = self._functions(node, place)
         if functions:
             answer = NEUTRAL
-            for function in functions:
-                for result in _returns(function):
+            for function, results in functions:
+                for result in results:
                     answer = _either(answer, self._of(result, _Place(function.module, function.scope), depth))
             return UNCLEAR if answer == NEUTRAL else answer
         if isinstance(node.func, ast.Attribute):
@@ -238,9 +292,10 @@ class LossReductions:
                 if inner in (MEAN, SUM):
                     return inner
             if name == "mean":
-                return MEAN
+                # Over the positions of each sample: how the samples are put together comes later.
+                return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
             if name == "sum" and (whole or _first_dimension(node)):
-                return SUM
+                return UNCLEAR if self._is_averaged(node.func.value, place) else SUM
             if name in (
                 "sum",
                 "squeeze",
@@ -252,6 +307,10 @@ class LossReductions:
                 "clone",
                 "clamp",
                 "requires_grad_",
+                "item",
+                "detach",
+                "cpu",
+                "numpy",
             ):
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
@@ -265,10 +324,43 @@ class LossReductions:
         if name == "torch.mean":
             return MEAN
         if name == "torch.sum":
-            return SUM if len(node.args) == 1 and not node.keywords else UNCLEAR
-        if name in k.VARIABLE or name in ("torch.abs", "torch.neg", "torch.squeeze"):
+            whole = len(node.args) == 1 and not node.keywords
+            return SUM if whole and not self._is_averaged(node.args[0], place) else UNCLEAR
+        if name in k.VARIABLE or name in (
+            "builtins.float",
+            "builtins.int",
+            "torch.abs",
+            "torch.neg",
+            "torch.squeeze",
+        ):
             return self._of(node.args[0], place, depth) if node.args else None
         return None
+
+    def _is_averaged(self, node: ast.expr, place: _Place) -> bool:
+        """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""
+        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        parts = [node]
+        for name in names:
+            owner = place.scope.resolve(name.id)
+            assigned = self._bindings_of(owner)[1].get(name.id, []) if owner is not None else []
+            parts += [stmt.value for _, stmt in assigned if isinstance(stmt, ast.Assign)]
+        return any(isinstance(n, ast.Call) and _averages(n) for part in parts for n in walk(part))
+
+    def _at_hand(self, call: ast.Call, place: _Place, criteria: list[Thing]) -> list[Thing]:
+        """The criterion at a call, of several that cells of a notebook make one after the other under one name."""
+        if len(criteria) < 2 or place.scope.kind != "module" or place.module not in self.script.modules:
+            return criteria
+        tree = self.script.tree
+        before: list[tuple[int, Thing]] = []
+        for criterion in criteria:
+            site = criterion.site
+            if not isinstance(site, ast.Call) or tree.parent(site) is None:
+                return criteria
+            if not isinstance(tree.parent(tree.statement(site)), ast.Module):
+                return criteria
+            if tree.start(site) < tree.start(call):
+                before.append((tree.start(site), criterion))
+        return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
 
     def _criterion(self, criterion: Thing, depth: int) -> str:
         if criterion.cls is not None:
@@ -276,7 +368,8 @@ class LossReductions:
             if forward is None:
                 return MEAN
             answer = NEUTRAL
-            for result in _returns(Function(forward[1], forward[0].module)):
+            constants = constants_of_object(criterion.cls, criterion.site)
+            for result in returned(forward[1].node.body, constants):
                 answer = _either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
             return UNCLEAR if answer == NEUTRAL else answer
         if (
@@ -288,29 +381,43 @@ class LossReductions:
             return UNCLEAR if reduction == "none" else reduction or MEAN
         return UNCLEAR
 
-    def _functions(self, node: ast.Call, place: _Place) -> list[Function]:
+    def _functions(self, node: ast.Call, place: _Place) -> list[tuple[Function, list[ast.expr]]]:
+        """The functions of the program that a call can run, and what each of them can give back then."""
         found = []
         for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
-            if isinstance(value, Function):
-                found.append(value)
-            elif isinstance(value, Thing) and value.kind in (v.MODEL, v.INSTANCE) and value.cls is not None:
+            function, constants = (
+                value,
+                constants_of(value.scope, node) if isinstance(value, Function) else {},
+            )
+            if isinstance(value, Thing) and value.kind in (v.MODEL, v.INSTANCE) and value.cls is not None:
                 forward = value.cls.method("forward") or value.cls.method("__call__")
                 if forward is not None:
-                    found.append(Function(forward[1], forward[0].module))
+                    function = Function(forward[1], forward[0].module)
+                    constants = constants_of(forward[1], node) | constants_of_object(value.cls, value.site)
+            if isinstance(function, Function):
+                found.append((function, list(returned(function.scope.node.body, constants))))
         return found
 
 
-def _returns(function: Function) -> list[ast.expr]:
-    return [
-        n.value
-        for n in walk_scope(function.scope.node.body)
-        if isinstance(n, ast.Return) and n.value is not None
-    ]
+def _keeps_samples(call: ast.Call) -> bool:
+    """`x.mean(dim=1)`: over another dimension than the first."""
+    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    one = dims[0].value if len(dims) == 1 and isinstance(dims[0], ast.Constant) else None
+    return isinstance(one, int) and one >= 1
 
 
 def _first_dimension(call: ast.Call) -> bool:
     dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
     return len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == 0
+
+
+def _averages(call: ast.Call) -> bool:
+    """`x.mean(0)`, `torch.mean(x, dim=0)`: over the samples, which are the first dimension."""
+    name = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+    if name != "mean":
+        return False
+    dims = [*call.args[-1:], *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    return any(isinstance(one, ast.Constant) and one.value == 0 for one in dims)
 
 
 def _divides(value: ast.expr, name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk, walk_scope
+from accelify.analysis.syntax import walk
 from accelify.analysis.values import Class
 
 
@@ -37,7 +37,7 @@ def _meter(cls: Class) -> Meter | None:
             if scope.kind != "function" or receiver is None or not parameters or name.startswith("__"):
                 continue
             added: dict[str, set[str]] = {}
-            for node in walk_scope(scope.node.body):
+            for node in scope.nodes:
                 if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
                     attribute = _own(node.target, receiver)
                     if attribute is not None:
@@ -47,7 +47,7 @@ def _meter(cls: Class) -> Meter | None:
                 continue
             kept = any(
                 isinstance(node, ast.Assign) and any(_own(t, receiver) == quotient[2] for t in node.targets)
-                for node in walk_scope(scope.node.body)
+                for node in scope.nodes
             )
             if set(added) == {quotient[0], quotient[1]}:
                 return Meter(name, quotient[0], quotient[1], quotient[2] if kept else None)
@@ -59,7 +59,7 @@ def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
     for own in cls.ancestry():
         for definition, scope in own.scope.children.items():
             receiver = scope.self_name() or ""
-            for node in walk_scope(scope.node.body) if scope.kind == "function" else ():
+            for node in scope.nodes if scope.kind == "function" else ():
                 value = node.value if isinstance(node, (ast.Assign, ast.Return)) else None
                 for part in walk(value) if value is not None else ():
                     if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Div):

@@ -12,6 +12,12 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
 from accelify.analysis.values import Mapping, Thing
 
+# Methods of a string that a device's kind alone would not do for.
+_WHOLE_TEXT = frozenset(
+    "split rsplit partition rpartition replace strip lower upper removeprefix join".split()
+)
+_BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
+
 
 @dataclass(frozen=True)
 class NamedDevice:
@@ -42,6 +48,21 @@ def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
     return list(found.values())
 
 
+def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
+    """The same device by the name that its options have in another scope: `conf.device`, of `config.device` here.
+
+    Where that scope has no name for them, the device as it is.
+    """
+    if told.owner is scope or told.owner is None or told.owner.kind != "function":
+        return told
+    variables = script.interpreter.variables
+    held = variables.get((told.owner, told.name), set())
+    for (owner, name), values in variables.items():
+        if owner is scope and held & values:
+            return NamedDevice(name + told.text.removeprefix(told.name), scope, name)
+    return told
+
+
 def device_arguments(call: ast.Call) -> list[ast.expr]:
     """What a call is told to place something on."""
     found = []
@@ -51,6 +72,57 @@ def device_arguments(call: ast.Call) -> list[ast.expr]:
         if value is not None:
             found.append(value)
     return found
+
+
+def device_for(script: ScriptModel, text: str, accelerator: str) -> str:
+    """What to assign to a device's name: the Accelerator's device, as text where the script reads the name as text.
+
+    Args:
+        script: its model.
+        text: the source text of the name: `device`, `args.device`.
+        accelerator: the expression that has the Accelerator at hand.
+    """
+    tree = script.tree
+
+    def means(node: ast.AST) -> bool:
+        if isinstance(node, ast.Subscript):
+            return tree.segment(node) == text
+        return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) == text
+
+    device = f"{accelerator}.device"
+    for node in tree.nodes(ast.Attribute, ast.Subscript, ast.BinOp):
+        if isinstance(node, ast.Attribute):
+            whole = node.attr in _WHOLE_TEXT and means(node.value) and _is_called(script, node)
+        elif isinstance(node, ast.Subscript):
+            whole = means(node.value) and not isinstance(node.ctx, ast.Store)
+        else:
+            whole = isinstance(node.op, ast.Add) and (means(node.left) or means(node.right))
+        if whole:
+            return f"str({device})"
+    for compare in tree.nodes(ast.Compare):
+        parts = [compare.left, *compare.comparators]
+        if any(means(p) for p in parts) and any(_is_text(p) for p in parts):
+            return f"{device}.type"
+    for attribute in tree.nodes(ast.Attribute):
+        if attribute.attr in ("startswith", "endswith") and means(attribute.value):
+            return f"{device}.type"
+    for call in script.calls():
+        of_kind = call_keyword(call, "device_type")
+        first = call.args[0] if call.args and script.qualname(call.func) in _BY_KIND else None
+        if any(node is not None and means(node) for node in (of_kind, first)):
+            return f"{device}.type"
+    return device
+
+
+def _is_called(script: ScriptModel, node: ast.Attribute) -> bool:
+    parent = script.tree.parent(node)
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return any(_is_text(part) for part in node.elts)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _is_option(script: ScriptModel, node: ast.expr) -> bool:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.assignments import (
+    assigns_always,
+    blocks,
+    gives_back,
+    is_alias,
+    is_none,
+    stands_in,
+)
 from accelify.analysis.containers import Containers, within
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
-from accelify.analysis.syntax import dotted, walk, walk_scope
+from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 
-_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 # Methods that give a module its final shape: prepare has to come after them.
 _SHAPING = frozenset(
     "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
@@ -24,47 +32,10 @@ _SHAPING = frozenset(
 )
 
 
+# A call of a call of a call: beyond this, what it hangs on is not asked.
+_FARTHEST_CALL = 3
 # Functions that look at a loader and keep nothing of it.
 _LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
-
-
-@dataclass(eq=False)
-class Item:
-    """One name handed to prepare."""
-
-    holder: Holder
-    kind: str
-    scope: Scope
-    creations: list[ast.stmt]
-    things: set[Thing]
-    # The container whose elements are prepared one by one: a list, a tuple or a dict. Else the name itself is.
-    container: str | None = None
-
-
-@dataclass(eq=False)
-class PrepareSite:
-    """One `a, b = accelerator.prepare(a, b)`, after a statement of a block."""
-
-    scope: Scope
-    after: ast.stmt
-    items: list[Item] = field(default_factory=list)
-
-    def names(self) -> list[str]:
-        """What is prepared, in the usual order: models, optimizers, loaders, schedulers."""
-        return list(dict.fromkeys(i.holder.text(self.scope) for i in self._ordered() if i.container is None))
-
-    def containers(self) -> list[Item]:
-        """The lists, tuples and dictionaries whose elements are prepared, models first."""
-        found: dict[str, Item] = {}
-        for item in self._ordered():
-            if item.container is not None:
-                found.setdefault(item.holder.text(self.scope), item)
-        return list(found.values())
-
-    def _ordered(self) -> list[Item]:
-        return sorted(
-            self.items, key=lambda i: (_ORDER[i.kind], i.creations[0].lineno, i.creations[0].col_offset)
-        )
 
 
 class Placement:
@@ -82,7 +53,7 @@ class Placement:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
-            self._gives(s, thing) and not _is_alias(s)
+            self._gives(s, thing) and not is_alias(s)
             for holder in self.script.holders_of(thing)
             for s, _ in holder.assignments
         )
@@ -91,18 +62,30 @@ class Placement:
                 continue  # it keeps what it tells of, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
-                if holder.scope is not None and _is_module_class(self.script, holder.scope):
-                    continue
+                if holder.scope is not None and is_in_model(self.script, holder.scope):
+                    if not self._is_of_its_own(thing, holder.scope):
+                        continue
                 if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
                     continue
             scopes = {scope for _, scope in holder.assignments}
             for scope in scopes:
                 depth = self.script.depth(scope)
-                every = [s for s, where in holder.assignments if where is scope and not _is_none(s)]
+                made = [s for s, where in holder.assignments if where is scope and not is_none(s)]
+                every = [s for s in made if not self._comes_trained(s, thing)]
                 if not every or (given and not any(self._gives(s, thing) for s in every)):
                     continue
+                if len(every) < len(made) and all(
+                    self._hands_through(s, thing) for s in every if self._gives(s, thing)
+                ):
+                    continue  # what came here trained only goes on through a function: `model = resume(model)`
+                if kind == v.LOADER:
+                    # The name may be used again for one that is not shared out.
+                    every = [s for s in every if self._gives(s, thing)]
                 # `model = model.train()` makes nothing new.
-                creations = [s for s in every if not _gives_back(s, holder.name)] or every
+                creations = [s for s in every if not gives_back(s, holder.name)]
+                if not creations and kind == v.MODEL and self._is_made_elsewhere(holder, scope):
+                    continue  # `self.net = DataParallel(self.net)` of one that a method made
+                creations = creations or every
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
                     continue  # one of several: they are prepared where they are kept
                 item = Item(holder, kind, scope, creations, {thing})
@@ -110,7 +93,45 @@ class Placement:
                 rank = (depth, -used, creations[0].lineno)
                 if best is None or rank < best[:3]:
                     best = (*rank, item)
+        if best is None and kind != v.LOADER:
+            return self._in_attribute_of_another(thing, kind)
         return best[3] if best else None
+
+    def _is_made_elsewhere(self, holder: Holder, scope: Scope) -> bool:
+        """Whether another method of the class makes what a scope only hands back to its attribute."""
+        return holder.cls is not None and any(
+            where is not scope and isinstance(getattr(s, "value", None), ast.Call) and not is_alias(s)
+            for s, where in holder.assignments
+            if not gives_back(s, holder.name)
+        )
+
+    def _is_of_its_own(self, thing: Thing, scope: Scope) -> bool:
+        """Whether a method of a module makes and trains something that is no part of the module."""
+        site = thing.site
+        if not isinstance(site, ast.Call) or self.tree.parent(site) is None:
+            return False
+        return (
+            scope in self.script.training_scopes
+            and self.script.scope_of(site) is scope
+            and all(holder.cls is None for holder in self.script.holders_of(thing))
+        )
+
+    def _in_attribute_of_another(self, thing: Thing, kind: str) -> Item | None:
+        """The attribute of an object that keeps a thing without a name of its own: `options.optimizer`."""
+        for holder in self.script.attributes_of_others:
+            given = [
+                (s, where)
+                for s, where in holder.assignments
+                if not is_none(s) and thing in holder.things and self._gives(s, thing)
+            ]
+            if given:
+                scope = min((where for _, where in given), key=self.script.depth)
+                return Item(holder, kind, scope, [s for s, where in given if where is scope], {thing})
+        for holder in self.script.parts_of_objects(thing):
+            scopes = sorted({where for _, where in holder.assignments}, key=self.script.depth)
+            if len(scopes) == 1 and not is_in_model(self.script, scopes[0]):
+                return Item(holder, kind, scopes[0], [s for s, _ in holder.assignments], {thing})
+        return None
 
     def homes(self, thing: Thing, kind: str) -> list[Item]:
         """All names under which things of one making are prepared: a factory called three times makes three."""
@@ -118,7 +139,7 @@ class Placement:
         if best is None:
             return []
         found = [best]
-        if all(_is_alias(c) for c in best.creations):
+        if all(is_alias(c) for c in best.creations):
             return found
         for holder in self.script.holders_of(thing):
             if (holder.cls is None) != (best.holder.cls is None):
@@ -126,8 +147,8 @@ class Placement:
             for scope in dict.fromkeys(where for _, where in holder.assignments):
                 if holder is best.holder and scope is best.scope:
                     continue
-                creations = [s for s, where in holder.assignments if where is scope and not _is_alias(s)]
-                creations = [s for s in creations if not _gives_back(s, holder.name) and not _is_none(s)]
+                creations = [s for s, where in holder.assignments if where is scope and not is_alias(s)]
+                creations = [s for s in creations if not gives_back(s, holder.name) and not is_none(s)]
                 creations = [s for s in creations if kind != v.LOADER or self._gives(s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
@@ -135,6 +156,25 @@ class Placement:
                 if creations:
                     found.append(Item(holder, kind, scope, creations, {thing}))
         return found
+
+    def loaded_with(self, items: list[Item]) -> list[Item]:
+        """The models that are loaded by the same statement as an optimizer: `model, optimizer = torch.load(path)`."""
+        models = [item for item in items if item.kind == v.MODEL]
+        found: list[Item] = []
+        for item in items if models else ():
+            for stmt in item.creations if item.kind == v.OPTIMIZER else ():
+                value = getattr(stmt, "value", None)
+                if not isinstance(value, ast.Call) or not self._is_load(value):
+                    continue
+                found += [
+                    Item(model.holder, v.MODEL, item.scope, [stmt], model.things)
+                    for model in models
+                    if model.scope is not item.scope and any(s is stmt for s, _ in model.holder.assignments)
+                ]
+        return found
+
+    def _is_load(self, call: ast.Call) -> bool:
+        return self.script.qualname(call.func) in ("torch.load", "pickle.load", "dill.load")
 
     def _makers(self, stmt: ast.stmt) -> set[Scope]:
         """The functions of the program that an assignment calls for what it assigns."""
@@ -158,6 +198,26 @@ class Placement:
             if best is None or rank < best[:2]:
                 best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
         return best[2] if best else None
+
+    def _comes_trained(self, stmt: ast.stmt, thing: Thing) -> bool:
+        """Whether an assignment gets a thing that a function has made and trained: `model = train(loader)`.
+
+        It is prepared in there, before the training.
+        """
+        value = getattr(stmt, "value", None)
+        while isinstance(value, ast.Subscript):
+            value = value.value
+        if not isinstance(value, ast.Call) or not self.script.callees(value) & self.script.training_scopes:
+            return False
+        given = [value.func, *value.args, *[kw.value for kw in value.keywords]]
+        return not any(thing in self._given(a) for a in given)
+
+    def _hands_through(self, stmt: ast.stmt, thing: Thing) -> bool:
+        value = getattr(stmt, "value", None)
+        while isinstance(value, ast.Subscript):
+            value = value.value
+        given = [*value.args, *[kw.value for kw in value.keywords]] if isinstance(value, ast.Call) else []
+        return any(thing in self._given(a) for a in given)
 
     def _gives(self, stmt: ast.stmt, thing: Thing) -> bool:
         """Whether an assignment gives a name the thing itself: no other one of that name, no bar around a loader."""
@@ -201,7 +261,7 @@ class Placement:
             limit = min(uses) if uses else len(block)
             last = -1
             for index, stmt in enumerate(block[:limit]):
-                if any(_inside(c, stmt) for item, _, _ in members for c in item.creations) or any(
+                if any(stands_in(c, stmt) for item, _, _ in members for c in item.creations) or any(
                     self._shapes(stmt, item) for item, _, _ in members
                 ):
                     last = index
@@ -242,7 +302,9 @@ class Placement:
             if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
         ]
         late = [
-            c for c in item.creations if use is not None and _inside(c, use) and not self._hands_back(c, item)
+            c
+            for c in item.creations
+            if use is not None and stands_in(c, use) and not self._hands_back(c, item)
         ]
         early = [c for c in item.creations if c not in late and c not in again]
         if again and (early or late):
@@ -277,15 +339,20 @@ class Placement:
         for read in self.script.reads(name, owner):
             if self.script.scope_of(read) is item.scope and self.tree.start(read) < first:
                 continue
-            conditional = False
-            for ancestor in self.tree.ancestors(read):
-                if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    break
-                if isinstance(ancestor, (ast.If, ast.IfExp)) and ancestor is not self.script.main_guard:
-                    conditional = True
-            if not conditional:
+            if self._on_every_path(read):
                 return True
         return False
+
+    def _on_every_path(self, node: ast.AST, far: int = 0) -> bool:
+        """Whether a node runs whatever the conditions say, in a function with one of its calls."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                scope = next((s for s in self.script.functions() if s.node is ancestor), None)
+                calls = self.script.callers(scope) if scope is not None and far < _FARTHEST_CALL else []
+                return not calls or any(self._on_every_path(call, far + 1) for call in calls)
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and ancestor is not self.script.main_guard:
+                return False
+        return True
 
     def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
         for stmt in block:
@@ -294,9 +361,9 @@ class Placement:
             needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt, item)
             if not needed and not self._hands_on(stmt, item):
                 continue
-            inside = [c for c in item.creations if _inside(c, stmt)]
+            inside = [c for c in item.creations if stands_in(c, stmt)]
             earlier = block[: block.index(stmt)]
-            before = [c for c in item.creations if any(_inside(c, s) for s in earlier)]
+            before = [c for c in item.creations if any(stands_in(c, s) for s in earlier)]
             if before:
                 return block, stmt
             if not inside:
@@ -305,8 +372,8 @@ class Placement:
                 continue
             if stmt in item.creations:
                 continue
-            for child in _blocks(stmt):
-                if any(_inside(c, s) for c in inside for s in child):
+            for child in blocks(stmt):
+                if any(stands_in(c, s) for c in inside for s in child):
                     found, use = self._descend(child, item)
                     if use is not None:
                         return found, use
@@ -315,7 +382,15 @@ class Placement:
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):
             return owner_block, None
-        return block, None
+        return self._around(block, item.creations), None
+
+    def _around(self, block: list[Any], creations: list[ast.stmt]) -> list[Any]:
+        """The innermost block in which all of some statements stand."""
+        for stmt in block:
+            for inner in blocks(stmt) if stmt not in creations else ():
+                if all(any(stands_in(c, s) for s in inner) for c in creations):
+                    return self._around(inner, creations)
+        return block
 
     def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
@@ -409,7 +484,7 @@ class Placement:
     def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
         limit = block.index(use) if use is not None else len(block)
         every = [s for s, where in item.holder.assignments if where is item.scope]
-        return any(_assigns_always(stmt, every) for stmt in block[:limit]) or any(
+        return any(assigns_always(stmt, every) for stmt in block[:limit]) or any(
             self.tree.start(s) < self.tree.start(block[0]) for s in every
         )
 
@@ -462,7 +537,7 @@ class Placement:
         found: set[Scope] = set()
         for module in self.script.program.modules.values():
             for scope in module.scopes.functions():
-                for node in walk_scope(scope.node.body):
+                for node in scope.nodes:
                     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                         if node.func.attr in ("load_state_dict", "requires_grad_"):
                             found.add(scope)
@@ -483,84 +558,3 @@ def _assigned_to_requires_grad(node: ast.Call) -> bool:
         "set_parameter_requires_grad",
         "freeze_layers",
     )
-
-
-def _blocks(stmt: ast.stmt) -> list[list[Any]]:
-    found = [getattr(stmt, name) for name in ("body", "orelse", "finalbody") if getattr(stmt, name, None)]
-    for handler in getattr(stmt, "handlers", []):
-        found.append(handler.body)
-    return found
-
-
-def _is_none(stmt: ast.stmt) -> bool:
-    value = getattr(stmt, "value", None)
-    return isinstance(value, ast.Constant) and value.value is None
-
-
-def _is_alias(stmt: ast.stmt) -> bool:
-    """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
-    value = getattr(stmt, "value", None)
-    if isinstance(value, ast.Call) and value.args and (dotted(value.func) or "").endswith("DataParallel"):
-        value = value.args[0]
-    if isinstance(value, ast.IfExp):
-        return isinstance(value.body, (ast.Name, ast.Attribute)) and isinstance(
-            value.orelse, (ast.Name, ast.Attribute)
-        )
-    return isinstance(value, (ast.Name, ast.Attribute)) or (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr in k.SELF_RETURNING
-        and isinstance(value.func.value, (ast.Name, ast.Attribute))
-    )
-
-
-def _gives_back(stmt: ast.stmt, name: str) -> bool:
-    """Whether an assignment only hands a thing back to its own name: `net = net.to(device)`."""
-    value = getattr(stmt, "value", None)
-    while isinstance(value, ast.Call):
-        if isinstance(value.func, ast.Attribute) and value.func.attr in k.SELF_RETURNING:
-            value = value.func.value
-        elif value.args and (dotted(value.func) or "").endswith(("DataParallel", "compile")):
-            value = value.args[0]
-        else:
-            return False
-    return (dotted(value) or "").rsplit(".", 1)[-1] == name
-
-
-def _inside(node: ast.stmt, outer: ast.AST) -> bool:
-    return node is outer or any(node is n for n in walk(outer))
-
-
-def _assigns_always(stmt: ast.stmt, assignments: list[ast.stmt]) -> bool:
-    if any(stmt is a for a in assignments):
-        return True
-    if isinstance(stmt, ast.If):
-        return bool(stmt.orelse) and all(
-            any(_assigns_always(s, assignments) or _leaves(s) for s in branch)
-            for branch in (stmt.body, stmt.orelse)
-        )
-    if isinstance(stmt, (ast.With, ast.AsyncWith)):
-        return any(_assigns_always(s, assignments) for s in stmt.body)
-    if isinstance(stmt, ast.Try):
-        return any(_assigns_always(s, assignments) for s in [*stmt.body, *stmt.orelse, *stmt.finalbody])
-    return False
-
-
-def _leaves(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
-        return True
-    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        text = ast.unparse(stmt.value.func)
-        return text in ("sys.exit", "exit", "quit", "os._exit") or text.endswith(".error")
-    return isinstance(stmt, ast.Assert) and isinstance(stmt.test, ast.Constant) and not stmt.test.value
-
-
-def _is_module_class(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a scope is a method of an nn.Module, whose attributes are its own parts."""
-    owner = scope.owner_class
-    if owner is None:
-        return False
-    cls = script.interpreter.things.get((owner, "class"))
-    from accelify.analysis.values import Class
-
-    return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL

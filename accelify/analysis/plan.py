@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import ast
 import builtins
-import os
-from pathlib import Path
+from collections.abc import Set
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor
+from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
+from accelify.analysis.assignments import stands_in
+from accelify.analysis.attributes import told_here
+from accelify.analysis.behind_prepare import is_behind_prepare
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
+from accelify.analysis.distributed import already_distributed
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
+from accelify.analysis.loaders import is_shardable
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
-from accelify.analysis.named_devices import NamedDevice
-from accelify.analysis.placement import Item, Placement, PrepareSite
+from accelify.analysis.named_devices import NamedDevice, seen_from
+from accelify.analysis.placement import Placement
 from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.steps import ends_by_steps, lengths_read_by
-from accelify.analysis.syntax import Node, dotted
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.steps import asked_for_plateau, ends_by_steps, lengths_read_by
+from accelify.analysis.syntax import Node
+from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, mixed_precision
 
 
@@ -141,11 +146,13 @@ class Plan(ConstructorArguments):
                 for item in found:
                     key = (id(item.holder), item.scope)
                     if key in items:
-                        items[key].things.add(thing)
+                        items[key].add(item)
                     else:
                         items[key] = item
         if self.blockers:
             return
+        for item in self.placement.loaded_with(list(items.values())):
+            items.setdefault((id(item.holder), item.scope), item)
         for model in list(self.prepared):
             # Parts of a model that is prepared as a whole are prepared with it.
             if model.kind == v.MODEL:
@@ -209,11 +216,26 @@ class Plan(ConstructorArguments):
                 chosen |= evaluation.loaders
         for evaluation in self.evaluations:
             # One loop that needs the whole data on every process keeps its loaders whole for all of them.
-            if evaluation.problem is not None:
+            if evaluation.problem is not None and not evaluation.fetches_one:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
+        self._agree_on_loaders(chosen)
         if self.known.distributed:
             return self._as_distributed(chosen)
         return chosen - self.script.episode_loaders
+
+    def _agree_on_loaders(self, chosen: set[Thing]) -> None:
+        """Take out what is not shared out together: a loop gathers what all of its loaders give, or nothing."""
+        again = True
+        while again:
+            again = False
+            for evaluation in self.evaluations:
+                if evaluation.problem is not None or evaluation.loaders <= chosen:
+                    continue
+                if not evaluation.loaders & chosen:
+                    continue
+                again = True
+                chosen -= evaluation.loaders - self.script.training_loaders
+                evaluation.problem = "it runs over a loader that is shared out, and over one that is not"
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
         """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
@@ -254,20 +276,25 @@ class Plan(ConstructorArguments):
         found: set[Thing] = set()
         if self.known.distributed:
             return found  # its schedule counts the steps of one process already
+        asked = asked_for_plateau(self.script)
         for call in self.script.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
                 if self.batch_size != "total" and ends_by_steps(self.script, call):
                     continue  # as many steps as before are made, whatever the number of processes
-                for thing in self.script.things(call.func.value, v.SCHEDULER):
+                held = self.script.things(call.func.value, v.SCHEDULER)
+                if held & asked or any((t.qualname or "").endswith("ReduceLROnPlateau") for t in held):
+                    continue  # the script asks which of them it is
+                for thing in held:
                     if self.steps_per_batch(call) and not isinstance(thing.site, ast.ClassDef):
                         found.add(thing)
-        return {t for t in found if not (t.qualname or "").endswith("ReduceLROnPlateau")}
+        return found
 
     def _counts_own_steps(self, scheduler: Thing) -> bool:
         """Whether a schedule is made from the length of a loader that is shared out by then: that of one process."""
         if self.batch_size == "total" or not isinstance(scheduler.site, ast.Call):
             return False
-        for call in lengths_read_by(self.script, scheduler.site):
+        given = [*scheduler.site.args, *[kw.value for kw in scheduler.site.keywords]]
+        for call in lengths_read_by(self.script, *given):
             loaders = self.script.things(call.args[0], v.LOADER) & self.prepared
             if loaders and self._after_prepare_of(loaders, call):
                 return True
@@ -280,6 +307,10 @@ class Plan(ConstructorArguments):
         own = [s for s in sites if s.scope is scope]
         if own or not sites:
             return not sites or any(self.tree.start(node) > self.tree.end(s.after) for s in own)
+        owner = scope.owner_class
+        if owner is not None and not scope.name.endswith("__init__"):
+            if any(s.scope.owner_class is owner and s.scope.name.endswith("__init__") for s in sites):
+                return True  # an object's methods run when it is made
         calls = self.script.callers(scope) if scope.kind == "function" and scope not in seen else []
         return bool(calls) and all(self._after_prepare_of(things, c, seen | {scope}) for c in calls)
 
@@ -340,36 +371,49 @@ class Plan(ConstructorArguments):
                 continue
             if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
                 found = self._precision_seen_from(found, core)
-            if name in self.arguments and not self._names_known(found):
+            if name == "cpu" and name in self.arguments and not self._names_known(found):
+                found = self._options_seen_from(found, core)
+            told = told_here(script, self.arguments[name], found) if name in self.arguments else None
+            if told is not None:
+                self.arguments[name] = told
+            if name in self.arguments and (told is None or not self._names_known(found)):
                 self.dropped[name] = self.arguments.pop(name)
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
                     self.script.keep_precision()
                 found = find_anchor(script, core, self.argument_names)
+        if not self._tells_accumulation(found):
+            found = find_anchor(script, core, self.argument_names)
         if self.known.names and not self._names_known(found):
-            names = ", ".join(f"`{n}`" for n in sorted(self.known.names))
-            reason = f"{names} must be known before the Accelerator is made, and is known only later"
+            late = self._late_names(found)
+            names = ", ".join(f"`{n}`" for n in late)
+            verb = "is" if len(late) == 1 else "are"
+            reason = f"{names} must be known before the Accelerator is made, and {verb} known only later"
+            stored = {n.id for n in self.tree.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
+            if not stored & set(late):
+                reason = (
+                    f"the Accelerator's arguments would read {names}, which {verb} taken out of the script"
+                )
             self.blockers.append(Blocker("ACC011", reason, script.backwards[0].call))
             return
         self.anchor = found
+        self._keep_behind(found)
         self.named_devices = [] if "cpu" in self.dropped else self._bound_before(found)
         self.reach = Reach(script, found, core)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
                 name = backward.scope.name or "the module"
-                self.blockers.append(
-                    Blocker(
-                        "ACC007",
-                        f"the Accelerator cannot be handed to `{name}`, where backward is called",
-                        backward.call,
-                    )
-                )
+                message = f"the Accelerator cannot be handed to `{name}`, where backward is called"
+                obstacle = self.reach.obstacles.get(node_of(script, backward.scope))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, backward.call))
                 return
         for site in self.sites:
             if self.reach.expression(site.after) is None and not self._same_place(site):
-                self.blockers.append(
-                    Blocker("ACC007", "the Accelerator cannot be had where the model is made", site.after)
-                )
+                message = "the Accelerator cannot be had where the model is made"
+                obstacle = self.reach.obstacles.get(node_of(script, script.scope_of(site.after)))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, site.after))
                 return
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
@@ -385,6 +429,17 @@ class Plan(ConstructorArguments):
             self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
             return anchor
         return found
+
+    def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
+        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        for index, told in enumerate(self.named_devices):
+            here = seen_from(self.script, told, scope)
+            if self.arguments["cpu"] == f'str({told.text}) == "cpu"' and here is not told:
+                self.arguments["cpu"] = f'str({here.text}) == "cpu"'
+                self.argument_reads["cpu"] = frozenset({here.name})
+            self.named_devices[index] = here
+        return find_anchor(self.script, core, self.argument_names)
 
     def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
         """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
@@ -414,6 +469,11 @@ class Plan(ConstructorArguments):
 
     def _names_known(self, anchor: Anchor) -> bool:
         """Whether everything the Accelerator's arguments read is assigned before it is made."""
+        return not self._late_names(anchor)
+
+    def _late_names(self, anchor: Anchor) -> list[str]:
+        """The names that the Accelerator's arguments read and that are assigned only behind it."""
+        found: list[str] = []
         root = (
             anchor.root
             if anchor.root.kind != "class"
@@ -425,7 +485,7 @@ class Plan(ConstructorArguments):
             owner = root.resolve(name)
             if owner is None:
                 if not hasattr(builtins, name):
-                    return False
+                    found.append(name)
                 continue
             if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
                 continue
@@ -442,10 +502,11 @@ class Plan(ConstructorArguments):
                 if owner is not root and owner.kind == "module":
                     late = False  # a function runs after the module's own code
                 if late:
-                    return False
+                    found.append(name)
+                    continue
             if not stores and not imported:
-                return False
-        return True
+                found.append(name)
+        return sorted(found)
 
     def _same_place(self, site: PrepareSite) -> bool:
         """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
@@ -466,6 +527,20 @@ class Plan(ConstructorArguments):
                     return True
         return False
 
+    def _keep_behind(self, anchor: Anchor) -> None:
+        """What a constructor is handed is prepared behind the Accelerator that it makes."""
+        if not anchor.attribute or anchor.before is None:
+            return
+        init = self.script.scope_of(anchor.before)
+        for site in self.sites:
+            if site.scope is not init or self.tree.end(site.after) > anchor.offset:
+                continue
+            if any(site.after is stmt for stmt in anchor.block):
+                site.after = anchor.before
+            elif not self.argument_names:
+                around = next(s for s in anchor.block if stands_in(site.after, s))
+                anchor.before, anchor.offset = around, self.tree.start(around)
+
     def _in_module_class(self, scope: Scope) -> bool:
         owner = scope.owner_class
         if owner is None:
@@ -483,79 +558,9 @@ class Plan(ConstructorArguments):
         """Whether an expression can be something that was prepared."""
         return any(t in self.prepared for t in self.script.things(node, *kinds))
 
-    def after_prepare(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
-        """Whether a node runs after the prepare of its own scope (or in a function, which runs later)."""
-        scope = self.script.scope_of(node)
-        place = self.tree.start(node)
-        own = [s for s in self.sites if s.scope is scope]
-        if own:
-            return any(place > self.tree.end(s.after) for s in own)
-        if scope.kind == "module":
-            return (
-                bool(self.sites)
-                and place > min(self.tree.end(s.after) for s in self.sites if s.scope.kind == "module")
-                if any(s.scope.kind == "module" for s in self.sites)
-                else True
-            )
-        if scope in self.script.training_scopes or scope in seen:
-            return True
-        calls = self.script.callers(scope)
-        return not calls or any(self.after_prepare(call, seen | {scope}) for call in calls)
+    def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
+        """Whether a node runs after the prepare of its own scope, or where `things` are prepared."""
+        return is_behind_prepare(self.script, self.sites, node, things)
 
 
-def is_shardable(thing: Thing) -> bool:
-    """Whether a loader is known to be torch's DataLoader, which can be sharded from outside."""
-    if thing.kind != v.LOADER:
-        return False
-    if thing.qualname in k.LOADER_CLASSES:
-        return True
-    return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
-
-
-def _user(script: ScriptModel, node: ast.AST) -> str:
-    """Who uses a library: the script, or one of the modules that would be converted with it."""
-    module = script.module_of(node)
-    if module is script.module or module.path is None:
-        return "it uses"
-    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
-    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
-
-
-def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
-    """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
-    for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-        if isinstance(node, ast.ImportFrom) and node.level:
-            continue
-        if script.scope_of(node) in script.dormant:
-            continue
-        for name in names:
-            head = name.split(".")[0]
-            if head == "accelify":
-                return Blocker("ACC000", "it is converted already (it imports accelify)", node)
-            if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
-                return Blocker(
-                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
-                )
-    for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
-        if not isinstance(getattr(node, "ctx", None), ast.Load):
-            continue
-        text = dotted(node) or ""
-        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
-            continue
-        for value in script.values(node):
-            if not isinstance(value, Imported):
-                continue
-            if taken_out and (value.name in k.REPLACEABLE or value.name.startswith(k.PLAIN_DISTRIBUTED)):
-                continue
-            remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
-            if value.name in k.DISTRIBUTED_NAMES:
-                used = k.DISTRIBUTED_NAMES[value.name]
-                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
-            if value.name.startswith("torch.distributed."):
-                remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
-                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
-    return None
-
-
-__all__ = ["NAME", "Blocker", "Plan", "already_distributed", "is_shardable"]
+__all__ = ["NAME", "Blocker", "Plan", "already_distributed"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelify.analysis.own_main import only_for_main
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Tree, walk
 
@@ -132,6 +133,16 @@ class Program:
             if (self.roots[0] / "__init__.py").exists():
                 self.entry.package = ".".join(self.roots[0].relative_to(top).parts)
             Uses(self).follow()
+            self._leave_out_other_mains()
+
+    def _leave_out_other_mains(self) -> None:
+        """Of an imported module, what it does only when it is started itself is no part of the program."""
+        modules = list(dict.fromkeys(self.modules.values()))
+        for module in modules:
+            alone = set() if module.entry else only_for_main(module, modules)
+            if alone:
+                every = module.used if module.used is not None else module.scopes.module.children
+                module.used = set(every) - alone
 
     def may_train(self) -> bool:
         """Whether the script, or a module that it uses, has the word for it."""

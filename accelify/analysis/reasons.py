@@ -48,6 +48,11 @@ class Reasons:
                 return Blocker("ACC004", f"{message}; convert the script that makes one", backward.call)
         first = self.script.backwards[0]
         scope = node_of(self.script, first.scope)
+        if self.script.optimizers and all(map(self.script.takes_tensors, self.script.optimizers)):
+            message = (
+                "no model is trained here: the optimizer is given tensors, and there is nothing to share out"
+            )
+            return Blocker("ACC003", message, first.call)
         if scope.kind == "function":
             called = {dotted(c.func) for c in walk(scope.node) if isinstance(c, ast.Call)}
             for argument in scope.parameters():
@@ -136,15 +141,13 @@ class Reasons:
             wholes = thing.link("whole") - seen
             if not wholes:
                 return thing
-            thing = next(iter(wholes))
+            thing = min(wholes, key=lambda t: sorted(t.names))
             seen.add(thing)
 
     def _set_outside(self, thing: Thing) -> str | None:
         """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
-        for whole in thing.link("whole"):
-            if whole.cls is not None and whole is whole.cls.instance:
-                return whole.cls.name
-        return None
+        names = [w.cls.name for w in thing.link("whole") if w.cls is not None and w is w.cls.instance]
+        return min(names, default=None)
 
     def _is_model(self, holder: Holder) -> bool:
         return holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
 
@@ -23,13 +24,19 @@ class Scope:
     locals: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
     children: dict[Node, Scope] = field(default_factory=dict)
+    kind: str = field(init=False)
+    """`module`, `class` or `function`."""
 
-    @property
-    def kind(self) -> str:
-        """`module`, `class` or `function`."""
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """Every node of it but those of functions and classes inside."""
+        return list(walk_scope(self.node.body))
+
+    def __post_init__(self) -> None:
         if isinstance(self.node, ast.Module):
-            return "module"
-        return "class" if isinstance(self.node, ast.ClassDef) else "function"
+            self.kind = "module"
+        else:
+            self.kind = "class" if isinstance(self.node, ast.ClassDef) else "function"
 
     @property
     def is_method(self) -> bool:
@@ -99,7 +106,7 @@ class Scopes:
     def _build(self, scope: Scope) -> None:
         for argument in scope.parameters():
             scope.locals.add(argument.arg)
-        for node in walk_scope(scope.node.body):
+        for node in scope.nodes:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 scope.locals.add(node.name)
                 prefix = f"{scope.name}." if scope.name else ""
@@ -164,3 +171,8 @@ def _bind(scope: Scope, node: Node) -> None:
         scope.locals.update(target_names(node.target))
     elif isinstance(node, ast.MatchAs) and node.name:
         scope.locals.add(node.name)
+
+
+def in_order(scopes: Iterable[Scope]) -> list[Scope]:
+    """Scopes by name and line: where the first of several decides, every run has to come to the same."""
+    return sorted(scopes, key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))

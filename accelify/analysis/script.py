@@ -14,8 +14,10 @@ from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
+from accelify.analysis.own_main import own_main
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
 from accelify.analysis.reached import dormant_scopes
+from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk_scope
@@ -66,6 +68,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self.modules: list[Module] = [self.module]
         self.tree = tree
         self._values: dict[Node, Values] = {}
+        self._qualnames: dict[ast.AST, str | None] = {}
         if project:
             self._join(self._modules_that_train())
             kept = self._modules_that_keep()
@@ -81,6 +84,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             module.tree = module.scopes.tree = self.tree
         # What was asked of fewer files has to be asked again.
         self._values.clear()
+        self._qualnames.clear()
         for name, attribute in vars(type(self)).items():
             if isinstance(attribute, cached_property):
                 self.__dict__.pop(name, None)
@@ -124,7 +128,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             for scope in module.scopes.functions()
             if any(
                 isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
-                for n in walk_scope(scope.node.body)
+                for n in scope.nodes
             )
         }
         queue = list(found)
@@ -203,14 +207,24 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     def qualname(self, node: ast.expr) -> str | None:
         """The qualified name of a library's function or class, None for anything else."""
+        if node in self._qualnames:
+            return self._qualnames[node]
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
-        for value in self.values(node):
-            if isinstance(value, Imported):
-                return value.name
-        if isinstance(node, ast.Name) and self.scope_of(node).resolve(node.id) is None:
-            return f"builtins.{node.id}"
-        return None
+        found = min((value.name for value in self.values(node) if isinstance(value, Imported)), default=None)
+        if found is None and isinstance(node, ast.Name) and self.scope_of(node).resolve(node.id) is None:
+            found = f"builtins.{node.id}"
+        self._qualnames[node] = found
+        return found
+
+    @cached_property
+    def divisions(self) -> dict[Scope, list[ast.BinOp | ast.AugAssign]]:
+        """Where something is divided by something, by the scope it stands in."""
+        found: dict[Scope, list[ast.BinOp | ast.AugAssign]] = {}
+        for node in self.tree.nodes(ast.BinOp, ast.AugAssign):
+            if isinstance(node.op, ast.Div):
+                found.setdefault(self.scope_of(node), []).append(node)
+        return found
 
     def calls(self) -> Iterator[ast.Call]:
         """Every call of the script, those in functions that only other scripts come to left out."""
@@ -286,22 +300,34 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     @cached_property
     def _unused(self) -> set[Scope]:
-        """Functions of the script's other modules that nothing in the program names: other scripts train with them."""
-        if len(self.modules) == 1:
+        """Functions that nothing in the program names: other scripts train with them, or nobody.
+
+        Those of the script itself count only where it trains in others of its functions, too.
+        """
+        if self.tree.data.count(b"backward(") < 2:
             return set()
         named: set[str] = set()
         for tree in {id(m.tree): m.tree for m in self.program.modules.values()}.values():
             named |= {n.id for n in tree.nodes(ast.Name)}
             named |= {n.attr for n in tree.nodes(ast.Attribute)}
             named |= {a.name for n in tree.nodes(ast.ImportFrom) for a in n.names}
-        return {
+        found = {
             scope
-            for module in self.modules[1:]
+            for module in self.modules
             for scope in module.scopes.functions()
             if scope.parent is module.scopes.module
             and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and not scope.node.decorator_list
             and scope.node.name not in named
         }
+        own = {scope for scope in found if self.module_of(scope.node) is self.module}
+        trains = any(
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "backward"
+            and self.scope_of(call) not in found
+            for call in self.tree.nodes(ast.Call)
+        )
+        return found if trains and not named & {"Fire", "globals", "locals"} else found - own
 
     @cached_property
     def fixed_batch_size(self) -> ast.Call | None:
@@ -408,7 +434,13 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
             if name not in ("enumerate", "zip"):
                 # The pairs of a zip are those of what it is given: two batches, say, whose rows are no batches.
-                found |= self._loaders_in(self.values(node))
+                held = self._loaders_in(self.values(node))
+                if len(held) > 1 and isinstance(node, ast.Name):
+                    made = reaching_assignments(self, node) or []
+                    now = [self._loaders_in(self.values(stmt.value)) for stmt in made]
+                    if now and all(now):
+                        held = held & set().union(*now)
+                found |= held
         return found
 
     def _loaders_in(self, held: Values) -> set[Thing]:
@@ -453,15 +485,31 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         for loop, loaders in self.loader_loops:
             if any(self.trains(s) for s in loop.body):
                 found |= loaders
+        drawing: set[Scope] = set()
         for call in self.calls():
-            # `next(iterator)` inside a training loop over steps
+            # `next(iterator)` inside a training loop over steps, or in the function that makes one step
+            source: ast.expr | None = None
             if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args:
-                if any(self.trains(loop) for loop in self.enclosing_loops(call)):
-                    found |= self._loaders_in(self.values(call.args[0]))
+                source = call.args[0]
             elif isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__"):
-                if any(self.trains(loop) for loop in self.enclosing_loops(call)):
-                    found |= self._loaders_in(self.values(call.func.value))
+                source = call.func.value
+            if source is None:
+                continue
+            drawing.add(self.scope_of(call))
+            if any(self.trains(loop) for loop in self.enclosing_loops(call)) or self._is_in_step(call):
+                found |= self._loaders_in(self.values(source))
+        for call in self.calls() if drawing else ():
+            # a function that hands out the next batch: `batches.next()`, with `next(self.iterator)` in it
+            if self.callees(call) & drawing and any(self.trains(loop) for loop in self.enclosing_loops(call)):
+                found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
         return found
+
+    def _is_in_step(self, call: ast.Call) -> bool:
+        """Whether a call stands in a function that runs one backward and is called for each step."""
+        scope = self.scope_of(call)
+        return any(b.scope is scope and not self.enclosing_loops(b.call) for b in self.backwards) and any(
+            self.trains_around(caller) for caller in self.callers(scope)
+        )
 
     @cached_property
     def episode_loaders(self) -> set[Thing]:
@@ -503,7 +551,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             queue.append(scope)
         while queue:
             scope = queue.pop(0)
-            for node in walk_scope(scope.node.body):
+            for node in scope.nodes:
                 if not isinstance(node, ast.Call):
                     continue
                 for target in self.callees(node):
@@ -541,23 +589,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     @cached_property
     def main_guard(self) -> ast.If | None:
         """The script's `if __name__ == "__main__":`."""
-        for stmt in self.tree.module.body:
-            if isinstance(stmt, ast.If) and _is_main_test(stmt.test):
-                return stmt
-        return None
-
-
-def _is_main_test(test: ast.expr) -> bool:
-    return (
-        isinstance(test, ast.Compare)
-        and len(test.comparators) == 1
-        and {dotted(test.left), getattr(test.comparators[0], "value", None)} == {"__name__", "__main__"}
-    ) or (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Constant)
-        and test.left.value == "__main__"
-        and dotted(test.comparators[0]) == "__name__"
-    )
+        return own_main(self.tree)
 
 
 def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:

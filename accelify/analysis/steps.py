@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
+from accelify.analysis.values import Thing
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _ENDS = (ast.Break, ast.Return, ast.Raise)
@@ -33,30 +35,42 @@ def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
     return any(_reaches(test, counters) for test in tests)
 
 
-def lengths_read_by(script: ScriptModel, call: ast.Call, depth: int = 4) -> Iterator[ast.Call]:
-    """The `len(...)` calls that the arguments of a call are computed from: here, in names, in what callers give."""
-    queue: list[tuple[ast.expr, int]] = [(a, 0) for a in [*call.args, *[kw.value for kw in call.keywords]]]
+def lengths_read_by(script: ScriptModel, *read: ast.expr, depth: int = 4) -> Iterator[ast.Call]:
+    """The `len(...)` calls that expressions are computed from: here, in names, in what callers give."""
+    queue: list[tuple[ast.expr, int]] = [(node, 0) for node in read]
     while queue:
         node, far = queue.pop()
         for inner in walk(node):
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
                 yield inner
             elif isinstance(inner, (ast.Name, ast.Attribute)) and far < depth:
-                queue += [(value, far + 1) for value in _sources(script, inner)]
+                queue += [(value, far + 1) for value in sources(script, inner)]
 
 
-def _sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
     """What a name is assigned in its scope, or given by callers."""
     scope, name = script.scope_of(read), dotted(read)
     for stmt in script.tree.nodes(ast.Assign):
         if script.scope_of(stmt) is scope and any(dotted(t) == name for t in stmt.targets):
             yield stmt.value
-    if scope.kind == "function" and name in scope.positional():
+    if scope.kind == "function" and name in scope.positional() and name != scope.self_name():
         index = scope.positional().index(str(name)) - (1 if scope.self_name() is not None else 0)
         for caller in script.callers(scope):
             given = call_argument(caller, index, str(name))
             if given is not None:
                 yield given
+
+
+def asked_for_plateau(script: ScriptModel) -> set[Thing]:
+    """The schedulers of which the script asks whether they are a `ReduceLROnPlateau`, which steps by validations."""
+    return {
+        thing
+        for call in script.calls()
+        if dotted(call.func) == "isinstance"
+        and len(call.args) == 2
+        and any((dotted(n) or "").endswith("ReduceLROnPlateau") for n in walk(call.args[1]))
+        for thing in script.things(call.args[0], v.SCHEDULER)
+    }
 
 
 def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
@@ -69,10 +83,19 @@ def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
 
 
 def _reaches(test: ast.expr, counters: set[str]) -> bool:
-    """Whether a test compares a counter with a limit that no counter sets."""
+    """Whether a test, or a part of one, compares a counter with a limit that no counter sets."""
+    if isinstance(test, ast.BoolOp):
+        return any(_reaches(part, counters) for part in test.values)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], _ORDER):
         return False
     sides = [test.left, test.comparators[0]]
-    counted = [side for side in sides if dotted(side) in counters]
+    counted = [side for side in sides if _counted(side) in counters]
     limits = [side for side in sides if not names_in(side) & {c.split(".")[0] for c in counters}]
     return len(counted) == 1 and len(limits) == 1
+
+
+def _counted(side: ast.expr) -> str | None:
+    """The name in `step` or `step + 1`."""
+    if isinstance(side, ast.BinOp) and isinstance(side.right, ast.Constant):
+        return dotted(side.left) if isinstance(side.op, (ast.Add, ast.Sub)) else None
+    return dotted(side)

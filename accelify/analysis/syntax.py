@@ -48,8 +48,10 @@ class Tree:
         self._parents: dict[Node, Node] = {}
         self._by_type: dict[type, list[Any]] = {}
         self._fstring_nodes: set[Node] = set()
+        self._assigns: dict[str, list[ast.Assign]] | None = None
 
     def _index(self, root: Node) -> None:
+        self._assigns = None
         stack: list[tuple[Node, bool]] = [(root, False)]
         parents, by_type = self._parents, self._by_type
         while stack:
@@ -58,8 +60,7 @@ class Tree:
             if in_fstring:
                 self._fstring_nodes.add(node)
             in_fstring = in_fstring or isinstance(node, ast.JoinedStr)
-            below = [c for c in children(node) if not isinstance(c, ast.expr_context)]
-            for child in reversed(below):
+            for child in reversed(children(node)):
                 parents[child] = node
                 stack.append((child, in_fstring))
 
@@ -71,6 +72,15 @@ class Tree:
         """All nodes of the given types, in source order for one type."""
         for node_type in types:
             yield from self._by_type.get(node_type, ())
+
+    def assigns(self, name: str) -> list[ast.Assign]:
+        """The assignments that have a plain name among their targets, in source order."""
+        if self._assigns is None:
+            self._assigns = {}
+            for stmt in self.nodes(ast.Assign):
+                for known in {t.id for t in stmt.targets if isinstance(t, ast.Name)}:
+                    self._assigns.setdefault(known, []).append(stmt)
+        return self._assigns.get(name, [])
 
     def parent(self, node: Node) -> Node | None:
         """The node that holds this one; None for the module."""
@@ -227,7 +237,7 @@ def call_keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 def call_argument(call: ast.Call, index: int, name: str) -> ast.expr | None:
     """An argument given by place or by name, None when absent (or hidden behind a star)."""
-    if index < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args[: index + 1]):
+    if 0 <= index < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args[: index + 1]):
         return call.args[index]
     return call_keyword(call, name)
 
@@ -256,10 +266,13 @@ def target_names(target: Node) -> list[str]:
 
 
 def children(node: ast.AST) -> tuple[ast.AST, ...]:
-    """The child nodes of a node, as `ast.iter_child_nodes` gives them; kept on it, since trees never change here."""
+    """The child nodes of a node, as `ast.iter_child_nodes` gives them, but for `Load` and its like.
+
+    Kept on the node, since trees never change here.
+    """
     found: tuple[ast.AST, ...] | None = getattr(node, "_children", None)
     if found is None:
-        found = tuple(ast.iter_child_nodes(node))
+        found = tuple(c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.expr_context))
         node._children = found  # type: ignore[attr-defined]
     return found
 

@@ -39,6 +39,13 @@ class TrainedModels:
         def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
         def models_of(self, node: ast.expr) -> set[Thing]: ...
         def trains_around(self, node: Node) -> bool: ...
+        def functions(self) -> Iterator[Scope]: ...
+        def _leading_to_backward(self) -> set[Scope]: ...
+
+    @cached_property
+    def backward_elsewhere(self) -> set[Scope]:
+        """The functions that call backward, by themselves or through others, in modules not converted with this."""
+        return self._leading_to_backward() - set(self.functions())
 
     @cached_property
     def optimizers(self) -> set[Thing]:
@@ -47,7 +54,9 @@ class TrainedModels:
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 if self.scope_of(call) not in self._unused:
-                    found |= self.things(call.func.value, v.OPTIMIZER)
+                    # `scaler.step(optimizer)` too, where the model's own zero_grad clears.
+                    for stepped in (call.func.value, *call.args[:1]):
+                        found |= self.things(stepped, v.OPTIMIZER)
         inner = {
             w
             for cls in self.interpreter.classes()
@@ -66,7 +75,7 @@ class TrainedModels:
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
         found = self.outermost({m for m in found if m.kind == v.MODEL})
-        if not found and any(self._takes_tensors(o) for o in self.optimizers):
+        if not found and any(self.takes_tensors(o) for o in self.optimizers):
             return set()
         for call in self.calls():
             # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
@@ -83,9 +92,16 @@ class TrainedModels:
             for call in self.calls():
                 if self.scope_of(call) in {b.scope for b in self.backwards}:
                     found |= self.models_of(call.func)
-        return {m for m in found if not isinstance(m.site, ast.ClassDef)}
+        return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
 
-    def _takes_tensors(self, optimizer: Thing) -> bool:
+    def _is_never_made(self, model: Thing) -> bool:
+        """Whether a model is made in a function of another module that nobody calls: `from_pretrained` of its class."""
+        if not isinstance(model.site, ast.Call) or model.module is None or model.module in self.modules:
+            return False
+        scope = model.module.scopes.of(model.site)
+        return scope.kind == "function" and not self.interpreter.callers.get(scope)
+
+    def takes_tensors(self, optimizer: Thing) -> bool:
         """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
         site = optimizer.site
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
@@ -117,6 +133,8 @@ class TrainedModels:
                 and not isinstance(t.site, ast.ClassDef)
             }
             return {owner for instance in instances for owner in self.owners_of(instance)}
+        if chosen := self._chosen_from(model):
+            return chosen
         outer: set[Thing] = set()
         for thing in self.interpreter.things.values():
             if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
@@ -134,6 +152,16 @@ class TrainedModels:
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _chosen_from(self, model: Thing) -> set[Thing]:
+        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say."""
+        if model.qualname != "torch.nn.ModuleList" or model.module not in self.modules:
+            return set()
+        given = call_argument(model.site, 0, "modules") if isinstance(model.site, ast.Call) else None
+        if not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:
+            return set()
+        whole = [self.models_of(e.value) if isinstance(e, ast.Attribute) else set() for e in given.elts]
+        return {one for models in whole for one in models} - {model} if all(whole) else set()
 
     def _is_seen(self, thing: Thing) -> bool:
         """Whether a thing is made or kept in the files that are converted."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
-from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names
 from accelify.analysis.values import Thing, Values
 
 _COUNTERS = frozenset(
@@ -94,7 +94,7 @@ class UniformValues:
             return True
         if depth > 4:
             return False
-        for node in walk_scope(owner.node.body):
+        for node in owner.nodes:
             targets: list[ast.expr] = []
             value: ast.expr | None = None
             if isinstance(node, ast.Assign):

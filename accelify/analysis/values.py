@@ -54,6 +54,8 @@ class Thing(Value):
     names: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
     evidence: list[str] = field(default_factory=list)
+    # The calls that made it, of the function that makes it outwards, where each of them makes another one.
+    made_by: tuple[ast.Call, ...] = ()
 
     def link(self, relation: str) -> set[Thing]:
         """The things a relation leads to."""
@@ -92,6 +94,8 @@ class Mapping(Value):
         if key in self.entries:
             return self.entries[key] | self.rest
         found: Values = set(self.rest)
+        if isinstance(key, str):
+            return found
         for entry in self.entries.values():
             found |= entry
         return found
@@ -133,6 +137,10 @@ class Class(Value):
     def external_bases(self) -> set[str]:
         """Qualified names of the bases that the program does not define, through all ancestors."""
         return {b.name for c in self.ancestry() for b in c.bases if isinstance(b, Imported)}
+
+    def only_splits(self, wrappers: frozenset[str]) -> bool:
+        """Whether it is one of some wrappers of a model, and runs the model as they do."""
+        return bool(self.external_bases() & wrappers) and self.method("forward") is None
 
     def method(self, name: str) -> tuple[Class, Scope] | None:
         """The class and scope that define a method, through the ancestors."""

@@ -7,7 +7,7 @@ import re
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, target_names, walk, walk_scope
+from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, target_names, walk
 
 RANK, LOCAL, WORLD = "rank", "local rank", "world size"
 # Whether it is the main process, or the main one of its machine.
@@ -101,7 +101,7 @@ class Ranks:
                     self._bind(target, kind)
         for scope in self.script.functions():
             self._parameters(scope)
-            for node in walk_scope(scope.node.body):
+            for node in scope.nodes:
                 if isinstance(node, ast.Return) and node.value is not None:
                     kind = self.kind(node.value)
                     if kind is not None:

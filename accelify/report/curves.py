@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from accelify.report.style import counted
 from accelify.source import SourceError, read_bytes
 
 _WIDTH, _HEIGHT = 720, 240
@@ -33,8 +35,8 @@ def read_curves(file: Path) -> tuple[Path, Curves]:
     try:
         report = json.loads(read_bytes(file))
         runs = [("original", report["original"]["losses"])] if report["original"] else []
-        runs += [(run["run"], run["losses"]) for run in report["runs"]]
-        verdicts = dict.fromkeys(f"{run['verdict']} ({run['run']})" for run in report["runs"])
+        runs += [(_named(run), run["losses"]) for run in report["runs"]]
+        verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in report["runs"])
         verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
         curves = Curves(verdict, tuple((name, tuple(map(_number, losses))) for name, losses in runs))
         return Path(report["script"]), curves
@@ -42,6 +44,11 @@ def read_curves(file: Path) -> tuple[Path, Curves]:
         raise SourceError(
             f"{file} is not what `accelify verify --json` prints: make it anew.", file
         ) from None
+
+
+def _named(run: dict[str, Any]) -> str:
+    """`converted, 2 processes`."""
+    return f"{run['run']}, {counted(run['processes'], 'process', 'processes')}"
 
 
 def _number(loss: float | None) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import accelify
 from accelify.findings import Finding
 from accelify.report.curves import Curves, curves_svg
-from accelify.report.sides import Block, Line, Row, side_by_side
+from accelify.report.sides import Block, Line, Row, edited_lines, side_by_side
 from accelify.report.style import counted, duration
 from accelify.report.totals import share_done
 
@@ -108,10 +110,11 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
 def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     rows = []
     for number, conversion in enumerate(conversions):
-        for finding in map(conversion.source.place, sorted(conversion.remaining)):
-            place = finding.place
+        for finding in sorted(conversion.remaining):
+            target = f"#file{number}-{finding.line}" if conversion.changed else f"#file{number}"
+            place = conversion.source.place(finding).place
             rows.append(
-                f'<tr><td>{_chip(finding, hues)}</td><td><a href="#file{number}"><code>{escape(place)}</code></a></td>'
+                f'<tr><td>{_chip(finding, hues)}</td><td><a href="{target}"><code>{escape(place)}</code></a></td>'
                 f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
                 f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
             )
@@ -144,52 +147,99 @@ def _file(
         facts.append(f"{counted(len(conversion.remaining), 'place')} left")
     reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
     drawn = f'<div class="pad">{curves_svg(curves[name])}</div>' if name in curves else ""
-    sides = _sides(conversion, hues) if conversion.changed else ""
+    sides = _sides(number, conversion, hues) if conversion.changed else ""
     return (
         f'<details class="card file" id="file{number}"{" open" * is_open}><summary><code>{escape(name)}</code><br>'
         f"{' · '.join(facts)}</summary>{reason}{drawn}{sides}</details>"
     )
 
 
-def _sides(conversion: Conversion, hues: Mapping[str, int]) -> str:
+@dataclass(frozen=True)
+class _Page:
+    """What the parts of a script's two versions look up: its number on the page, the hues, and what is left where."""
+
+    number: int
+    hues: Mapping[str, int]
+    left: Mapping[int, Sequence[Finding]]
+
+    def notes(self, row: Row) -> str:
+        """What is left to a person at a row, to stand below it."""
+        left = self.left.get(row.old.number, ()) if row.old is not None else ()
+        return f'<div class="why todo">{_reasons(left, self.hues)}</div>' if left else ""
+
+
+def _sides(number: int, conversion: Conversion, hues: Mapping[str, int]) -> str:
+    left: dict[int, list[Finding]] = {}
+    for finding in sorted(conversion.remaining):
+        left.setdefault(finding.line, []).append(finding)
+    page = _Page(number, hues, left)
+    behind = edited_lines(conversion)
     blocks = side_by_side(conversion)
     shown = []
-    for number, block in enumerate(blocks):
+    for place, block in enumerate(blocks):
         if block.changed:
-            shown.append(_edit(block, hues))
+            shown.append(_edit(block, page, behind))
         else:
-            shown.append(_context(block.rows, first=number == 0, last=number == len(blocks) - 1))
+            shown.append(_context(block.rows, page, first=place == 0, last=place == len(blocks) - 1))
     return f'<div class="sides">{"".join(shown)}</div>'
 
 
-def _context(rows: Sequence[Row], *, first: bool, last: bool) -> str:
-    head = 0 if first else _CONTEXT
-    tail = 0 if last else _CONTEXT
-    hidden = rows[head : len(rows) - tail]
-    if len(hidden) < _FOLD_FROM:
-        return _rows(rows)
-    fold = f'<details class="fold"><summary>{len(hidden)} unchanged lines</summary>{_rows(hidden)}</details>'
-    return _rows(rows[:head]) + fold + (_rows(rows[-tail:]) if tail else "")
+def _context(rows: Sequence[Row], page: _Page, *, first: bool, last: bool) -> str:
+    """Unchanged rows: those next to a change or to what is left are shown, the others folded."""
+    seen = {*range(0 if first else _CONTEXT), *range(len(rows) - (0 if last else _CONTEXT), len(rows))}
+    for place, row in enumerate(rows):
+        if page.notes(row):
+            seen.update(range(place - _CONTEXT, place + _CONTEXT))
+    parts = []
+    for is_seen, run in groupby(range(len(rows)), key=lambda place: place in seen):
+        part = [rows[place] for place in run]
+        text = _rows(part, page)
+        if not is_seen and len(part) >= _FOLD_FROM:
+            text = f'<details class="fold"><summary>{len(part)} unchanged lines</summary>{text}</details>'
+        parts.append(text)
+    return "".join(parts)
 
 
-def _edit(block: Block, hues: Mapping[str, int]) -> str:
-    codes = list(dict.fromkeys(finding.code for finding in block.findings))
+def _edit(block: Block, page: _Page, behind: Mapping[int, Sequence[Finding]]) -> str:
+    findings: Sequence[Finding] = block.findings
+    if not findings:
+        # The rest of a change whose finding stands at another block.
+        lines = [row.old.number for row in block.rows if row.old is not None] or block.place
+        findings = list(dict.fromkeys(finding for line in lines for finding in behind.get(line, ())))
+    codes = list(dict.fromkeys(finding.code for finding in findings))
     rules = " ".join(escape(code) for code in codes)
-    hue = f' style="--h:{hues[codes[0]]}"' if codes else ""
-    why = "".join(
-        f"<div>{_chip(finding, hues)} {_safety(finding)} {_prose(finding.message)}{_evidence(finding)}</div>"
-        for finding in block.findings
-    )
+    hue = f' style="--h:{page.hues[codes[0]]}"' if codes else ""
+    is_marked = any(row.new is not None and "# TODO(accelify" in row.new.text for row in block.rows)
     # Parameters that hand the accelerator on belong to all the edits that use it, and to none by itself.
-    notes = f'<div class="why">{why or "Part of the other edits."}</div>'
-    return f'<div class="edit{"" if codes else " plain"}" data-rules="{rules}"{hue}>{_rows(block.rows)}{notes}</div>'
+    why = _reasons(findings, page.hues) or ("" if is_marked else "Part of the other edits.")
+    notes = f'<div class="why">{why}</div>' if why else ""
+    shown = f"{_rows(block.rows, page)}{notes}"
+    return f'<div class="edit{"" if codes else " plain"}" data-rules="{rules}"{hue}>{shown}</div>'
 
 
-def _rows(rows: Iterable[Row]) -> str:
+def _reasons(findings: Sequence[Finding], hues: Mapping[str, int]) -> str:
+    """A line for each finding; those that say the same in one."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.code, finding.safety, finding.message, finding.evidence), []).append(
+            finding
+        )
     return "".join(
-        f'<div class="row{" same" if row.same else ""}">{_cell(row.old, "old")}{_cell(row.new, "new")}</div>'
-        for row in rows
+        f"<div>{_chip(same[0], hues)} {_safety(same[0])} {_prose(same[0].message)}"
+        f"{f' <span class=dim>({len(same)} times)</span>' if len(same) > 1 else ''}{_evidence(same[0])}</div>"
+        for same in alike.values()
     )
+
+
+def _rows(rows: Iterable[Row], page: _Page) -> str:
+    return "".join(_row(row, page) for row in rows)
+
+
+def _row(row: Row, page: _Page) -> str:
+    notes = page.notes(row)
+    anchor = f' id="file{page.number}-{row.old.number}"' if notes and row.old is not None else ""
+    cells = f"{_cell(row.old, 'old')}{_cell(row.new, 'new')}"
+    return f'<div class="row{" same" if row.same else ""}"{anchor}>{cells}</div>{notes}'
 
 
 def _cell(line: Line | None, side: str) -> str:

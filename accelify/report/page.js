@@ -1,4 +1,4 @@
-// Pressing a rule shows its edits alone, and a link opens its script; the page is whole without this.
+// Pressing a rule shows its edits alone, and a link opens the script it leads into; the page is whole without this.
 const buttons = [...document.querySelectorAll("button.rule")];
 for (const button of buttons) button.onclick = () => {
   const on = button.getAttribute("aria-pressed") !== "true";
@@ -11,4 +11,4 @@ for (const button of buttons) button.onclick = () => {
   if (on) document.querySelector(`.edit[data-rules~="${button.dataset.rule}"]`)?.scrollIntoView({block: "center"});
 };
 for (const link of document.querySelectorAll('a[href^="#file"]'))
-  link.onclick = () => { document.querySelector(link.getAttribute("href")).open = true; };
+  link.onclick = () => { document.querySelector(link.getAttribute("href")).closest("details.file").open = true; };

@@ -47,6 +47,8 @@ class Block:
     rows: tuple[Row, ...]
     changed: bool
     findings: tuple[Finding, ...] = ()
+    # The old lines around a block that only adds.
+    place: tuple[int, ...] = ()
 
 
 def side_by_side(conversion: Conversion) -> list[Block]:
@@ -61,9 +63,17 @@ def side_by_side(conversion: Conversion) -> list[Block]:
         nearest = min(changed, key=lambda number: _distance(finding, spans[number]))
         behind[nearest].append(finding)
     return [
-        Block(block.rows, True, tuple(behind[number])) if block.changed else block
+        Block(block.rows, True, tuple(behind[number]), spans[number]) if block.changed else block
         for number, block in enumerate(blocks)
     ]
+
+
+def edited_lines(conversion: Conversion) -> dict[int, list[Finding]]:
+    """The old lines at which edits begin, with the findings that they mend."""
+    found: dict[int, list[Finding]] = {}
+    for finding, line in conversion.edited():
+        found.setdefault(line, []).append(finding)
+    return found
 
 
 def _blocks(old_text: str, new_text: str) -> Iterator[Block]:

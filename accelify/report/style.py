@@ -12,9 +12,9 @@ def styled(text: str, style: str, colour: bool) -> str:
     return f"\x1b[{';'.join(_CODES[name] for name in style.split())}m{text}\x1b[0m"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 edit`, `2 edits`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str | None = None) -> str:
+    """`1 edit`, `2 edits`; `several` where the plural is not made by an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
 
 
 def duration(minutes: int) -> str:

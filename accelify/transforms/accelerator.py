@@ -13,8 +13,11 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.anchors import sets_attributes
 from accelify.analysis.containers import DICT, TUPLE
-from accelify.analysis.placement import Item, PrepareSite
+from accelify.analysis.named_devices import device_for
+from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.values import Mapping, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -39,9 +42,16 @@ PREPARE = Rule(
 DROPPED = Rule(
     "ACC410",
     "unread-option",
-    "An option of the script cannot be read where the Accelerator is made.",
+    "An option of the script cannot be read where the Accelerator is made, or is set later than that.",
     Severity.WARNING,
     effort=5,
+)
+HANDED = Rule(
+    "ACC415",
+    "handed-model",
+    "A model is handed over by a script that is not converted with this one.",
+    Severity.WARNING,
+    effort=10,
 )
 _LONGEST_LINE = 100
 
@@ -58,7 +68,45 @@ def transform(context: Context) -> Iterator[Change]:
             f"give it cpu={wish} where that can be had"
         )
         yield context.change(DROPPED, place, message)
+    yield from _set_later(context)
     yield from _prepares(context)
+    yield from _handed(context)
+
+
+def _set_later(context: Context) -> Iterator[Change]:
+    """Name the options that a function still sets when the Accelerator has read them."""
+    anchor, read = context.plan.anchor, context.plan.argument_reads.get("cpu", frozenset())
+    if anchor is None or anchor.root.kind != "module" or not read:
+        return
+    for call in context.script.calls():
+        if not sets_attributes(context.script, call, read):
+            continue
+        scope = context.script.scope_of(call)
+        if scope.kind == "function" and not scope.is_method:
+            wish = context.plan.arguments["cpu"]
+            message = (
+                f"`{scope.name}` sets options when the Accelerator is made already, by the `{wish}` of before: "
+                "what is given here for the device has no effect"
+            )
+            yield context.change(DROPPED, call, message)
+
+
+def _handed(context: Context) -> Iterator[Change]:
+    """Name the models that a caller outside of these files makes: what else it does with them stays where it was."""
+    for site in context.plan.sites:
+        if site.scope.kind != "function" or context.script.callers(site.scope):
+            continue
+        names = {argument.arg for argument in site.scope.parameters()} - {site.scope.self_name()}
+        for item in site.items:
+            for stmt in item.creations if item.kind == v.MODEL else ():
+                given = getattr(stmt, "value", None)
+                if isinstance(given, ast.Name) and given.id in names:
+                    taker = site.scope.name.removesuffix(".__init__")
+                    message = (
+                        f"the model `{given.id}` is handed to `{taker}` by a script that is not converted with this "
+                        "one: convert that one, which makes the model and what it works on"
+                    )
+                    yield context.change(HANDED, stmt, message)
 
 
 def _import(context: Context) -> Change:
@@ -96,9 +144,9 @@ def _creation(context: Context) -> Change:
         )
     for told in context.plan.named_devices:
         # For what goes on reading it: tensors made in the loop, functions that are told the device.
-        lines += (f"{told.text} = {name}.device",)
+        lines += (f"{told.text} = {device_for(context.script, told.text, name)}",)
     if anchor.before is not None:
-        edit: Edit = InsertBefore(place, lines, order=-50)
+        edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
     else:
         edit = InsertAfter(place, lines, order=-50)
     evidence = tuple(f"{key}={value}" for key, value in context.plan.arguments.items())
@@ -124,8 +172,8 @@ def _prepares(context: Context) -> Iterator[Change]:
             unit = context.tree.indent_unit()
             lines = (f"{', '.join(names)} = {accelerator}.prepare(", f"{unit}{', '.join(names)}", ")")
         kept = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
-        models = [text for item, text in kept if item.kind == v.MODEL]
-        others = [text for item, text in kept if item.kind != v.MODEL]
+        models = [text for item, texts in kept for text in texts if item.kind == v.MODEL]
+        others = [text for item, texts in kept for text in texts if item.kind != v.MODEL]
         # Optimizers come behind the models whose parameters they hold.
         if any(item.container is None and item.kind == v.MODEL for item in site.items):
             lines = (*models, *lines, *others)
@@ -145,9 +193,11 @@ def _prepares(context: Context) -> Iterator[Change]:
     yield from _inline(context)
 
 
-def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> str:
-    """The statement that prepares each element of a container."""
+def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> list[str]:
+    """The statements that prepare the elements of a container: all in one, or those that are shared out."""
     name = item.holder.text(site.scope)
+    if item.kind == v.LOADER and (keys := _keys_of_some(context, item)):
+        return [f"{name}[{key!r}] = {accelerator}.prepare({name}[{key!r}])".replace("'", '"') for key in keys]
     short = item.holder.name
     one = short[:-1] if len(short) > 2 and short.endswith("s") and not short.endswith("ss") else item.kind
     if one in (accelerator, "name"):
@@ -155,11 +205,26 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
     shared = context.plan.placement.held.is_shared(item.holder)
     if item.container == DICT:
         each = f"{{name: {accelerator}.prepare({one}) for name, {one} in {name}.items()}}"
-        return f"{name}.update({each})" if shared else f"{name} = {each}"
+        return [f"{name}.update({each})" if shared else f"{name} = {each}"]
     each = f"{accelerator}.prepare({one}) for {one} in {name}"
     if item.container == TUPLE:
-        return f"{name} = tuple({each})"
-    return f"{name}[:] = [{each}]" if shared else f"{name} = [{each}]"
+        return [f"{name} = tuple({each})"]
+    return [f"{name}[:] = [{each}]" if shared else f"{name} = [{each}]"]
+
+
+def _keys_of_some(context: Context, item: Item) -> list[object]:
+    """The keys of a dictionary under which loaders are shared out, where others in it stay whole."""
+    chosen: dict[object, None] = {}
+    whole = False
+    for container in item.holder.containers:
+        if not isinstance(container, Mapping) or container.rest:
+            return []
+        for key, values in container.entries.items():
+            loaders = {w for w in values if isinstance(w, Thing) and w.kind == v.LOADER}
+            if loaders & context.plan.prepared:
+                chosen[key] = None
+            whole = whole or (bool(loaders) and not loaders & context.plan.prepared)
+    return list(chosen) if whole and all(isinstance(key, str) for key in chosen) else []
 
 
 def _inline(context: Context) -> Iterator[Change]:

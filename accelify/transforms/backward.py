@@ -14,6 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
 from accelify.analysis.syntax import Tree
+from accelify.analysis.values import Mapping, Sequence
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -38,8 +39,8 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(
                 REDUCTION,
                 backward.call,
-                "part of this loss is summed over the batch and part is averaged; on several processes only one of "
-                "them keeps its weight",
+                "this loss is in part, or in one case, summed over the batch and otherwise averaged; on several "
+                "processes only one of the two keeps its weight",
                 'sum or average all parts of this loss over the batch, then say reduction="sum" or nothing'
                 if not context.for_accelerate
                 else "multiply what is summed over the batch by accelerator.num_processes",
@@ -95,6 +96,9 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     elif reduction == SUM:
         end = tree.end(call)
         edits.append(Replace(end - 1, end - 1, ', reduction="sum"'))
+    several = direct and _is_several(context, backward.loss)
+    if several:
+        opening, times = f"{opening}sum(", f"){times}"
     first = prefixes[0] if prefixes else ""
     if direct or backward.scaler is not None:
         edits.append(Replace(tree.start(call), tree.start(backward.loss), opening))
@@ -112,8 +116,8 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
             edits.append(Replace(start, start, opening))
         edits.append(_joint(tree, receiver_end, call, rest, times, first))
     problem = ""
-    if direct and isinstance(backward.loss, (ast.List, ast.Tuple)):
-        problem = "torch.autograd.backward is called with several tensors"
+    if several and (positional or any(kw.arg == "grad_tensors" for kw in call.keywords)):
+        problem = "torch.autograd.backward is called with several tensors and gradients of their own"
     change = context.change(
         BACKWARD,
         call,
@@ -125,6 +129,13 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
         evidence=(f"the loss is reduced by: {reduction}",) if reduction else ("averaged over processes",),
     )
     return Change(change.finding, change.edits, True, problem)
+
+
+def _is_several(context: Context, losses: ast.expr) -> bool:
+    """Whether losses are a list or a tuple, whose gradients are those of their sum."""
+    return isinstance(losses, (ast.List, ast.Tuple)) or any(
+        isinstance(held, Sequence) and not isinstance(held, Mapping) for held in context.script.values(losses)
+    )
 
 
 def _multiplied(loss: ast.expr, opening: str, times: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,8 +11,10 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.effects import RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
-from accelify.analysis.figures import BatchLoop, Figures, draws, plain
+from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
+from accelify.analysis.followed import Settled, follow
 from accelify.analysis.locations import Locations
+from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -68,8 +70,20 @@ class Context:
         self.claimed: set[ast.AST] = set()
         # Statements that stand under a main-process guard already.
         self.guarded: set[ast.AST] = set()
+        # Statements that one process after the other runs, the main process first.
+        self.taking_turns: set[ast.stmt] = set()
         # Totals that are reduced behind their loop, and so the same on every process.
         self.reduced: set[tuple[Scope, str]] = set()
+        # The same by name, with the loop behind which it is done and how it is written there.
+        self.settled: Settled = {}
+        # Tests and calls of which it is said already that processes can differ in them.
+        self.said: set[ast.AST] = set()
+        # Numbers that are averaged over processes where they stand.
+        self.averaged: list[ast.expr] = []
+        # Evaluation loops whose outputs cannot be gathered.
+        self.ungathered: list[EvaluationLoop] = []
+        # Loops and statements whose figures are said to be one process's own.
+        self.named: set[ast.AST] = set()
         # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
         self.trained_methods: list[ast.Attribute] = []
         self.effects = SideEffects(script)
@@ -83,7 +97,20 @@ class Context:
     def locations(self) -> tuple[Locations, Locations]:
         """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
         prepared = self.plan.prepared
-        return Locations(self.script, prepared, False), Locations(self.script, prepared, True)
+        is_cpu = self.plan.devices.is_cpu
+        return Locations(self.script, prepared, False, is_cpu), Locations(self.script, prepared, True, is_cpu)
+
+    @cached_property
+    def followed(self) -> OwnShare | None:
+        """Where each process's own share of the data goes. Asked once it is known what is put together."""
+        return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
+
+    def leaves_own(self, loop: BatchLoop) -> bool:
+        """Whether a loop leaves something behind that is still one process's own."""
+        followed = self.followed
+        if followed is None or not any(one is loop for known in self.settled.values() for one, _ in known):
+            return True
+        return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
 
     def import_line(self, module: ast.Module, line: str, limit: int | None = None) -> tuple[Edit, ast.AST]:
         """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
@@ -116,6 +143,47 @@ class Context:
         docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         place = body[1] if docstring and len(body) > 1 else body[0]
         return InsertBefore(place, (line, "") if first else (line,), order=-100 if first else -101), place
+
+    def is_bound(self, name: str, node: ast.AST) -> bool:
+        """Whether a name that a module imports is there at a node of it: in a notebook the import may stand below."""
+        scope = self.script.scope_of(node)
+        if scope.kind != "module":
+            return scope.resolve(name) is not None
+        imports = self.tree.nodes(ast.Import, ast.ImportFrom)
+        own = [s for s in imports if any((a.asname or a.name.split(".")[0]) == name for a in s.names)]
+        own = [s for s in own if self.script.scope_of(s) is scope]
+        return name in scope.locals and (
+            not own or any(self.tree.start(s) < self.tree.start(node) for s in own)
+        )
+
+    def import_for(self, node: ast.AST, line: str) -> Edit:
+        """The edit that imports what is used at a node of whatever module, in front of it."""
+        module = self.script.module_of(node).scopes.module.node
+        assert isinstance(module, ast.Module)
+        outer = next((a for a in [node, *self.tree.ancestors(node)] if a in module.body), None)
+        return self.import_line(module, line, None if outer is None else self.tree.start(outer))[0]
+
+    def settle(self, loop: BatchLoop, places: Iterable[Place]) -> None:
+        """Note places whose parts are put together behind a loop, so that they are the same on every process."""
+        scope = self.script.scope_of(loop)
+        for place in places:
+            self.reduced.add((scope, place.root))
+            name = place.root.rsplit(".", 1)[-1]
+            self.settled.setdefault(name, []).append((loop, frozenset({place.text.replace('"', "'")})))
+
+    def behind(self, loop: BatchLoop, lines: list[str]) -> Edit:
+        """The edit that puts lines behind a loop: in its `else`, where that is what comes next."""
+        if loop.orelse and not any(isinstance(n, ast.Break) for s in loop.body for n in walk(s)):
+            return InsertBefore(loop.orelse[0], tuple(lines))
+        return InsertAfter(loop, tuple(lines))
+
+    def is_said(self, node: ast.AST) -> bool:
+        """Whether it is said of a node, or of a part of it, that processes can differ in it, or mended."""
+        return any(n in self.said for n in walk(node))
+
+    def is_named(self, node: ast.AST) -> bool:
+        """Whether what a statement adds up is said to be one process's own, there or where its loop stands."""
+        return node in self.named or any(a in self.named for a in self.tree.ancestors(node))
 
     def accelerator(self, node: ast.AST) -> str | None:
         """How the accelerator is written at a node, None where it cannot be had there."""
@@ -453,13 +521,20 @@ class Context:
                 return self.main_process_too(parent, accelerator), parent
         return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 
+    def unwrapped(self, model: ast.expr, accelerator: str) -> str:
+        """A prepared model without its wrapper, as source; `model.module` meant the same."""
+        if isinstance(model, ast.Attribute) and model.attr == "module":
+            if self.script.models_of(model) == self.script.models_of(model.value):
+                model = model.value
+        return f"{accelerator}.unwrap_model({self.tree.segment(model)})"
+
     def claim(self, *nodes: ast.AST) -> None:
         """Note that these nodes are being rewritten, so that no other transform touches them."""
         self.claimed.update(nodes)
 
     def is_claimed(self, node: ast.AST) -> bool:
         """Whether a node or anything around it is being rewritten already."""
-        return node in self.claimed or any(a in self.claimed for a in self.tree.ancestors(node))
+        return node in self.claimed or not self.claimed.isdisjoint(self.tree.ancestors(node))
 
     def change(
         self,

@@ -41,11 +41,14 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if script.is_uniform(branch.test) or context.gathered(branch.test):
             continue
+        if context.followed is not None and branch not in context.followed.decisions:
+            continue
         text = context.tree.segment(branch.test)
         mark = "let all processes agree: accelerator.reduce(value) before the test"
         message = (
             f"`{text}` can be true on one process only, which then goes on with other weights than the others"
         )
+        context.said.add(branch.test)
         yield context.todo(CHOICE, branch, message, mark)
 
 

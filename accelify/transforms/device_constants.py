@@ -7,6 +7,9 @@ model = Net(device=device)     ->  device = accelerator.device
 device, ids = choose(n)       ->  device, ids = choose(n)
                                   device = accelerator.device
 
+super().__init__(options)     ->  super().__init__(options)
+                                  self.device = self.accelerator.device
+
 What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
 the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
 """
@@ -17,10 +20,11 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
+from accelify.analysis.base_devices import own_devices
 from accelify.analysis.device_constants import DeviceConstant
 from accelify.analysis.devices import names_cpu
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import DEVICE
+from accelify.analysis.values import DEVICE, Class
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -49,6 +53,28 @@ def transform(context: Context) -> Iterator[Change]:
         if constant.is_indexed and constant.readers:
             yield _elsewhere(context, constant)
     yield from _among_others(context)
+    yield from _of_base_classes(context)
+
+
+def _of_base_classes(context: Context) -> Iterator[Change]:
+    """What a base class of another module, which is not converted, chooses for its subclass that trains."""
+    script = context.script
+    for call in script.calls():
+        stmt, scope = context.tree.parent(call), script.scope_of(call)
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "__init__":
+            continue
+        cls = script.interpreter.things.get((scope.owner_class, "class"))
+        accelerator = context.accelerator(call)
+        if not isinstance(stmt, ast.Expr) or not isinstance(cls, Class) or accelerator is None:
+            continue
+        for base in cls.ancestry():
+            if script.interpreter.module_of(base.scope) in script.modules:
+                continue
+            for name in dict.fromkeys(name for name, _ in own_devices(base.scope.node)):
+                own = scope.self_name() or "self"
+                line = f"{own}.{name} = {accelerator}.device"
+                message = f"every process would use the `{own}.{name}` that `{base.scope.name}` chooses"
+                yield context.change(CONSTANT, stmt, message, [InsertAfter(stmt, (line,))], core=True)
 
 
 def _among_others(context: Context) -> Iterator[Change]:

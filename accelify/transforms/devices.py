@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis.devices import DeviceAssignment
+from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertBefore
 from accelify.findings import Safety, Severity
@@ -37,7 +39,7 @@ def transform(context: Context) -> Iterator[Change]:
             done.update((one, other))
             context.claim(one, other)
             target = one.targets[0]
-            device = f"{accelerator}.device" + (".type" if _used_as_text(context, one, target) else "")
+            device = _device(context, one, target, accelerator)
             line = f"{tree.segment(target)} = {device}"
             edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
             message = f"every process would use `{short(tree.segment(one.value))}`"
@@ -55,9 +57,11 @@ def transform(context: Context) -> Iterator[Change]:
         statement = assignment.statement
         context.claim(assignment.whole or assignment.statement.value)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-        device = f"{accelerator}.device" + (".type" if _used_as_text(context, statement, target) else "")
-        if assignment.whole is not None:
-            edit: Edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
+        device = _device(context, statement, target, accelerator)
+        if _repeats(context, assignment):
+            edit: Edit = DeleteStatement(statement)
+        elif assignment.whole is not None:
+            edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
         else:
             edit = verbs.replace(tree, statement.value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
@@ -83,21 +87,38 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
                 yield one[0], other[0], branch
 
 
-def _used_as_text(context: Context, statement: ast.stmt, target: ast.expr) -> bool:
-    """Whether a device kept as a string is compared with strings: a torch.device never equals one."""
+def _device(context: Context, statement: ast.stmt, target: ast.expr, accelerator: str) -> str:
+    """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
     value = getattr(statement, "value", None)
     values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-    if not all(isinstance(one, ast.Constant) for one in values):
+    if not all(isinstance(one, (ast.Constant, ast.JoinedStr)) for one in values):
+        return f"{accelerator}.device"
+    return device_for(context.script, dotted(target) or "", accelerator)
+
+
+def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
+    """Whether an `if` only puts the device in the place of the one that was assigned above it."""
+    tree, statement = context.tree, assignment.statement
+    branch = tree.parent(statement)
+    if (
+        not isinstance(branch, ast.If)
+        or branch.orelse
+        or tree.is_elif(branch)
+        or assignment.whole is not None
+    ):
         return False
-    text = dotted(target)
-    for node in context.tree.nodes(ast.Compare):
-        if dotted(node.left) == text and any(isinstance(c, ast.Constant) for c in node.comparators):
-            return True
+    _, _, block = tree.block_of(branch)
+    above = block[: next(i for i, s in enumerate(block) if s is branch)]
     return any(
-        dotted(call.args[0]) == text
-        for call in context.script.calls()
-        if call.args and context.script.qualname(call.func) in (k.AUTOCAST_CLASSES | k.SCALER_CLASSES)
+        other.statement in above and _target(other) == _target(assignment)
+        for other in context.plan.devices.assignments
+        if other.whole is None
     )
+
+
+def _target(assignment: DeviceAssignment) -> str | None:
+    statement = assignment.statement
+    return dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
 
 
 def _anchored(context: Context) -> ast.stmt | None:
@@ -156,6 +177,14 @@ def _selections(context: Context) -> Iterator[Change]:
                 [DeleteStatement(stmt)],
                 core=True,
             )
+    for loop in tree.nodes(ast.For):
+        if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
+            yield context.todo(
+                SELECT,
+                loop,
+                "the loop tries out devices by name, the same ones in every process",
+                "every process tries these devices; let the launch choose, or keep this to one process",
+            )
     for stmt in tree.nodes(ast.Assign):
         for target in stmt.targets:
             if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
@@ -165,3 +194,17 @@ def _selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
                     "all processes share the GPUs named here; choose them when launching",
                 )
+
+
+def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:
+    """Whether a loop goes through devices and moves a model or a batch to each."""
+    if not devices.elts or not all(
+        isinstance(one, ast.Constant) and k.DEVICE_TEXT.match(str(one.value)) for one in devices.elts
+    ):
+        return False
+    return any(
+        dotted(target) == dotted(loop.target)
+        for call in context.script.calls()
+        if any(ancestor is loop for ancestor in context.tree.ancestors(call))
+        for target in device_arguments(call)
+    )

@@ -2,16 +2,21 @@
 
 dataset = MNIST(root, download=True)    ->  with accelerator.main_process_first():
                                                 dataset = MNIST(root, download=True)
+urlretrieve(url, "data.zip")            ->  if accelerator.is_main_process:
+                                                urlretrieve(url, "data.zip")
+                                            accelerator.wait_for_everyone()
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
-from accelify.analysis.effects import DOWNLOADS, FETCHING, opens_for_writing
-from accelify.analysis.syntax import call_keyword, is_constant
-from accelify.edits import Indent
+from accelify.analysis.effects import DOWNLOADS, is_download, opens_for_writing
+from accelify.analysis.syntax import call_keyword, is_constant, walk
+from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
 DOWNLOAD = Rule(
@@ -22,46 +27,113 @@ _OPENING = frozenset(
 )
 
 
+# What fetches or unpacks whatever is there already: the others must neither do it again nor read meanwhile.
+_EVERY_TIME = frozenset(
+    "urllib.request.urlretrieve wget.download gdown.download torch.hub.download_url_to_file".split()
+)
+_UNPACKING = frozenset({"extractall", "extract", "copyfileobj"})
+_LOOKING = frozenset("exists isfile isdir is_file is_dir islink listdir".split())
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """A statement that downloads: the call, whether it does so each time, and whether what it gives back is used."""
+
+    call: ast.Call
+    every_time: bool = False
+    used: bool = True
+
+
 def transform(context: Context) -> Iterator[Change]:
-    """Yield main_process_first around statements that download, neighbours under one."""
+    """Yield guards for statements that download, neighbours under one."""
     tree = context.tree
-    wanted: dict[ast.stmt, ast.Call] = {}
-    for call in context.script.calls():
-        own = (
-            is_constant(call_keyword(call, "download"), True)
-            or context.script.qualname(call.func) in FETCHING
+    wanted = _wanted(context)
+    done: set[ast.AST] = set()
+    for stmt, fetch in sorted(wanted.items(), key=lambda pair: tree.start(pair[0])):
+        if stmt in done or any(a in done for a in tree.ancestors(stmt)):
+            continue
+        accelerator = context.accelerator(stmt)
+        if accelerator is None:
+            message = "every process would download this; fetch it before launching"
+            yield context.change(DOWNLOAD, fetch.call, message)
+            continue
+        alone = fetch.every_time and not fetch.used
+        run = context.run_of(stmt, partial(_is_alike, wanted, fetch))
+        done.update(run)
+        guard = f"if {accelerator}.is_main_process:" if alone else f"with {accelerator}.main_process_first():"
+        edits: list[Edit] = [Indent(stmt, run[-1], guard)]
+        if fetch.every_time and not isinstance(stmt, ast.Return):
+            edits.append(InsertAfter(run[-1], (f"{accelerator}.wait_for_everyone()",)))
+        (context.guarded if alone else context.taking_turns).update(run)
+        yield context.change(
+            DOWNLOAD, fetch.call, "every process would download this at the same time", edits
         )
-        stmt = tree.statement(call)
-        if not own and not _fetches_elsewhere(context, call, stmt):
+
+
+def _is_alike(wanted: dict[ast.stmt, _Fetch], fetch: _Fetch, stmt: ast.stmt) -> bool:
+    """Whether a statement can stand under the guard of another one that fetches."""
+    own = wanted.get(stmt)
+    return own is not None and (own.every_time, own.used) == (fetch.every_time, fetch.used)
+
+
+def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
+    """What is to be guarded: the statements that download, or the tests around them that look what is there."""
+    tree, script = context.tree, context.script
+    wanted: dict[ast.stmt, _Fetch] = {}
+    for call in script.calls():
+        name = script.qualname(call.func)
+        stmt: ast.stmt = tree.statement(call)
+        asked = is_constant(call_keyword(call, "download"), True)
+        if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call, stmt):
             continue
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
             if call_keyword(call, "download") is not None or isinstance(stmt, (ast.Assign, ast.Expr)):
-                wanted.setdefault(stmt, call)
-    for block_statement in tree.nodes(ast.With):
-        call = block_statement.items[0].context_expr
+                unpacks = isinstance(call.func, ast.Attribute) and call.func.attr in _UNPACKING
+                fetch = _Fetch(call, name in _EVERY_TIME or unpacks, not isinstance(stmt, ast.Expr))
+                _note(context, wanted, stmt, fetch)
+    for block in tree.nodes(ast.With):
+        call = block.items[0].context_expr
         if not isinstance(call, ast.Call):
             continue
-        name = context.script.qualname(call.func)
+        name = script.qualname(call.func)
         if name in _OPENING and opens_for_writing(call, name) is None:
-            wanted.setdefault(block_statement, call)
-    done: set[ast.stmt] = set()
-    for stmt, call in sorted(wanted.items(), key=lambda pair: tree.start(pair[0])):
-        if stmt in done:
+            nodes = [n for s in block.body for n in walk(s)]
+            unpacks = any(isinstance(n, ast.Attribute) and n.attr in _UNPACKING for n in nodes)
+            used = any(isinstance(n, (ast.Assign, ast.AugAssign, ast.Return)) for n in nodes)
+            _note(context, wanted, block, _Fetch(call, unpacks, used))
+    return wanted
+
+
+def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetch: _Fetch) -> None:
+    """Take a statement, or the outermost test around it that looks whether it is needed: who comes late must not miss
+    the others in there."""
+    for ancestor in context.tree.ancestors(stmt):
+        if isinstance(ancestor, (ast.Try, ast.ExceptHandler)):
+            if isinstance(ancestor, ast.Try) and _only_calls(ancestor) and not fetch.used:
+                # Where it fails on the main process, nobody must be left waiting in there.
+                stmt = ancestor
             continue
-        accelerator = context.accelerator(stmt)
-        if accelerator is None:
-            yield context.change(
-                DOWNLOAD, call, "every process would download this; fetch it before launching"
-            )
-            continue
-        run = context.run_of(stmt, wanted.__contains__)
-        done.update(run)
-        yield context.change(
-            DOWNLOAD, call, "every process would download this at the same time",
-            [Indent(stmt, run[-1], f"with {accelerator}.main_process_first():")],
-        )  # fmt: skip
+        if not isinstance(ancestor, ast.If) or ancestor is context.script.main_guard:
+            break
+        if _looks_first(ancestor.test) and not context.meets_others(ancestor):
+            stmt, fetch = ancestor, _Fetch(fetch.call)
+    if context.tree.is_elif(stmt):
+        return
+    wanted.setdefault(stmt, fetch)
+
+
+def _only_calls(block: ast.Try) -> bool:
+    handled = [s for handler in block.handlers for s in handler.body]
+    return all(
+        isinstance(s, (ast.Expr, ast.Pass)) for s in [*block.body, *handled, *block.orelse, *block.finalbody]
+    )
+
+
+def _looks_first(test: ast.expr) -> bool:
+    names = {n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(test)}
+    return bool(names & _LOOKING)
 
 
 def _fetches_elsewhere(context: Context, call: ast.Call, stmt: ast.stmt) -> bool:

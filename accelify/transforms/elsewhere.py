@@ -22,7 +22,7 @@ from accelify.analysis.effects import (
     Effects,
     Site,
 )
-from accelify.analysis.syntax import walk_scope
+from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -76,7 +76,10 @@ def left(context: Context) -> Iterator[Change]:
             continue
         # What is only made where it is missing: the main process makes it, and the others find it.
         alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
-        if alone and all(s.missing for s in sites) and not effects.lists:
+        in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
+        if in_turns and all(s.missing for s in sites):
+            continue
+        if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
             if context.runs_everywhere(stmt) and not context.meets_others(stmt):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
@@ -115,7 +118,7 @@ def _guarded(
         edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
     for stmt in run:
         for model in _models(context, stmt):
-            text = f"{accelerator}.unwrap_model({tree.segment(model)})"
+            text = context.unwrapped(model, accelerator)
             edits.append(Replace(tree.start(model), tree.end(model), text))
             context.claim(model)
     context.guarded.update(run)
@@ -126,7 +129,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
     """What the functions of other modules that a call runs do to the world; None where they do nothing."""
     script = context.script
     found = Effects()
-    for callee in script.callees(call):
+    for callee in in_order(script.callees(call)):
         if script.interpreter.module_of(callee) in script.modules:
             return None  # guarded inside
         inner = context.effects.of(callee)
@@ -141,7 +144,7 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     if FILES not in effects.kinds() or context.script.enclosing_loops(stmt):
         return False
     scope, end = context.script.scope_of(stmt), context.tree.end(stmt)
-    body = walk_scope(scope.node.body)
+    body = scope.nodes
     return any(
         isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
     )
@@ -160,10 +163,10 @@ def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
 
 
 def _does(effects: Effects) -> str:
-    """`it would write files (numpy.save, utils.py line 3)`."""
+    """`this call writes files (numpy.save in utils.py, line 3)`."""
     order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
-    site: Site = min(effects.sites, key=lambda s: order.index(s.kind))
-    return f"it {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
+    site: Site = min(effects.sites, key=lambda s: (order.index(s.kind), s.path, s.line))
+    return f"this call {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
 
 
 def _short(path: str) -> str:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from accelify import edits as verbs
-from accelify.analysis.evaluation import EvaluationLoop, size_of
-from accelify.analysis.syntax import walk
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.counts import made_once, size_of
+from accelify.analysis.evaluation import NO_MODEL, EvaluationLoop
+from accelify.analysis.loaders import is_shardable
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -34,7 +39,8 @@ def transform(context: Context) -> Iterator[Change]:
         if context.plan.known.reduces or context.plan.on_main_only(evaluation.loop):
             continue  # its metrics are put together by hand, or one process sees all of the data
         if not evaluation.loaders & context.plan.prepared:
-            if evaluation.problem is not None and not evaluation.only_looks:
+            known = any(is_shardable(loader) for loader in evaluation.loaders)
+            if known and evaluation.problem not in (None, NO_MODEL) and not evaluation.only_looks:
                 yield context.change(
                     REPEATED,
                     evaluation.loop.iter,
@@ -42,23 +48,46 @@ def transform(context: Context) -> Iterator[Change]:
                     severity=Severity.INFO,
                 )
             continue
-        if evaluation.problem is not None and evaluation.only_looks:
+        if evaluation.problem is not None and (
+            evaluation.only_looks or _is_no_evaluation(context, evaluation)
+        ):
             continue
         if evaluation.problem is not None:
-            yield context.todo(
-                GATHER,
-                evaluation.loop,
-                f"it sees one process's share of the data and cannot be gathered by itself: {evaluation.problem}",
-                "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",
-            )
+            context.ungathered.append(evaluation)
             continue
         yield from _gather(context, evaluation)
+
+
+def left(context: Context) -> Iterator[Change]:
+    """Yield what is left to a person of the loops that cannot be gathered. Asked when their totals are put together."""
+    for evaluation in context.ungathered:
+        if not context.leaves_own(evaluation.loop):
+            continue
+        context.named.add(evaluation.loop)
+        yield context.todo(
+            GATHER,
+            evaluation.loop,
+            f"this loop sees one process's share of the data and cannot be gathered by itself: {evaluation.problem}",
+            "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",
+        )
+
+
+def _is_no_evaluation(context: Context, evaluation: EvaluationLoop) -> bool:
+    """Whether a loop runs no model and leaves nothing to gather: it counts, or walks over what was collected before."""
+    if evaluation.problem != NO_MODEL:
+        return False
+    loop = evaluation.loop
+    if not any(context.script.is_a(n, v.LOADER) for n in walk(loop.iter) if isinstance(n, ast.expr)):
+        return True
+    # What it adds up is reduced behind it, or said there.
+    return all(isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) for stmt in loop.body)
 
 
 def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     tree = context.tree
     accelerator = context.accelerator(evaluation.loop)
     if accelerator is None:
+        context.named.add(evaluation.loop)
         yield context.todo(
             GATHER, evaluation.loop, "this loop sees one process's share of the data",
             "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",
@@ -69,8 +98,11 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     line = f"{joined} = {accelerator}.gather_for_metrics({joined if len(names) == 1 else f'({joined})'})"
     edits: list[Edit] = []
     sizes = _sizes(context, evaluation, names)
-    if evaluation.after is not None and names:
+    if evaluation.picked.is_needed:
+        edits += _picked(context, evaluation, names, sizes, accelerator)
+    elif evaluation.after is not None and names:
         edits.append(InsertAfter(evaluation.after, (line, *sizes)))
+        edits += _counted_samples(context, evaluation, names)
     for call in evaluation.inline:
         assert evaluation.before is not None
         text = tree.segment(call)
@@ -87,13 +119,98 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
             edits.append(InsertBefore(evaluation.before, (line,)))
     edits += swaps
     if edits:
-        yield context.change(
-            GATHER,
-            evaluation.loop.iter,
-            "the metrics of this loop would cover one process's share of the data",
-            edits,
-            core=True,
+        message = "the metrics of this loop would cover one process's share of the data"
+        change = context.change(GATHER, evaluation.loop.iter, message, edits, core=True)
+        reads = [tree.locate(tree.start(read))[1] for read in evaluation.picked.nodes]
+        if reads:
+            # What is read of the gathered entries is renamed down to the last of them.
+            last = max(change.finding.end_line, *reads)
+            change = replace(change, finding=replace(change.finding, end_line=last))
+        yield change
+
+
+def _picked(
+    context: Context, evaluation: EvaluationLoop, names: list[str], sizes: list[str], accelerator: str
+) -> list[Edit]:
+    """Gather the entries that the metrics read, and average the loss that the model makes of its batch."""
+    tree, picked, edits = context.tree, evaluation.picked, list[Edit]()
+    named = [pick for pick in picked.picks if pick.name and not pick.measured]
+    pairs = [(n, n) for n in names] + [(pick.name, pick.text) for pick in named]
+    # Accelerate's gathers what is no tensor by itself only.
+    rows = [[pair] for pair in pairs] if context.for_accelerate and named else [pairs] if pairs else []
+    lines = []
+    for row in rows:
+        left, right = (", ".join(side) for side in zip(*row, strict=True))
+        value = right if len(row) == 1 else f"({right})"
+        lines.append(f"{left} = {accelerator}.gather_for_metrics({value})")
+    if lines:
+        assert evaluation.after is not None
+        edits.append(InsertAfter(evaluation.after, (*lines, *sizes)))
+    if names:
+        edits += _counted_samples(context, evaluation, names)
+    for pick in picked.picks:
+        for read in pick.reads:
+            if pick.name:
+                edits.append(verbs.replace(tree, read, pick.name))
+                continue
+            verb, how = ("reduce", ', reduction="mean"') if pick.number else ("gather_for_metrics", "")
+            edits.append(verbs.insert(tree, tree.start(read), f"{accelerator}.{verb}(", 10))
+            edits.append(verbs.insert(tree, tree.end(read), f"{how})", -10))
+    for stmt, tensors, numbers in picked.unpacked:
+        own = [f"{n} = {accelerator}.gather_for_metrics({n})" for n in tensors]
+        own += [f'{n} = {accelerator}.reduce({n}, reduction="mean")' for n in numbers]
+        edits.append(InsertAfter(stmt, tuple(own)))
+    return edits
+
+
+def _counted_samples(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[Edit]:
+    """`for i in range(batch_size)` over samples that were gathered: as many as there are now."""
+    tree, edits, made = context.tree, list[Edit](), set(names)
+    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    own = next((n for n in names if n in batch), names[0])
+    assert evaluation.after is not None
+    for stmt in (n for s in evaluation.loop.body for n in walk(s)):
+        if not isinstance(stmt, (ast.Assign, ast.For)) or tree.start(stmt) < tree.end(evaluation.after):
+            continue
+        if isinstance(stmt, ast.Assign):
+            if names_in(stmt.value) & made:
+                made |= {n for t in stmt.targets for n in target_names(t)}
+            continue
+        counted = stmt.iter
+        if not (isinstance(counted, ast.Call) and dotted(counted.func) == "range" and len(counted.args) == 1):
+            continue
+        samples = any(
+            isinstance(n, ast.Subscript)
+            and dotted(n.slice) is not None
+            and dotted(n.slice) == dotted(stmt.target)
+            and names_in(n.value) & made
+            for s in stmt.body
+            for n in walk(s)
         )
+        if samples and _is_batch_size(context, evaluation, counted.args[0]) and not tree.in_fstring(counted):
+            edits.append(verbs.replace(tree, counted.args[0], f"{own}.size(0)"))
+    return edits
+
+
+def _is_batch_size(context: Context, evaluation: EvaluationLoop, bound: ast.expr) -> bool:
+    """Whether a number is the one that the loader's batches were configured with."""
+    if not isinstance(bound, (ast.Name, ast.Attribute, ast.Constant)):
+        return False
+    if k.BATCH_SIZE_NAME.search((dotted(bound) or "").rsplit(".", 1)[-1]):
+        return not any(dotted(bound) == name for name, _ in evaluation.sizes)
+    given = [
+        call_argument(loader.site, 1, "batch_size")
+        for loader in evaluation.loaders
+        if isinstance(loader.site, ast.Call)
+    ]
+    wanted = _resolved(context, bound)
+    return bool(given) and all(g is not None and _resolved(context, g) == wanted for g in given)
+
+
+def _resolved(context: Context, node: ast.expr) -> str:
+    """How a number is written, a name that is assigned once by what it is assigned."""
+    made = made_once(context.script, node) if isinstance(node, ast.Name) else None
+    return ast.unparse(node if made is None else made)
 
 
 def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[str]:
@@ -103,7 +220,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
         measured = size_of(expression)
         batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
-        text = context.tree.segment(expression)
+        text = ast.unparse(expression)
         lines.append(
             f"{name} = {text.replace(str(measured), own, 1)}" if measured else f"{name} = {own}.size(0)"
         )

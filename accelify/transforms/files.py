@@ -9,34 +9,52 @@ log = open(path, "w")               ->  log = open(path if accelerator.is_main_p
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.syntax import call_argument, walk, walk_scope
-from accelify.edits import Edit, InsertAfter
+from accelify.analysis.effects import (
+    READING,
+    WRITING,
+    WRITING_METHODS,
+    makes_folder_again,
+    opens_for_writing,
+)
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
 
+_REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
+_LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
+    yield from _asked_first(context)
     done: set[ast.stmt] = set()
+    waited: set[ast.stmt] = set()
     for stmt in _statements(context):
         if stmt in done or context.is_guarded(stmt):
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
+            yield from _too_early(context, stmt)
             continue
         run = context.run_of(stmt, lambda s: bool(_writes(context, s)) and not context.is_guarded(s))
         done.update(run)
         edit, last = context.guard(run, accelerator)
         edits: list[Edit] = [edit]
+        first = run[0] if last is run[-1] else last
+        if _read_before(context, run) and context.runs_everywhere(first):
+            # Who is late must still find it.
+            edits.append(InsertBefore(first, (f"{accelerator}.wait_for_everyone()",), order=-5))
         if _read_back(context, run):
             # All of them go on to read what the main process is still writing.
             if not context.runs_everywhere(last):
@@ -46,23 +64,111 @@ def transform(context: Context) -> Iterator[Change]:
                 )  # fmt: skip
                 continue
             edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
+        elif (around := _rearranged(context, run)) is not None and around not in waited:
+            waited.add(around)
+            edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
         context.guarded.update(run)
         yield context.change(FILES, stmt, "every process would write this", edits)
     yield from _left_open(context)
+
+
+def _asked_first(context: Context) -> Iterator[Change]:
+    """A folder that must not be there yet is made when every process has seen that it is not."""
+    tree, script = context.tree, context.script
+    questions = [
+        q for q in tree.nodes(ast.If) if isinstance(q.body[-1], ast.Raise) or _leaves(script, q.body[-1])
+    ]
+    questions = [q for q in questions if _asked(q.test)]
+    for call in script.calls() if questions else ():
+        path = call.func.value if isinstance(call.func, ast.Attribute) and not call.args else None
+        named = call.args[0] if call.args else path
+        made = ast.unparse(named) if named is not None else None
+        if not _makes_folder(call) or made is None or context.plan.on_main_only(call):
+            continue
+        around: ast.stmt = tree.statement(call)
+        while (
+            isinstance(parent := tree.parent(around), ast.If)
+            and around in parent.body
+            and _asked(parent.test)
+        ):
+            around = parent
+        earlier = [q for q in questions if script.scope_of(q) is script.scope_of(call) and q is not around]
+        if not any(made in _asked(q.test) and tree.start(q) < tree.start(call) for q in earlier):
+            continue
+        accelerator = context.accelerator(around)
+        message = "the main process may make this folder before the others have asked whether it is there"
+        edits: list[Edit] = []
+        if accelerator is not None and tree.own_line(around) and not tree.is_elif(around):
+            edits.append(InsertBefore(around, (f"{accelerator}.wait_for_everyone()",), order=-5))
+        yield context.change(FILES, call, message, edits)
+
+
+def _asked(test: ast.expr) -> set[str]:
+    """The paths of which a condition asks whether they are there, as source."""
+    return {
+        ast.unparse(call.args[0] if call.args else call.func.value)
+        for call in walk(test)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("exists", "isdir", "is_dir")
+    }
+
+
+def _leaves(script: ScriptModel, last: ast.stmt) -> bool:
+    call = last.value if isinstance(last, ast.Expr) else None
+    return isinstance(call, ast.Call) and script.qualname(call.func) in (
+        "sys.exit",
+        "builtins.exit",
+        "os._exit",
+        "builtins.quit",
+    )
+
+
+def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
+    """What is written before there is an Accelerator: a folder may be there by then, all else is said."""
+    scope, tree = context.script.scope_of(stmt), context.tree
+    if scope.kind == "function" and not context.script.callers(scope):
+        return
+    if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
+        return
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    message = "every process would write this, and the Accelerator is not known yet"
+    if not isinstance(call, ast.Call) or not _makes_folder(call):
+        yield context.change(FILES, stmt, message)
+        return
+    edits: list[Edit] = []
+    plain = context.script.qualname(call.func) == "os.mkdir"
+    with contextlib.suppress(verbs.EditError):
+        edits.append(verbs.add_keyword(tree, call, "exist_ok=True"))
+    if plain and isinstance(call.func, ast.Attribute):
+        edits += [Replace(tree.end(call.func) - len("mkdir"), tree.end(call.func), "makedirs")]
+    elif plain:
+        edits = []
+    yield context.change(FILES, stmt, f"{message}: the folder may be there", edits)
 
 
 def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
     tree, script = context.tree, context.script
     paths = {tree.segment(path) for stmt in written for path in _paths(context, stmt)}
-    if not paths:
+    calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    # What a command writes cannot be seen, and in a new folder every process may open its log.
+    anything = any(writes_by_shell(call, script.qualname(call.func)) for call in calls)
+    folder = any(_makes_folder(call) for call in calls)
+    if not paths and not anything and not folder:
         return False
     end, scope = tree.end(written[-1]), script.scope_of(written[-1])
-    for node in walk_scope(scope.node.body):
+    for node in scope.nodes:
         if not isinstance(node, ast.Call) or tree.start(node) < end or tree.in_fstring(node):
             continue
         given = [tree.segment(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
         name = script.qualname(node.func) or ""
+        if folder and name in _LOG_FILES:
+            return True
+        if anything and (
+            name.startswith(tuple(READING)) or any(context.effects.of(s).reads for s in script.callees(node))
+        ):
+            return True
         if name.startswith(tuple(READING)) and opens_for_writing(node, name) is None:
             if any(path in text for path in paths for text in given):
                 return True
@@ -71,6 +177,49 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
             if any(path == text or path.startswith(f"{text}.") for path in paths for text in given):
                 return True
     return False
+
+
+def _read_before(context: Context, run: list[ast.stmt]) -> bool:
+    """Whether something is removed that all processes have just read."""
+    tree, script = context.tree, context.script
+    removed = {
+        tree.segment(s.value.args[0])
+        for s in run
+        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and s.value.args
+        if (script.qualname(s.value.func) or "").startswith(_REARRANGING)
+    }
+    scope, start = script.scope_of(run[0]), tree.start(run[0])
+    for node in scope.nodes if removed else ():
+        if not isinstance(node, ast.Call) or tree.start(node) > start or tree.in_fstring(node):
+            continue
+        name = script.qualname(node.func) or ""
+        reads = name.startswith(tuple(READING)) and opens_for_writing(node, name) is None
+        reads = reads or any(context.effects.of(s).reads for s in script.callees(node))
+        if reads and any(tree.segment(a) in removed for a in node.args):
+            return True
+    return False
+
+
+def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
+    """The statement behind which all have to wait where files are moved or removed before the training: what goes
+    through the folders next must not find them half done."""
+    tree, script = context.tree, context.script
+    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls):
+        return None
+    around = run[-1]
+    for ancestor in tree.ancestors(run[-1]):
+        if not isinstance(ancestor, (ast.For, ast.While, ast.If)) or ancestor is script.main_guard:
+            break
+        around = ancestor
+    block = tree.block_of(around)[2]
+    trains_later = any(script.trains(s) for s in block[block.index(around) + 1 :])
+    return around if trains_later and not script.trains(around) and context.runs_everywhere(around) else None
+
+
+def _makes_folder(call: ast.Call) -> bool:
+    name = dotted(call.func) or str(getattr(call.func, "attr", ""))
+    return name.rsplit(".", 1)[-1] in ("mkdir", "makedirs")
 
 
 def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:
@@ -106,8 +255,8 @@ def _left_open(context: Context) -> Iterator[Change]:
         path = opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if any(t.qualname in ("io.BytesIO", "io.StringIO") for t in context.script.things(path)):
-            continue  # kept in memory
+        if context.effects.into_memory(call):
+            continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
         plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
@@ -137,11 +286,22 @@ def _on_nothing(context: Context, path: ast.expr, accelerator: str) -> list[Edit
     edits: list[Edit] = [
         verbs.replace(tree, path, f"{text} if {accelerator}.is_main_process else os.devnull")
     ]
-    module = context.script.module_of(path).scopes.module
-    assert isinstance(module.node, ast.Module)
-    if "os" not in module.locals:
-        edits.append(context.import_line(module.node, "import os")[0])
+    if not _is_imported(context, path, "os"):
+        edits.append(context.import_for(path, "import os"))
     return edits
+
+
+def _is_imported(context: Context, node: ast.AST, name: str) -> bool:
+    """Whether a name of the module is bound where a node runs: lines of the module itself come one after the other."""
+    module = context.script.module_of(node).scopes.module
+    if name not in module.locals:
+        return False
+    body = module.node.body if isinstance(module.node, ast.Module) else []
+    imports = [
+        s for s in body if isinstance(s, ast.Import) and any((n.asname or n.name) == name for n in s.names)
+    ]
+    start, inside = context.tree.start, context.script.scope_of(node) is not module
+    return inside or not imports or any(start(s) < start(node) for s in imports)
 
 
 def _statements(context: Context) -> Iterator[ast.stmt]:
@@ -161,7 +321,10 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _is_writing(context: Context, call: ast.Call) -> bool:
-    if context.script.qualname(call.func) in WRITING or _opened_and_left(context, call):
+    if makes_folder_again(call) or context.effects.into_memory(call):
+        return False
+    name = context.script.qualname(call.func)
+    if name in WRITING or writes_by_shell(call, name) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
@@ -173,10 +336,34 @@ def _saves_picture(context: Context, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
         return False
     made = context.script.things(call.func.value)
+    if _is_drawn(context, call.func.value):
+        return True
     return any(
         t.kind == v.TENSOR or (t.qualname or "").startswith(("PIL.", "matplotlib.animation.", "imageio."))
         for t in made
     )
+
+
+def _is_drawn(context: Context, node: ast.expr, depth: int = 3) -> bool:
+    """`ToPILImage()(grid)`, or a name that holds what such a transform gives back."""
+    if isinstance(node, ast.Name) and depth:
+        found = [b for b in context.locations[1].bindings(node) if isinstance(b, ast.Assign)]
+        return bool(found) and all(_is_drawn(context, stmt.value, depth - 1) for stmt in found)
+    if not isinstance(node, ast.Call):
+        return False
+    made = context.script.qualname(node.func) or ""
+    inner = node.func.func if isinstance(node.func, ast.Call) else None
+    if inner is None and isinstance(node.func, ast.Name) and depth:
+        found = [b for b in context.locations[1].bindings(node.func) if isinstance(b, ast.Assign)]
+        calls = [b.value.func for b in found if isinstance(b.value, ast.Call)]
+        return bool(calls) and all(_makes_pictures(context.script.qualname(one)) for one in calls)
+    return made.endswith("to_pil_image") or (
+        inner is not None and _makes_pictures(context.script.qualname(inner))
+    )
+
+
+def _makes_pictures(name: str | None) -> bool:
+    return (name or "").endswith("transforms.ToPILImage")
 
 
 def _opened_and_left(context: Context, call: ast.Call) -> bool:

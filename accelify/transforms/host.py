@@ -1,7 +1,8 @@
-"""Tensors that go to NumPy: prepare places batches and models on the device, where NumPy cannot read them.
+"""Tensors that are read on the host: prepare places batches and models on the device, where NumPy cannot read them.
 
 predictions.append(labels.numpy())      ->  predictions.append(labels.cpu().numpy())
 counts += np.bincount(labels)           ->  counts += np.bincount(labels.cpu())
+pack_padded_sequence(x, lengths)        ->  pack_padded_sequence(x, lengths.cpu())
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.loaders import collating
 from accelify.analysis.locations import DEVICE, HOST
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
@@ -21,12 +23,16 @@ from accelify.transforms.base import Change, Context, Rule
 HOST_COPY = Rule(
     "ACC114",
     "host-copy",
-    "A tensor that prepare puts on the device is read by NumPy, which cannot reach it there.",
+    "A tensor that prepare puts on the device is read on the host, by NumPy or as the lengths of sequences.",
     Severity.ERROR,
     effort=1,
 )
 # Libraries whose functions read a tensor through NumPy.
 _READERS = frozenset("numpy scipy sklearn pandas cv2 PIL skimage matplotlib seaborn imageio".split())
+_PACKING = "torch.nn.utils.rnn.pack_padded_sequence"
+_OF_TENSORS = frozenset(
+    "cpu to cuda long int size squeeze view flatten max min sum sort data detach shape".split()
+)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -35,6 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     yield from _conversions(context)
     yield from _arguments(context)
+    yield from _lengths(context)
 
 
 def _conversions(context: Context) -> Iterator[Change]:
@@ -50,9 +57,31 @@ def _conversions(context: Context) -> Iterator[Change]:
             HOST_COPY,
             call,
             "NumPy cannot read a tensor that lies on the device",
-            [verbs.insert(tree, dot, ".cpu()")],
+            _one_branch(context, call) or [verbs.insert(tree, dot, ".cpu()")],
             core=True,
         )
+
+
+def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
+    """`x.numpy() if not use_cuda else x.cpu().numpy()` becomes its second branch, which is right everywhere."""
+    choice: ast.AST | None = call
+    while choice is not None and not isinstance(choice, (ast.IfExp, ast.stmt)):
+        choice = context.tree.parent(choice)
+    if not isinstance(choice, ast.IfExp) or context.is_claimed(choice):
+        return []
+    one, other = choice.body, choice.orelse
+    if any(n is call for n in walk(other)):
+        one, other = other, one
+    if not any(n is call for n in walk(one)) or ".cpu" in ast.unparse(one):
+        return []
+    if ast.unparse(one) != ast.unparse(other).replace(".cpu()", ""):
+        return []
+    context.claim(choice)
+    tree = context.tree
+    return [
+        verbs.Replace(tree.start(choice), tree.start(other), ""),
+        verbs.Replace(tree.end(other), tree.end(choice), ""),
+    ]
 
 
 def _arguments(context: Context) -> Iterator[Change]:
@@ -65,7 +94,8 @@ def _arguments(context: Context) -> Iterator[Change]:
         for argument in [*call.args, *[kw.value for kw in call.keywords]]:
             if context.is_claimed(argument) or tree.in_fstring(argument):
                 continue
-            if after.of(argument) != {DEVICE} or before.of(argument) != {HOST}:
+            # Where another line may have moved it, its copy costs nothing.
+            if after.of(argument) != {DEVICE} or HOST not in before.of(argument):
                 continue
             edits: list[Edit] = [verbs.insert(tree, tree.end(argument), ".cpu()", -5)]
             if not isinstance(argument, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
@@ -77,6 +107,77 @@ def _arguments(context: Context) -> Iterator[Change]:
             yield context.change(
                 HOST_COPY, argument, "NumPy cannot read a tensor that lies on the device", edits, core=True
             )
+
+
+def _lengths(context: Context) -> Iterator[Change]:
+    """Lengths of sequences out of a batch: torch packs by a tensor on the CPU, or by a list."""
+    tree, (before, after) = context.tree, context.locations
+    for call in context.script.calls() if b"pack_padded_sequence" in tree.data else ():
+        if context.script.qualname(call.func) != _PACKING or context.is_claimed(call):
+            continue
+        lengths = call_argument(call, 1, "lengths")
+        if lengths is None or tree.in_fstring(call) or isinstance(lengths, (ast.Starred, ast.List)):
+            continue
+        # Some callers can hand over what they made on the host: a copy there is right for all.
+        if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):
+            continue
+        if _is_tensor(context, lengths):
+            edits: list[Edit] = [verbs.insert(tree, tree.end(lengths), ".cpu()", -5)]
+        else:
+            # A batch can hold a list of them, which has no cpu().
+            edits = [
+                verbs.insert(tree, tree.start(lengths), "torch.as_tensor(", 5),
+                verbs.insert(tree, tree.end(lengths), ', device="cpu")', -5),
+            ]
+            if "torch" not in context.script.module_of(call).scopes.module.locals:
+                continue
+        after.settle(lengths, HOST)
+        message = "the lengths of packed sequences have to lie on the CPU, and the batch no longer does"
+        yield context.change(HOST_COPY, lengths, message, edits, core=True)
+
+
+def _is_list(context: Context, node: ast.expr) -> bool:
+    """Whether the part of a batch that a name is bound to is a list that the collate function makes: none moves it."""
+    bound = list(context.locations[1].bindings(node)) if isinstance(node, ast.Name) else []
+    loop = bound[0] if len(bound) == 1 else None
+    if not isinstance(node, ast.Name) or not isinstance(loop, ast.For):
+        return False
+    targets = [t for t in walk(loop.target) if isinstance(t, ast.Tuple)]
+    parts = [e for t in targets for e in t.elts if not isinstance(e, ast.Tuple)]
+    index = next((i for t in targets for i, e in enumerate(t.elts) if getattr(e, "id", "") == node.id), None)
+    loaders = {t for part in parts for b in context.script.things(part, v.BATCH) for t in b.link("loader")}
+    bodies = [body for loader in loaders for body in collating(context.script, loader)]
+    found = [
+        result.elts[index]
+        for body in bodies
+        for n in walk(body)
+        if isinstance(n, ast.Return) and isinstance(result := n.value, ast.Tuple)
+        if index is not None and index < len(result.elts)
+    ]
+    made = [
+        stmt.value
+        for body in bodies
+        for stmt in walk(body)
+        if isinstance(stmt, ast.Assign)
+        for target in stmt.targets
+        if any(dotted(target) == dotted(one) for one in found if isinstance(one, ast.Name))
+    ]
+    values = [*made, *[one for one in found if not isinstance(one, ast.Name)]]
+    return bool(values) and all(isinstance(one, (ast.List, ast.ListComp)) for one in values)
+
+
+def _is_tensor(context: Context, node: ast.expr) -> bool:
+    """Whether what an expression stands for is used as only a tensor can be, where it is read or on its way there."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _OF_TENSORS
+    if not isinstance(node, ast.Name):
+        return False
+    scope = context.script.scope_of(node).resolve(node.id)
+    for read in context.script.reads(node.id, scope) if scope is not None else []:
+        parent = context.tree.parent(read)
+        if isinstance(parent, ast.Attribute) and parent.attr in _OF_TENSORS:
+            return True
+    return False
 
 
 def _needs_copy(context: Context, node: ast.expr) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -36,6 +38,61 @@ def transform(context: Context) -> Iterator[Change]:
             call,
             f"`{context.tree.segment(call)}` is one process's length: prepared, each of N takes 1/N of it",
         )
+    yield from _hand_made_schedules(context)
+
+
+def _hand_made_schedules(context: Context) -> Iterator[Change]:
+    """`len(data) // batch_size` that a learning rate is computed from: each process makes fewer steps than that."""
+    for node in context.tree.nodes(ast.BinOp):
+        if not isinstance(node.op, (ast.FloorDiv, ast.Div)) or not _is_batch_size(node.right):
+            continue
+        if not any(_counts_samples(context, inner) for inner in walk(node.left)):
+            continue
+        if _sets_learning_rate(context, node):
+            text = context.tree.segment(node)
+            message = (
+                f"`{text}` counts the batches of all processes: each of N makes 1/N of so many steps, and the learning "
+                "rate is computed from it"
+            )
+            yield context.change(LENGTH, node, message)
+
+
+def _is_batch_size(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return bool(k.BATCH_SIZE_NAME.search(name))
+
+
+def _counts_samples(context: Context, node: ast.AST) -> bool:
+    """`len(data)` of what a prepared loader reads, or of its sampler."""
+    if not (isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1):
+        return False
+    root: ast.expr = node.args[0]
+    while isinstance(root, ast.Attribute):
+        root = root.value
+        if context.script.things(root, v.LOADER) & context.plan.prepared:
+            return True
+    return context.script.is_a(node.args[0], v.DATASET)
+
+
+def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> bool:
+    """Whether a number, or one that is computed from it, stands where a learning rate is set."""
+    stmt = context.tree.statement(number)
+    if not isinstance(stmt, (ast.Assign, ast.AugAssign)):
+        return False
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    if any(_is_learning_rate(target) for target in targets):
+        return True
+    if far > 2 or not isinstance(targets[0], ast.Name):
+        return False
+    owner = context.script.scope_of(stmt).resolve(targets[0].id)
+    reads = context.script.reads(targets[0].id, owner) if owner is not None else []
+    return any(_sets_learning_rate(context, read, far + 1) for read in reads)
+
+
+def _is_learning_rate(target: ast.expr) -> bool:
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return target.slice.value == "lr"
+    return (dotted(target) or "").rpartition(".")[2].lower() in ("lr", "learning_rate", "cur_lr", "new_lr")
 
 
 def _feeds_scheduler(context: Context, call: ast.Call) -> bool:

@@ -10,7 +10,11 @@ import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.syntax import call_keyword, target_names
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.effects import FILES, READING, opens_for_writing
+from accelify.analysis.syntax import call_keyword, target_names, walk
+from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
@@ -19,6 +23,24 @@ _CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pr
 
 # What finds checkpoints that were written before.
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
+_ASKING = frozenset({"os.path.isfile", "os.path.exists", "os.path.getsize"})
+_READERS = ("load", "read", "Vectors")
+_NO_READERS = (
+    "builtins.",
+    "os.",
+    "shutil.",
+    "logging.",
+    "torch.save",
+    "numpy.save",
+    "matplotlib.",
+    "torchvision.utils.",
+)
+_LISTING = _READS - {"torch.load"}
+# Marks the paths of calls that are not known to read.
+_OTHER = "?"
+_WRITING_WORDS = (b"save", b"dump", b"open(", b".to_")
+_CHECKPOINTS = frozenset({"torch.save", "torch.jit.save", "pickle.dump", "dill.dump", "joblib.dump"})
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -62,31 +84,131 @@ def _is_checkpoint(context: Context, call: ast.Call) -> bool:
 
 
 def _waits(context: Context) -> Iterator[Change]:
-    """A checkpoint that the main process wrote is there for the others once all have waited for it."""
+    """A file that the main process wrote is there for the others once all have waited for it."""
     tree, script = context.tree, context.script
-    if not any(script.qualname(c.func) == "torch.save" for c in script.calls()):
+    if not any(
+        word in script_module.tree.data for script_module in script.modules for word in _WRITING_WORDS
+    ):
         return
-    done: set[ast.stmt] = set()
     loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
     loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes
+    done: set[ast.stmt] = set()
     for call in sorted(script.calls(), key=tree.start):
-        if script.qualname(call.func) not in _READS and not (script.callees(call) & loading):
+        name = script.qualname(call.func) or ""
+        plain = name in _READS or bool(script.callees(call) & loading) or _loads_elsewhere(context, call)
+        paths = frozenset() if plain else _paths_read(context, call, name)
+        if plain and name not in _LISTING and _is_before_training(context, call):
+            # A checkpoint to go on from: of what this run has written, it is one of the same name only.
+            paths = _given(context, call)
+            plain = not paths
+        if not plain and not paths:
             continue
-        stmt: ast.stmt = tree.statement(call)
-        while isinstance(tree.parent(stmt), ast.With):
-            parent = tree.parent(stmt)
-            assert isinstance(parent, ast.With)
-            stmt = parent
-        block = tree.block_of(stmt)[2]
-        earlier = block[: block.index(stmt)]
-        if not any(script.trains(s) for s in earlier) or any(s in done for s in earlier) or stmt in done:
+        place = _behind_writing(context, tree.statement(call), paths, done)
+        accelerator = context.accelerator(place) if place is not None else None
+        if place is None or accelerator is None or not context.runs_everywhere(place):
             continue
-        accelerator = context.accelerator(stmt)
-        if accelerator is None or any(
-            isinstance(a, (ast.If, ast.ExceptHandler)) and a is not script.main_guard
-            for a in tree.ancestors(stmt)
-        ):
-            continue
-        done.add(stmt)
-        edit = InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",))
+        done.add(place)
+        edit = InsertBefore(place, (f"{accelerator}.wait_for_everyone()",))
         yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])
+
+
+def _is_before_training(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs once, and all of the training behind it."""
+    script, scope = context.script, context.script.scope_of(call)
+    around = [call, *(script.callers(scope) if scope.kind == "function" else ())]
+    if any(script.enclosing_loops(one) for one in around):
+        return False
+    steps = [context.tree.start(n) for n in scope.nodes if script.trains(n)]
+    return bool(steps) and context.tree.start(call) < min(steps)
+
+
+def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs a function of a module that stays as it is, and that loads a checkpoint."""
+    interpreter = context.script.interpreter
+    for callee in context.script.callees(call):
+        module = interpreter.module_of(callee)
+        if module in context.script.modules or b"torch.load" not in module.tree.data:
+            continue
+        calls = (n for n in walk(callee.node) if isinstance(n, ast.Call))
+        if any(context.effects.qualname(module, callee, c.func) == "torch.load" for c in calls):
+            return True
+    return False
+
+
+def _behind_writing(
+    context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt]
+) -> ast.stmt | None:
+    """The statement around a read, or itself, before which its block writes what nobody has waited for yet."""
+    tree = context.tree
+    while True:
+        owner, _, block = tree.block_of(stmt)
+        earlier: list[ast.stmt] = block[: block.index(stmt)]
+        waited = max((i for i, s in enumerate(earlier) if s in done), default=0)
+        if stmt in done:
+            return None
+        if any(_writes(context, s, paths) for s in earlier[waited:]):
+            return stmt
+        if waited or not isinstance(owner, ast.stmt) or isinstance(owner, _DEFINITIONS):
+            return None
+        stmt = owner
+
+
+def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str]) -> bool:
+    """Whether a statement writes checkpoints, or one of some paths."""
+    if isinstance(stmt, _DEFINITIONS):
+        return False
+    effects = context.effects.of_nodes(stmt)
+    if not paths:
+        return any(site.name in _CHECKPOINTS for site in effects.sites)
+    if FILES not in effects.kinds():
+        return False
+    return any(
+        paths & _given(context, call)
+        for call in walk(stmt)
+        if isinstance(call, ast.Call)
+        and (context.script.qualname(call.func) in _CHECKPOINTS or _writes_inside(context, call))
+    ) or any(
+        # What a statement writes itself is waited for behind it, where a reader is known by its name.
+        _OTHER + text in paths
+        for call in walk(stmt)
+        if isinstance(call, ast.Call)
+        for text in _given(context, call)
+    )
+
+
+def _writes_inside(context: Context, call: ast.Call) -> bool:
+    return any(FILES in context.effects.of(callee).kinds() for callee in context.script.callees(call))
+
+
+def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
+    """What may be the path of a file that a call reads: an argument of a reader, or of a function that is one."""
+    last = (name or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+    reads = name.startswith(tuple(READING)) or last.startswith(_READERS)
+    reads = reads or any(context.effects.of(callee).reads for callee in context.script.callees(call))
+    if opens_for_writing(call, name) is not None:
+        return frozenset()
+    if name in _ASKING:
+        return _given(context, call)
+    if not reads and name and not name.startswith(_NO_READERS):
+        # Any library's: a file that is named in so many words is read, if it was written before.
+        named = {
+            a.value for a in [*call.args, *[kw.value for kw in call.keywords]] if isinstance(a, ast.Constant)
+        }
+        return frozenset(_OTHER + repr(text) for text in named if isinstance(text, str) and "." in text)
+    return _given(context, call) if reads else frozenset()
+
+
+def _given(context: Context, call: ast.Call) -> frozenset[str]:
+    """The arguments of a call that may be paths."""
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    return frozenset(ast.unparse(a) for a in given if _may_be_path(context, a))
+
+
+def _may_be_path(context: Context, node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    if isinstance(node, ast.Name) and k.OPTIONS_NAME.search(node.id):
+        return False
+    held = context.script.values(node)
+    plain = all(isinstance(w, Method) or (isinstance(w, Thing) and w.kind == v.UNKNOWN) for w in held)
+    return plain and isinstance(node, (ast.Name, ast.Attribute, ast.BinOp, ast.Call, ast.JoinedStr))

@@ -4,6 +4,7 @@ onehot = torch.eye(10)[y]          ->  onehot = torch.eye(10, device=y.device)[y
 x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
+model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
-from accelify.analysis.syntax import call_keyword, walk
+from accelify.analysis.script import is_in_model
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
 from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -39,15 +41,22 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let host tensors follow the batch, or fetch the batch for them."""
     if context.plan.arguments.get("cpu") == "True" or not context.plan.prepared:
         return
-    nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript))
+    nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign))
     # What is settled inside an expression decides about the expression around it.
     tree = context.tree
     nodes.sort(key=lambda n: (tree.start(tree.statement(n)), tree.end(n), -tree.start(n)))
+    taken_to_cpu = _taken_to_cpu(context)
     for node in nodes:
         if context.tree.in_fstring(node):
             continue
         if isinstance(node, ast.Subscript):
             yield from _index(context, node)
+            continue
+        if isinstance(node, ast.AugAssign):
+            yield from _added(context, node)
+            continue
+        if isinstance(node, ast.Call) and _runs_a_placed_model(context, node):
+            yield from _given_to_model(context, node, taken_to_cpu)
             continue
         operands = _operands(context, node)
         if len(operands) > 1:
@@ -72,6 +81,9 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
         return parts if joins and not last.endswith("_like") else []
     if context.script.is_a(node.func, v.CRITERION):
         return parts
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+        gradient = call_argument(node, 0, "gradient")
+        return [node.func.value, gradient] if gradient is not None else []
     if isinstance(node.func, ast.Attribute) and node.func.attr not in _TAKING_ANY:
         if not context.script.callees(node) and not context.script.models_of(node.func.value):
             return [node.func.value, *parts]
@@ -106,6 +118,86 @@ def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iter
         f"`{_short(context.tree.segment(placed[0]))}` is on the device already, and what it meets is not"
     )
     yield context.change(MEETING, node, message, edits, core=True)
+
+
+def _is_none_or_moved(context: Context, node: ast.expr) -> bool:
+    """Whether a name may hold None, or is moved by lines of the function already: under a test, say."""
+    if not isinstance(node, ast.Name):
+        return False
+    scope = context.script.scope_of(node).resolve(node.id)
+    for read in context.script.reads(node.id, scope) if scope is not None else ():
+        parent = context.tree.parent(read)
+        if isinstance(parent, ast.Compare) and any(is_constant(c, None) for c in parent.comparators):
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda"):
+            stmt = context.tree.statement(read)
+            if isinstance(stmt, ast.Assign) and any(node.id in target_names(t) for t in stmt.targets):
+                return True
+    return False
+
+
+def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
+    """What a total on the host is added: the total stays there, for who reads it."""
+    before, after = context.locations
+    if not isinstance(node.target, (ast.Name, ast.Attribute)) or context.is_claimed(node.value):
+        return
+    total = before.of(node.target) == after.of(node.target) == {HOST}
+    if total and after.of(node.value) == {DEVICE} and before.of(node.value) == {HOST}:
+        after.settle(node.value, HOST)
+        message = (
+            f"`{_short(context.tree.segment(node.target))}` is on the host, where the batch no longer is"
+        )
+        yield context.change(MEETING, node, message, _fetched(context, node.value), core=True)
+
+
+def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs a model that prepare has put on the device by then."""
+    script = context.script
+    models = script.models_of(call.func)
+    if not models or not models <= context.plan.prepared or not context.plan.after_prepare(call, models):
+        return False
+    return not is_in_model(script, script.scope_of(call))
+
+
+def _taken_to_cpu(context: Context) -> set[v.Thing]:
+    """The models that the script brings to the CPU for good: what they are given from then on is there too."""
+    found: set[v.Thing] = set()
+    for call in context.script.calls():
+        func, stmt = call.func, context.tree.parent(call)
+        if not isinstance(func, ast.Attribute) or func.attr not in ("cpu", "to"):
+            continue
+        own = isinstance(stmt, ast.Expr) or (isinstance(stmt, ast.Assign) and stmt.value is call)
+        device = call_argument(call, 0, "device")
+        if own and (func.attr == "cpu" or (device is not None and context.plan.devices.is_cpu(device))):
+            found |= context.script.models_of(func.value)
+    return found
+
+
+def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]) -> Iterator[Change]:
+    """What a model is given from the host, where it was on the host itself: nothing else of the script moves it."""
+    before, after = context.locations
+    if any(before.of(argument) == {DEVICE} for argument in call.args):
+        return  # the model was there before: what it is given on the host, it wants there
+    if context.script.models_of(call.func) & taken_to_cpu:
+        return
+    for argument in call.args:
+        if isinstance(argument, ast.Starred) or after.of(argument) != {HOST} or before.of(argument) != {HOST}:
+            continue
+        device = _own_device(context, call)
+        if device is None or context.is_claimed(argument) or _is_none_or_moved(context, argument):
+            continue
+        maker = _maker(context, argument)
+        inside = maker is not None and any(maker is n for n in walk(argument))
+        text = context.tree.segment(argument)
+        edits = [_make_there(context, maker, device)] if maker is not None and inside else []
+        if not edits:
+            if not isinstance(argument, _ALONE):
+                edits = [verbs.insert(context.tree, context.tree.start(argument), "(", 5)]
+            close = "" if isinstance(argument, _ALONE) else ")"
+            edits.append(verbs.insert(context.tree, context.tree.end(argument), f"{close}.to({device})", -5))
+        after.settle(argument, DEVICE)
+        message = f"`{_short(text)}` is on the host, where the model no longer is"
+        yield context.change(MEETING, argument, message, edits, core=True)
 
 
 def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:

@@ -15,9 +15,9 @@ from typing import Any
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices import names_cpu
+from accelify.analysis.early_use import is_needed_before_prepare
 from accelify.analysis.locations import HOST
-from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
+from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -29,15 +29,8 @@ MOVE = Rule(
     Severity.ERROR,
     effort=1,
 )
-# Library classes that keep a copy of the model they are given.
-_COPYING_CLASSES = frozenset({"AveragedModel", "ModelEma", "ModelEmaV2", "ModelEmaV3", "EMA", "ModelEMA"})
-
-# Library functions that run the model they are given.
-_RUNNING_FUNCTIONS = frozenset(
-    "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
-)
-
 _MOVES = ("to", "cuda", "cpu")
+_SCRIPTING = ("torch.jit.script", "torch.jit.Script")
 _REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
 
 
@@ -54,6 +47,8 @@ class _Moves:
         self.script = context.script
         self.tree = context.tree
         self.fate: dict[ast.Call, str] = {}
+        self._needed_early: dict[v.Thing, bool] = {}
+        self._scripts = any(b"jit" in module.tree.data for module in self.script.modules)
         for call in self.script.calls():
             if not context.is_claimed(call) and not self.tree.in_fstring(call):
                 fate = self._decide(call)
@@ -118,10 +113,14 @@ class _Moves:
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
+            if self._scripts and self._is_scripted(call):
+                return None  # TorchScript knows no Accelerator; cuda() is the process's own GPU
             pure = True
         else:
             device = call_argument(call, 0, "device")
-            if device is None or names_cpu(device) or not self.script.is_a(device, v.DEVICE):
+            if device is None or self._is_cpu(device) or not self.script.is_a(device, v.DEVICE):
+                return None
+            if self._is_tried_out(device):
                 return None
             if (
                 isinstance(device, ast.Attribute)
@@ -139,6 +138,25 @@ class _Moves:
             return _REWRITE  # x.to(get_device())
         return None
 
+    def _is_scripted(self, node: ast.AST) -> bool:
+        """Whether a node stands in what TorchScript compiles."""
+        for ancestor in self.tree.ancestors(node):
+            marks = getattr(ancestor, "decorator_list", [])
+            marks = marks + ancestor.bases if isinstance(ancestor, ast.ClassDef) else marks
+            if any((self.script.qualname(one) or "").startswith(_SCRIPTING) for one in marks):
+                return True
+        return False
+
+    def _is_cpu(self, device: ast.expr) -> bool:
+        return self.context.plan.devices.is_cpu(device)
+
+    def _is_tried_out(self, device: ast.expr) -> bool:
+        """`for device in ["cpu", "cuda"]`: devices that a loop goes through are none that the script runs on."""
+        return isinstance(device, ast.Name) and any(
+            isinstance(loop, ast.For) and device.id in target_names(loop.target)
+            for loop in self.script.enclosing_loops(device)
+        )
+
     def _comes_back(self, call: ast.Call) -> bool:
         """Whether this moves a model that the script takes to the CPU in between, to save it say."""
         assert isinstance(call.func, ast.Attribute)
@@ -152,7 +170,7 @@ class _Moves:
             func = call.func
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
                 device = call_argument(call, 0, "device")
-                if func.attr == "cpu" or (device is not None and names_cpu(device)):
+                if func.attr == "cpu" or (device is not None and self._is_cpu(device)):
                     found |= self.script.things(func.value, v.MODEL)
         return found
 
@@ -192,11 +210,32 @@ class _Moves:
             elif thing.kind == v.MODEL:
                 if isinstance(thing.site, ast.ClassDef):
                     return False
-                if thing not in self.context.plan.prepared or self._needed_before_prepare(thing):
+                if thing not in self.context.plan.prepared or self._is_anothers(node, thing):
+                    return False
+                if self._is_needed_early(thing):
                     return False
             else:
                 return False
         return True
+
+    def _is_needed_early(self, model: v.Thing) -> bool:
+        if model not in self._needed_early:
+            sites = self.context.plan.sites
+            self._needed_early[model] = is_needed_before_prepare(self.script, sites, model)
+        return self._needed_early[model]
+
+    def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
+        """Whether a factory makes a model here that goes by another name than the one that is prepared."""
+        if not isinstance(node, ast.Call) or not self.script.callees(node):
+            return False
+        stmt = self.tree.statement(node)
+        known = [c for site in self.context.plan.sites for item in site.items for c in item.creations]
+        made = [
+            c
+            for c in known
+            if isinstance(c, ast.Assign) and any(model in self.script.models_of(t) for t in c.targets)
+        ]
+        return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
 
     def _at_hand(self, node: ast.expr) -> set[v.Thing]:
         """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
@@ -220,36 +259,6 @@ class _Moves:
                 break
         return self.script.things(node)
 
-    def _needed_before_prepare(self, model: v.Thing) -> bool:
-        """Whether the model has to be on the device before prepare puts it there: it is run, or copied, by then."""
-        for site in self.context.plan.sites:
-            if not any(model in item.things for item in site.items):
-                continue
-            for call in self.script.calls():
-                if self.script.scope_of(call) is not site.scope:
-                    continue
-                if self.tree.start(call) < self.tree.end(site.after) and self._runs_or_copies(call, model):
-                    return True
-        return False
-
-    def _runs_or_copies(self, call: ast.Call, model: v.Thing) -> bool:
-        if model in self.script.models_of(call.func):
-            return True
-        given = [*call.args, *[kw.value for kw in call.keywords]]
-        if not any(model in self.script.models_of(argument) for argument in given):
-            return False
-        name = self.script.qualname(call.func) or ""
-        if name == "copy.deepcopy":
-            parent = self.tree.parent(call)  # deepcopy(model).to(device) places the copy itself
-            return not (isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda"))
-        if (name or dotted(call.func) or "").rsplit(".", 1)[-1] in _COPYING_CLASSES | _RUNNING_FUNCTIONS:
-            return True
-        return any(
-            isinstance(inner, ast.Call) and (dotted(inner.func) or "").endswith("deepcopy")
-            for callee in self.script.callees(call)
-            for inner in walk(callee.node)
-        )
-
     # -- what is left of a statement
 
     def _stripped(self, node: ast.expr) -> ast.expr:
@@ -266,6 +275,14 @@ class _Moves:
         """Whether assigning the value to the target does nothing once the moves are gone."""
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
             return len(target.elts) == len(value.elts) and all(map(self._same, target.elts, value.elts))
+        if isinstance(value, ast.IfExp):
+            # `x = x.to(device) if x is not None else None`
+            moved = any(isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE for n in walk(value))
+            one, other = self._same(target, value.body), self._same(target, value.orelse)
+            none = is_constant(value.orelse, None) and ast.unparse(value.test) == (
+                f"{ast.unparse(target)} is not None"
+            )
+            return moved and one and (other or none)
         stripped = self._stripped(value)
         if isinstance(stripped, (ast.ListComp, ast.DictComp)) or (
             isinstance(stripped, ast.Call)
@@ -401,10 +418,9 @@ class _Moves:
                 texts.append(self.tree.segment(stripped))
                 continue
             accelerator = self.context.accelerator(branch)
-            if any(self.fate.get(c) == _REMOVE for c in walk(other) if isinstance(c, ast.Call)):
-                texts.append("")
-                continue
             text = self._moved(one, accelerator)
+            if any(self.fate.get(c) == _REMOVE for c in walk(other) if isinstance(c, ast.Call)):
+                text = text if text is not None and "\n" not in text else ""
             if text is None:
                 return None
             texts.append(text)
@@ -441,10 +457,17 @@ class _Moves:
             if fate is None:
                 continue
             assert isinstance(call, ast.Call)
-            if not isinstance(call.func, ast.Attribute) or (fate == _REWRITE and accelerator is None):
+            if fate == _REWRITE and accelerator is None:
                 return None
+            kept = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in _MOVES:
+                # Variable(x): what it wraps stays, where it needs no parentheses of its own.
+                kept = call.args[0]
+                if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                    return None
+                parts.append((self.tree.start(call) - first, self.tree.start(kept) - first, b""))
             new = f".to({accelerator}.device)" if fate == _REWRITE else ""
-            parts.append((self.tree.end(call.func.value) - first, self.tree.end(call) - first, new.encode()))
+            parts.append((self.tree.end(kept) - first, self.tree.end(call) - first, new.encode()))
         for start, end, replacement in sorted(parts, reverse=True):
             text = text[:start] + replacement + text[end:]
         return text.decode()
@@ -488,18 +511,38 @@ class _Moves:
             gone = [(t, w) for t, w in pairs if self._same(t, w)]
             calls = [c for _, w in gone for c in walk(w) if isinstance(c, ast.Call) and c in self.fate]
             left = [(t, w) for t, w in pairs if not self._same(t, w)]
-            if not calls or len(left) != 1 or any(isinstance(e, ast.Starred) for p in pairs for e in p):
+            if not calls or not left or any(isinstance(e, ast.Starred) for p in pairs for e in p):
                 continue
-            kept, given = left[0]
-            if given.lineno != given.end_lineno:
+            edits: list[Edit] | None = self._without([t in [g for g, _ in gone] for t in target.elts], stmt)
+            if len(left) == 1:
+                kept, given = left[0]
+                if given.lineno != given.end_lineno:
+                    continue
+                edits = [
+                    Replace(self.tree.start(stmt), self.tree.start(given), f"{self.tree.segment(kept)} = "),
+                    Replace(self.tree.end(given), self.tree.end(stmt), ""),
+                ]
+            if edits is None:
                 continue
             handled.update(calls)
-            text = f"{self.tree.segment(kept)} = "
-            edits: list[Edit] = [
-                Replace(self.tree.start(stmt), self.tree.start(given), text),
-                Replace(self.tree.end(given), self.tree.end(stmt), ""),
-            ]
             yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
+
+    def _without(self, gone: list[bool], stmt: ast.Assign) -> list[Edit] | None:
+        """Edits that take some of the pairs out of `a, b, c = x, y, z`; None where more than commas parts them."""
+        edits: list[Edit] = []
+        for side in (stmt.targets[0], stmt.value):
+            assert isinstance(side, ast.Tuple)
+            starts, ends = [*map(self.tree.start, side.elts)], [*map(self.tree.end, side.elts)]
+            between = [self.tree.data[a:b] for a, b in zip(ends, starts[1:], strict=False)]
+            if any(b"".join(text.split()) != b"," for text in between):
+                return None
+            last = max(i for i, out in enumerate(gone) if not out)
+            for index, out in enumerate(gone):
+                if out and index < last:
+                    edits.append(Replace(starts[index], starts[index + 1], ""))
+                elif out:
+                    edits.append(Replace(ends[index - 1], ends[index], ""))
+        return edits
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:

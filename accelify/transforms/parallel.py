@@ -2,6 +2,7 @@
 
 model = nn.DataParallel(model)    ->  (gone)
 model = nn.DataParallel(Net())    ->  model = Net()
+self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which is not prepared by itself)
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import call_argument, dotted
-from accelify.edits import DeleteStatement, Edit
+from accelify.analysis.values import Class, Thing
+from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -24,24 +26,37 @@ PARALLEL = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
+    parts: set[Thing] = set()
     for call in context.script.calls():
-        if context.script.qualname(call.func) not in k.PARALLEL_WRAPPERS:
+        if not _wraps(context, call):
             continue
         inner = call_argument(call, 0, "module")
         if inner is None:
             continue
         stmt = context.tree.statement(call)
+        if not context.plan.is_prepared(call):
+            parts |= context.script.things(call)
         edits: list[Edit]
         if (
             isinstance(stmt, ast.Assign)
             and _only_moved(context, stmt.value, call)
-            and dotted(stmt.targets[0]) == dotted(inner) is not None
+            and dotted(stmt.targets[0]) == dotted(_unmoved(context, inner)) is not None
         ):
             branch = context.tree.parent(stmt)
             target: ast.stmt = stmt
-            if isinstance(branch, ast.If) and not branch.orelse and _only_reports(branch, stmt):
+            alone = isinstance(branch, ast.If) and not branch.orelse and not context.tree.is_elif(branch)
+            if isinstance(branch, ast.If) and alone and _only_reports(branch, stmt):
                 target = branch
             edits = [DeleteStatement(target)]
+            if (
+                isinstance(branch, ast.If)
+                and stmt in branch.body
+                and branch.orelse
+                and _only_reports(branch, stmt)
+            ):
+                # What tells of several devices goes with them, and the other branch is what is left.
+                edits = [DeleteStatement(s) for s in branch.body]
+                context.claim(*branch.body)
             context.claim(target)
         else:
             edits = list(verbs.keep_argument(context.tree, call, inner))
@@ -49,6 +64,26 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
+    yield from _inner_modules(context, parts)
+
+
+def _wraps(context: Context, call: ast.Call) -> bool:
+    """Whether a call makes a DataParallel, or a class of the project that is one."""
+    return context.script.qualname(call.func) in k.PARALLEL_WRAPPERS or any(
+        isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
+    )
+
+
+def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:
+    """`.module` of what was wrapped and is not prepared, which has none any more."""
+    for node in context.tree.nodes(ast.Attribute) if parts else ():
+        if node.attr != "module" or context.tree.in_fstring(node):
+            continue
+        held = context.script.things(node.value)
+        if held and held <= parts:
+            gone = Replace(context.tree.end(node.value), context.tree.end(node), "")
+            message = "`.module` is there only while it is wrapped"
+            yield context.change(PARALLEL, node, message, [gone], core=True)
 
 
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
@@ -65,6 +100,19 @@ def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
         else:
             return False
     return value is call and (not moved or context.plan.is_prepared(call, v.MODEL))
+
+
+def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
+    """What is wrapped, without a move that prepare makes: `DataParallel(model.cuda())`."""
+    while (
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in ("cuda", "to")
+        and not any(kw.arg == "dtype" for kw in inner.keywords)
+        and context.plan.is_prepared(inner.func.value, v.MODEL)
+    ):
+        inner = inner.func.value
+    return inner
 
 
 def _only_reports(branch: ast.If, stmt: ast.stmt) -> bool:

@@ -38,7 +38,9 @@ def transform(context: Context) -> Iterator[Change]:
         for loop, loaders in script.loader_loops:
             if script.scope_of(loop) is not scope or not context.plan.is_sharded(loaders):
                 continue
-            if any(_fills(n, kept) for s in loop.body for n in walk(s)):
+            filling = [s for s in loop.body if any(_fills(n, kept) for n in walk(s))]
+            if filling:
+                context.named.update(filling)
                 message = (
                     f"`{sorted(kept)[0]}` has a place for every sample, and each process fills those of its own share"
                     " only: gather what is kept with accelerator.gather_for_metrics, or count instead"

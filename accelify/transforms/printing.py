@@ -3,6 +3,8 @@
 print(loss)       ->  accelerator.print(loss)     (in functions too that get one parameter for this)
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
+pprint(options)   ->  if accelerator.is_main_process:
+                          pprint(options)
 """
 
 from __future__ import annotations
@@ -13,17 +15,25 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import node_of
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_keyword, target_names
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
+# What opens a log file: where the mode stands among the arguments, and its name.
+_FRESH = {
+    "logging.basicConfig": (1_000, "filemode"),
+    "logging.FileHandler": (1, "mode"),
+    "logging.handlers.RotatingFileHandler": (1, "mode"),
+}
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
+_PRINTERS = frozenset({"pprint.pprint", "pprint.pp", "rich.print", "click.echo", "typer.echo"})
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield accelerator.print for the script's own prints, and quiet loggers on the other processes."""
     yield from _logging(context)
+    yield from _log_files(context)
     yield from _beside_bars(context)
     tree = context.tree
     told: set[Scope] = set()
@@ -70,13 +80,16 @@ def _is_called_within_reach(context: Context, home: Scope) -> bool:
 
 
 def _beside_bars(context: Context) -> Iterator[Change]:
-    """What is written past a progress bar: a print of the Accelerator's would break the bar's line."""
+    """What libraries print, or is written past a progress bar, where the Accelerator's print would break the line."""
     tree, script = context.tree, context.script
     for call in script.calls():
         func, statement = call.func, tree.parent(call)
-        if not (isinstance(func, ast.Attribute) and func.attr == "write" and isinstance(statement, ast.Expr)):
+        if not isinstance(statement, ast.Expr) or not isinstance(func, (ast.Name, ast.Attribute)):
             continue
-        if call_keyword(call, "file") is not None or not _is_bar(context, func.value):
+        beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
+        if not beside and script.qualname(func) not in _PRINTERS:
+            continue
+        if any(call_keyword(call, name) is not None for name in ("file", "stream")):
             continue
         accelerator = context.accelerator(call)
         if (
@@ -97,10 +110,16 @@ def _is_bar(context: Context, node: ast.expr) -> bool:
     script = context.script
     if k.is_progress(script.qualname(node)):
         return True
-    if not isinstance(node, ast.Name):
-        return False
-    owner = script.scope_of(node).resolve(node.id)
     made: list[ast.expr] = []
+    if isinstance(node, ast.Attribute):
+        own = script.scope_of(node).owner_class
+        for stmt in context.tree.nodes(ast.Assign) if own is not None else ():
+            if any(dotted(t) == dotted(node) for t in stmt.targets):
+                if script.scope_of(stmt).owner_class is own:
+                    made.append(stmt.value)
+    if not isinstance(node, ast.Name):
+        return bool(made) and all(_makes_bar(context, value) for value in made)
+    owner = script.scope_of(node).resolve(node.id)
     for stmt in context.tree.nodes(ast.Assign):
         if node.id in {n for t in stmt.targets for n in target_names(t)}:
             if script.scope_of(stmt).resolve(node.id) is owner:
@@ -109,9 +128,11 @@ def _is_bar(context: Context, node: ast.expr) -> bool:
         for item in block.items:
             if item.optional_vars is not None and node.id in target_names(item.optional_vars):
                 made.append(item.context_expr)
-    return bool(made) and all(
-        isinstance(value, ast.Call) and k.is_progress(script.qualname(value.func)) for value in made
-    )
+    return bool(made) and all(_makes_bar(context, value) for value in made)
+
+
+def _makes_bar(context: Context, value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and k.is_progress(context.script.qualname(value.func))
 
 
 def _logging(context: Context) -> Iterator[Change]:
@@ -132,6 +153,23 @@ def _logging(context: Context) -> Iterator[Change]:
         assert isinstance(module.node, ast.Module)
         edits.append(context.import_line(module.node, "import logging", context.tree.start(anchor.before))[0])
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
+
+
+def _log_files(context: Context) -> Iterator[Change]:
+    """A log file that is begun anew: the main process does that, the others would empty it again."""
+    for call in context.script.calls():
+        place = _FRESH.get(context.script.qualname(call.func) or "")
+        mode = call_argument(call, *place) if place is not None else None
+        if not (isinstance(mode, ast.Constant) and str(mode.value).startswith("w")):
+            continue
+        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+            continue
+        accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
+        edits: list[Edit] = []
+        if accelerator is not None and not context.tree.in_fstring(call):
+            text = f'{context.tree.segment(mode)} if {accelerator}.is_main_process else "a"'
+            edits.append(Replace(context.tree.start(mode), context.tree.end(mode), text))
+        yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)
 
 
 def _logs(context: Context, call: ast.Call) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.syntax import names_in, walk
-from accelify.edits import Edit, InsertAfter
+from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
@@ -37,6 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.accelerator(loop) is None:
             continue
         yield from _lists(context, loop)
+        yield from _keyed(context, loop)
         yield from _meters(context, loop)
     for loop in context.ungathered_loops():
         if context.accelerator(loop) is not None:
@@ -52,6 +53,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     figures = Figures(context.script, context.plan.reductions)
     batch = figures.of_the_batch(loop)
     kinds: dict[Place, set[str]] = {}
+    records: dict[Place, list[ast.AST]] = {}
     for node in (n for stmt in loop.body for n in walk(stmt)):
         kept, value = _recorded(node)
         if kept is None or value is None or not names_in(value) & batch:
@@ -60,6 +62,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         if place is not None and not place.whole:
             kind = _kind_of_record(context, figures, value, node)
             everywhere = figures.runs_everywhere(node, loop)
+            records.setdefault(place, []).append(node)
             kinds.setdefault(place, set()).add(kind if everywhere or kind == "objects" else "unclear")
     numbers: dict[str, list[Place]] = {"mean": [], "sum": []}
     objects, unclear = [], []
@@ -83,8 +86,10 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
             unclear.append(place)
     if any(numbers.values()) or objects:
         yield _gathered(context, loop, numbers, objects)
-    for place in unclear:
-        message = f"`{place.text}` holds what one process recorded of its share of the data"
+    if unclear:
+        context.named.update(node for place in unclear for node in records[place])
+        names, s = ", ".join(f"`{p.text}`" for p in unclear), "s" if len(unclear) == 1 else ""
+        message = f"{names} hold{s} what one process recorded of its share of the data"
         yield context.change(RECORDS, head_of(loop), message)
 
 
@@ -214,8 +219,8 @@ def _gathered(
         lines.append(f"{_target(context, loop, place)} = gather_object({place.text})")
     if objects or (recorded and context.for_accelerate):
         edits.append(_import(context, loop))
-    edits.append(InsertAfter(loop, tuple(lines)))
-    context.reduced.update((context.script.scope_of(loop), place.root) for place in [*recorded, *objects])
+    edits.append(context.behind(loop, lines))
+    context.settle(loop, [*recorded, *objects])
     text = ", ".join(f"`{p.text}`" for p in [*recorded, *objects])
     return context.change(
         RECORDS, head_of(loop), f"{text} would cover one process's share of the data", edits
@@ -233,10 +238,82 @@ def _target(context: Context, loop: BatchLoop, place: Place) -> str:
 
 
 def _import(context: Context, loop: BatchLoop) -> Edit:
-    module = context.script.module_of(loop).scopes.module.node
-    assert isinstance(module, ast.Module)
     package = "accelerate.utils" if context.for_accelerate else "accelify.runtime"
-    return context.import_line(module, f"from {package} import gather_object")[0]
+    return context.import_for(loop, f"from {package} import gather_object")
+
+
+# -- results by the sample they belong to
+
+
+def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
+    """`results[image_id] = output`, here or in a function that is handed `results`: a process has its own samples."""
+    figures = Figures(context.script, context.plan.reductions)
+    batch = figures.of_the_batch(loop)
+    found: dict[Place, set[bool]] = {}
+    for node in (n for stmt in loop.body for n in walk(stmt)):
+        for kept, by_sample in _filled(context, node, batch):
+            place = place_of(context.script, kept)
+            fresh = figures.made_before(loop, place) if place is not None and not place.whole else None
+            if place is None or not isinstance(fresh, (ast.Assign, ast.AnnAssign)):
+                continue
+            if _is_empty_dictionary(fresh.value) and figures.is_read_behind(loop, place):
+                found.setdefault(place, set()).add(by_sample)
+    kept_by_sample = [place for place, kinds in found.items() if kinds == {True}]
+    if kept_by_sample:
+        unit, lines = context.tree.indent_unit(), []
+        scope = context.script.scope_of(loop)
+        part = next(n for n in ("part", "own_part", "part_") if scope.resolve(n) is None)
+        for place in kept_by_sample:
+            lines += [f"for {part} in gather_object([{place.text}]):", f"{unit}{place.text}.update({part})"]
+        context.settle(loop, kept_by_sample)
+        text = ", ".join(f"`{p.text}`" for p in kept_by_sample)
+        edits = [_import(context, loop), context.behind(loop, lines)]
+        yield context.change(
+            RECORDS, head_of(loop), f"{text} would cover one process's share of the data", edits
+        )
+
+
+def _filled(context: Context, node: ast.AST, batch: set[str]) -> Iterator[tuple[ast.expr, bool]]:
+    """The dictionaries that a node fills, and whether by a key that is read from the batch."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        if isinstance(node.value, (ast.Name, ast.Attribute)) and not isinstance(node.slice, ast.Constant):
+            stmt = context.tree.statement(node)
+            if isinstance(stmt, (ast.Assign, ast.AugAssign)) and names_in(stmt.value) & batch:
+                yield node.value, bool(names_in(node.slice) & batch) and _sets_anew(stmt, node.value)
+    elif isinstance(node, ast.Call):
+        given = [*node.args, *[kw.value for kw in node.keywords]]
+        if not any(names_in(a) & batch for a in given):
+            return
+        for callee in context.script.callees(node):
+            names = callee.positional()[1 if callee.self_name() is not None else 0 :]
+            for index, argument in enumerate(node.args[: len(names)]):
+                if not isinstance(argument, (ast.Name, ast.Attribute)) or names_in(argument) & batch:
+                    continue
+                stores = [
+                    store
+                    for store in walk(callee.node)
+                    if isinstance(store, ast.Subscript)
+                    and isinstance(store.ctx, ast.Store)
+                    and isinstance(store.value, ast.Name)
+                    and store.value.id == names[index]
+                    and not isinstance(store.slice, ast.Constant)
+                ]
+                if stores:
+                    anew = all(_sets_anew(context.tree.statement(s), s.value) for s in stores)
+                    yield argument, anew and all(names_in(s.slice) for s in stores)
+
+
+def _sets_anew(stmt: ast.stmt, kept: ast.expr) -> bool:
+    """Whether an entry is set to something that does not count on from what was there."""
+    return isinstance(stmt, ast.Assign) and not names_in(kept) & names_in(stmt.value)
+
+
+def _is_empty_dictionary(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return (
+        isinstance(value, ast.Call) and ast.unparse(value.func) in ("dict", "OrderedDict") and not value.args
+    )
 
 
 # -- meters
@@ -257,19 +334,21 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
             continue
         if figures.starts_over(loop, place) or _is_reset(context, loop, place):
             found[place.text] = meter
-            context.reduced.add((context.script.scope_of(loop), place.root))
+            context.settle(loop, [place])
         else:
             lasting.append(place.text)
+            context.named.add(context.tree.statement(call))
     if found:
         lines = _lines(context, loop, found)
-        edits: list[Edit] = [InsertAfter(loop, tuple(lines))]
+        edits: list[Edit] = [context.behind(loop, lines)]
         if context.for_accelerate:
             edits.insert(0, _import(context, loop))
         text = ", ".join(f"`{name}`" for name in found)
         message = f"{text} would cover one process's share of the data"
         yield context.change(RECORDS, head_of(loop), message, edits)
-    for name in lasting:
-        message = f"`{name}` averages over one process's share of the data"
+    if lasting:
+        names, s = ", ".join(f"`{name}`" for name in lasting), "s" if len(lasting) == 1 else ""
+        message = f"{names} average{s} over one process's share of the data"
         yield context.change(RECORDS, head_of(loop), message)
 
 

@@ -10,8 +10,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -19,6 +20,7 @@ from accelify.transforms.base import Change, Context, Rule
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
 # `load_checkpoint(path, model)`: every process needs what it brings.
 _LOADING = re.compile(r"(^|_)(load|restore|resume|read|from|get|find)", re.I)
+_CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
 SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
 
 
@@ -30,8 +32,7 @@ def transform(context: Context) -> Iterator[Change]:
     for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
             continue
-        target = call_argument(call, 1, "f")
-        if target is not None and any(t.qualname == "io.BytesIO" for t in script.things(target)):
+        if context.effects.into_memory(call):
             continue  # kept in memory, where every process may want it
         accelerator = context.accelerator(call)
         if accelerator is None:
@@ -90,7 +91,7 @@ def _handed_over(context: Context) -> Iterator[Change]:
             continue
         edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
         for model in models:
-            text = f"{accelerator}.unwrap_model({tree.segment(model)})"
+            text = context.unwrapped(model, accelerator)
             edits.append(Replace(tree.start(model), tree.end(model), text))
             context.claim(model)
         context.guarded.add(stmt)
@@ -111,14 +112,20 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
             if any(isinstance(t, ast.Name) and t.id == saved.id for t in stmt.targets)
             and context.script.scope_of(stmt) is context.script.scope_of(saved)
         ]
-        if len(assigned) == 1 and isinstance(assigned[0], ast.Dict):
-            saved = assigned[0]
-    values = [saved]
-    if isinstance(saved, ast.Dict):
-        values = list(saved.values)
-    elif isinstance(saved, (ast.Tuple, ast.List)):
-        values = list(saved.elts)
+        # What the name held before, out of a file, is another thing.
+        made = [w for w in assigned if context.tree.start(w) < context.tree.start(call)]
+        for value in made:
+            edits += _contained_models(context, value, accelerator)
+        kept = [w for w in made if not _is_loaded(context, w)]
+        if len(kept) == 1 and _parts(kept[0]) is not None:
+            saved = kept[0]
+    parts = _parts(saved)
+    values = [saved] if parts is None else parts
     for value in values:
+        edits += _contained_models(context, value, accelerator)
+        func = value.func if isinstance(value, ast.Call) and parts is not None else None
+        if isinstance(func, ast.Attribute) and func.attr in ("cpu", "cuda", "to", "eval", "half", "float"):
+            value = func.value  # `model.cpu()`
         if isinstance(value, (ast.Name, ast.Attribute)) and context.plan.is_prepared(value, v.MODEL):
             if isinstance(value, ast.Attribute) and value.attr == "module":
                 continue  # unwrapping rewrites `.module`
@@ -129,6 +136,41 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
                 )
             )
             context.claim(value)
+    return edits
+
+
+def _parts(value: ast.expr) -> list[ast.expr] | None:
+    """What a dictionary, list or tuple is written from; None for anything else."""
+    if isinstance(value, ast.Dict):
+        return list(value.values)
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return list(value.elts)
+    if isinstance(value, ast.Call) and dotted(value.func) == "dict" and not value.args:
+        return [kw.value for kw in value.keywords]
+    return None
+
+
+def _is_loaded(context: Context, value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and context.script.qualname(value.func) in (
+        "torch.load",
+        "pickle.load",
+    )
+
+
+def _contained_models(context: Context, value: ast.expr, accelerator: str) -> list[Edit]:
+    """Prepared models that are put into a container of torch's on their way into a file: `nn.Sequential(model)`."""
+    if not isinstance(value, ast.Call) or (context.script.qualname(value.func) or "") not in _CONTAINERS:
+        return []
+    edits: list[Edit] = []
+    for node in (n for a in value.args for n in walk(a)):
+        if isinstance(node, (ast.Name, ast.Attribute)) and context.plan.is_prepared(node, v.MODEL):
+            if isinstance(context.tree.parent(node), ast.Attribute):
+                continue
+            if isinstance(node, ast.Attribute) and context.plan.is_prepared(node.value, v.MODEL):
+                continue  # a part of it, which unwrapping reads
+            if not context.is_claimed(node) and context.plan.after_prepare(node):
+                edits.append(verbs.replace(context.tree, node, context.unwrapped(node, accelerator)))
+                context.claim(node)
     return edits
 
 

@@ -60,6 +60,7 @@ def transform(context: Context) -> Iterator[Change]:
         if plateau and not script.is_uniform(call.args[0]) and not context.gathered(call.args[0]):
             text = context.tree.segment(call.args[0])
             message = f"`{text}` can differ between processes, and so their learning rates"
+            context.said.add(call)
             edits = context.agreed(call.args[0])
             if edits:
                 yield context.change(PLATEAU, call, message, edits, safety=Safety.REVIEW)

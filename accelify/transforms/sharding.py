@@ -9,14 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.plan import is_shardable
-from accelify.analysis.script import is_in_model
-from accelify.analysis.syntax import walk
-from accelify.edits import Replace
+from accelify.analysis.counts import size_of
+from accelify.analysis.figures import Figures
+from accelify.analysis.loaders import is_shardable
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
+from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 UNSHARDED = Rule(
     "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
@@ -36,10 +38,6 @@ EXIT = Rule(
     effort=5,
 )
 
-WHOLE_BATCH = Rule(
-    "ACC408", "whole-batch-loss", "A loss compares the samples of a batch with each other.", effort=15
-)
-_TURNS = frozenset({"t", "transpose", "permute", "contiguous", "detach"})
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
 _SHAPES = frozenset(
@@ -54,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _unsharded(context)
     if context.plan.shares_training_data:
         yield from _shapes(context)
-        yield from _whole_batch(context)
+        yield from _sizes(context)
         yield from _exits(context)
 
 
@@ -99,8 +97,17 @@ def _unsharded(context: Context) -> Iterator[Change]:
     elif loaders:
         seen = all(t.qualname and not t.qualname.startswith("torch") for t in loaders)
         why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
+    elif (handed := _handed_to_a_library(context)) is not None:
+        loader, function = handed
+        message = (
+            f"`{loader}` is handed to `{function}`, which draws its batches out of sight and so stays as it is: every "
+            "process works on all of its data, which is right but no faster on several of them; where that function "
+            f"only loops over it, prepare `{loader}`"
+        )
+        yield context.change(UNSHARDED, backward, message)
+        return
     else:
-        why = "its training data does not come from a DataLoader"
+        why = "its training data is not seen to come from a DataLoader"
     # An environment or a generator that seeds itself gives each process data of its own, and episodes of other lengths.
     drawn = "" if loaders else " (where what is drawn at random is seeded alike)"
     message = (
@@ -111,6 +118,21 @@ def _unsharded(context: Context) -> Iterator[Change]:
     yield context.change(UNSHARDED, backward, message)
 
 
+def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
+    """A DataLoader that a call of a library's is given, and what is called: `trainer.run(loader)`."""
+    modules = context.script.modules
+    for call in context.script.calls():
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        own = [c for c in context.script.callees(call) if context.script.interpreter.module_of(c) in modules]
+        if name not in ("run", "fit", "train") or own:
+            continue
+        for argument in [*call.args, *[kw.value for kw in call.keywords]]:
+            loaders = context.script.things(argument, v.LOADER)
+            if isinstance(argument, (ast.Name, ast.Attribute)) and any(map(is_shardable, loaders)):
+                return context.tree.segment(argument), short(context.tree.segment(call.func))
+    return None
+
+
 def _shapes(context: Context) -> Iterator[Change]:
     tree = context.tree
     for call in context.script.calls():
@@ -118,7 +140,10 @@ def _shapes(context: Context) -> Iterator[Change]:
         viewed = method in _VIEWS
         if not viewed and context.script.qualname(call.func) not in _SHAPES and method not in _HIDDEN_STATES:
             continue
-        if not _runs_for_each_batch(context, call):
+        if _fills_buffer(context, call):
+            continue  # of the configured size, whatever the batch's is
+        carried = not _runs_for_each_batch(context, call)
+        if carried and not _carried_into_batches(context, call):
             continue
         for argument in call.args:
             node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
@@ -126,6 +151,10 @@ def _shapes(context: Context) -> Iterator[Change]:
                 continue
             text = tree.segment(node)
             message = f"`{text}` is the configured batch size; the batch of a process can be smaller"
+            if carried:
+                mark = "give the loader drop_last=True: the last batch of a process can be smaller than this"
+                yield context.todo(BATCH_SHAPE, call, message, mark)
+                break
             own = _batch_at_hand(context, call, viewed)
             leads = argument is call.args[0] and argument is node and not tree.in_fstring(call)
             if viewed and leads and not any(ast.unparse(a) == "-1" for a in call.args):
@@ -148,15 +177,20 @@ def _batch_at_hand(context: Context, call: ast.Call, viewed: bool) -> str | None
         return receiver.id if isinstance(receiver, ast.Name) else None
     for loop in context.script.enclosing_loops(call):
         for known, _ in context.script.loader_loops:
-            if known is not loop:
-                continue
-            target = known.target
-            counted = isinstance(known.iter, ast.Call) and isinstance(known.iter.func, ast.Name)
-            if counted and known.iter.func.id == "enumerate" and isinstance(target, ast.Tuple):  # type: ignore[attr-defined]
-                target = target.elts[1]
+            target = _batch_target(known) if known is loop else None
             if isinstance(target, ast.Tuple) and target.elts and isinstance(target.elts[0], ast.Name):
                 return target.elts[0].id
     return None
+
+
+def _batch_target(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
+    """What of a loop's targets is the batch: the second where it is counted; None where something else is around."""
+    names = {dotted(n.func) or "" for n in walk(loop.iter) if isinstance(n, ast.Call)}
+    words = {name.rpartition(".")[2] for name in names}
+    if "enumerate" not in words:
+        return loop.target if words <= {"tqdm", "iter", "DataLoader", "track"} else None
+    pair = loop.target
+    return pair.elts[1] if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 else None
 
 
 def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
@@ -167,6 +201,48 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
         if loaders & context.plan.prepared
         for outer in loops
     )
+
+
+def _fills_buffer(context: Context, call: ast.Call) -> bool:
+    """`noise.copy_(torch.randn(batch_size, n))`."""
+    parent = context.tree.parent(call)
+    return (
+        isinstance(parent, ast.Call)
+        and isinstance(parent.func, ast.Attribute)
+        and parent.func.attr == "copy_"
+    )
+
+
+def _carried_into_batches(context: Context, call: ast.Call) -> bool:
+    """Whether what a call makes is read by a loop over batches behind it: a state that goes from batch to batch."""
+    stmt = context.tree.parent(call)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not call:
+        return False
+    names = {t.id for t in stmt.targets if isinstance(t, ast.Name)}
+    scope = context.script.scope_of(stmt)
+    return bool(names) and any(
+        _meets_batch(context, loop, names)
+        for loop, loaders in context.script.loader_loops
+        if loaders & context.plan.prepared
+        and not any(_drops_last(t.site) for t in loaders)
+        and context.script.scope_of(loop) is scope
+        and context.tree.start(loop) > context.tree.end(stmt)
+    )
+
+
+def _meets_batch(context: Context, loop: ast.For | ast.AsyncFor, names: set[str]) -> bool:
+    """Whether one of some names is handed to a call together with the batch."""
+    batch = set(target_names(loop.target))
+    for node in walk(loop):
+        if isinstance(node, ast.Call):
+            given = {n.id for a in node.args for n in walk(a) if isinstance(n, ast.Name)}
+            if given & names and (given & batch or any(context.script.is_a(a, v.BATCH) for a in node.args)):
+                return True
+    return False
+
+
+def _drops_last(made: ast.AST | None) -> bool:
+    return isinstance(made, ast.Call) and is_constant(call_keyword(made, "drop_last"), True)
 
 
 def _configured_size(context: Context, argument: ast.expr, whole: bool) -> ast.expr | None:
@@ -183,8 +259,10 @@ def _own_size(context: Context, node: ast.AST) -> bool:
     """Whether a name was assigned the size of the batch at hand."""
     if not isinstance(node, ast.Name):
         return False
-    for stmt in context.tree.nodes(ast.Assign):
-        if any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets):
+    script = context.script
+    scope = script.scope_of(node).resolve(node.id)
+    for stmt in context.tree.assigns(node.id):
+        if script.scope_of(stmt).resolve(node.id) is scope:
             for inner in walk(stmt.value):
                 if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape"):
                     return True
@@ -197,46 +275,57 @@ def _own_size(context: Context, node: ast.AST) -> bool:
     return False
 
 
-def _whole_batch(context: Context) -> Iterator[Change]:
-    """`x @ x.t()`, `cdist(x, x)`: a loss that compares the samples of a batch with each other."""
-    for node in context.tree.nodes(ast.BinOp, ast.Call):
-        if isinstance(node, ast.BinOp):
-            pair = [node.left, node.right] if isinstance(node.op, ast.MatMult) else []
-        else:
-            name = (context.script.qualname(node.func) or "").rpartition(".")
-            pair = node.args[:2] if name[0] == "torch" and name[2] in ("matmul", "mm", "cdist") else []
-        if len(pair) < 2 or not _same_tensor(pair[0], pair[1]):
+def _sizes(context: Context) -> Iterator[Change]:
+    """`if x.size(0) == 1: continue`, `if len(x) > 1:` around a step: last batches differ in size between processes."""
+    tests = {d for d in _decisions(context) if isinstance(context.tree.parent(d), ast.If)}
+    around = [
+        n.test for n in context.tree.nodes(ast.If) if _asks_size(n.test) and _trains_in_one_branch(context, n)
+    ]
+    for test in [*sorted(tests, key=context.tree.start), *[t for t in around if t not in tests]]:
+        sizes = [n for n in walk(test) if isinstance(n, ast.expr) and _is_batch_size(context, n)]
+        loops = context.script.enclosing_loops(test)
+        if not sizes or not loops or context.is_said(test):
             continue
-        scope = context.script.scope_of(node)
-        if is_in_model(context.script, scope) or not any(
-            isinstance(n, ast.Return) or context.script.trains(n) for n in walk(scope.node)
-        ):
+        context.said.add(test)
+        loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
+        if loaders and all(_drops_last(t.site) for t in loaders):
+            continue  # every batch is as large as the others
+        accelerator, text = context.accelerator(test), context.tree.segment(test)
+        message = f"`{text}` can be true on one process only; the others then wait for ever"
+        if accelerator is None or context.for_accelerate:
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(EXIT, context.tree.statement(test), message, mark)
             continue
-        yield context.todo(
-            WHOLE_BATCH,
-            node,
-            f"`{context.tree.segment(node)}` compares the samples of a batch; a process sees its own only",
-            "gather the samples of all processes first if the loss is meant over the whole batch",
-        )
+        edits: list[Edit] = []
+        for size in sizes:
+            edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
+            edits.append(verbs.insert(context.tree, context.tree.end(size), ', reduction="min")', -10))
+        yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
 
 
-def _same_tensor(one: ast.expr, other: ast.expr) -> bool:
-    """Whether two operands are one tensor, transposed or not."""
+def _asks_size(test: ast.expr) -> bool:
+    """Whether a test asks for the size of a first dimension."""
+    return any(isinstance(n, ast.expr) and size_of(n) is not None for n in walk(test))
 
-    def base(node: ast.expr) -> ast.expr:
-        while True:
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in _TURNS
-            ):
-                node = node.func.value
-            elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-                node = node.value
-            else:
-                return node
 
-    return isinstance(base(one), ast.Name) and ast.dump(base(one)) == ast.dump(base(other))
+def _is_batch_size(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Load) and Figures(
+            context.script, context.plan.reductions
+        ).is_batch_size(node)
+    measured = size_of(node)
+    if measured is None:
+        return False
+    return any(
+        isinstance(n, ast.Name) and n.id == measured and context.script.is_a(n, v.BATCH, v.TENSOR)
+        for n in walk(node)
+    )
+
+
+def _trains_in_one_branch(context: Context, branch: ast.If) -> bool:
+    trains = [any(context.script.trains(s) for s in block) for block in (branch.body, branch.orelse)]
+    return trains.count(True) == 1 and context.script.trains_around(branch)
 
 
 def _exits(context: Context) -> Iterator[Change]:
@@ -245,8 +334,11 @@ def _exits(context: Context) -> Iterator[Change]:
         test: ast.expr | None = decision
         if context.script.is_uniform(decision) or not _local_number(context, decision):
             test = _counted_by(context, decision)
-        if test is None or test in done:
+            if test is not None and not _is_reached(context, decision, test):
+                continue
+        if test is None or test in done or test in context.said:
             continue
+        context.said |= {decision, test}
         edits = context.agreed(test)
         # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
         shown = test if edits else decision
@@ -273,6 +365,8 @@ def _decisions(context: Context) -> Iterator[ast.expr]:
             continue  # an error ends all processes
         if isinstance(stop, ast.Continue) and not _skips_backward(context, stop):
             continue
+        if isinstance(stop, ast.Break) and not _meets_others_within(context, stop):
+            continue
         yield test.test
     for loop in context.tree.nodes(ast.While):
         if any(context.script.trains(stmt) for stmt in loop.body):
@@ -282,9 +376,18 @@ def _decisions(context: Context) -> Iterator[ast.expr]:
 def _skips_backward(context: Context, stop: ast.AST) -> bool:
     loop = context.script.enclosing_loops(stop)[0]
     return any(
-        context.script.trains(stmt) and context.tree.start(stmt) > context.tree.start(stop)
+        isinstance(call, ast.Call)
+        and context.script.trains(call)
+        and context.tree.start(call) > context.tree.start(stop)
         for stmt in loop.body
+        for call in walk(stmt)
     )
+
+
+def _is_reached(context: Context, *tests: ast.expr) -> bool:
+    """Whether a process's own share of the data reaches a test, as far as it is followed."""
+    followed = context.followed
+    return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
 
 
 def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
@@ -295,6 +398,12 @@ def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
         for node in (stop, *calls)
         for ancestor in context.tree.ancestors(node)
     )
+
+
+def _meets_others_within(context: Context, stop: ast.Break) -> bool:
+    """Whether the loop that a `break` leaves takes steps or goes through a loader: decoding word by word does not."""
+    loop = next(a for a in context.tree.ancestors(stop) if isinstance(a, (ast.For, ast.AsyncFor, ast.While)))
+    return context.script.trains(loop) or any(loop is known for known, _ in context.script.loader_loops)
 
 
 def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:

@@ -13,11 +13,11 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.averages import counts_all, divisors
-from accelify.analysis.evaluation import size_of
-from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, place_of
+from accelify.analysis.averages import divisors, shown_undivided
+from accelify.analysis.counts import counts_all, counts_own, size_of, steps_of
+from accelify.analysis.figures import BatchLoop, Figures, Place, end_of, head_of, is_table, place_of
 from accelify.analysis.syntax import children, names_in, walk
-from accelify.edits import Edit, InsertAfter
+from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
@@ -38,6 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
         totals = sums.found()
         for place, node in sums.unclear.items():
             message = f"`{place.text}` adds up something of one process's share of the data"
+            context.named.add(node)
             yield context.change(TOTALS, node, message)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
@@ -59,11 +60,9 @@ def transform(context: Context) -> Iterator[Change]:
                 value = joined if len(places) == 1 else f"({joined})"
                 lines.append(f'{joined} = {accelerator}.reduce({value}, reduction="{reduction}")')
         if len(tensors) < len(totals) and context.for_accelerate:
-            module = context.script.module_of(loop).scopes.module.node
-            assert isinstance(module, ast.Module)
-            edits.append(context.import_line(module, "from accelerate.utils import gather_object")[0])
-        edits.append(InsertAfter(loop, tuple(lines)))
-        context.reduced.update((context.script.scope_of(loop), place.root) for place in totals)
+            edits.append(context.import_for(loop, "from accelerate.utils import gather_object"))
+        edits.append(context.behind(loop, lines))
+        context.settle(loop, totals)
         yield context.change(
             TOTALS,
             head_of(loop),
@@ -81,6 +80,8 @@ class _Totals:
         self.figures = Figures(context.script, context.plan.reductions)
         # Additions of which it is not known how the parts of processes go together.
         self.unclear: dict[Place, ast.AST] = {}
+        # The first addition to each place.
+        self.additions: dict[Place, ast.AST] = {}
 
     def found(self) -> dict[Place, str]:
         found: dict[Place, str] = {}
@@ -91,10 +92,11 @@ class _Totals:
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
                 continue
+            self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
             if kind is None:
                 own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
-                if own and not _is_collected(value):
+                if own and not _is_collected(value) and not is_table(self.script, value):
                     self.unclear.setdefault(place, node)
                 continue
             if found.setdefault(place, kind) != kind or (place.whole and self.context.for_accelerate):
@@ -114,14 +116,62 @@ class _Totals:
                 # It divides something that stays this process's own.
                 del found[counter]
                 found.update({p: "mean" for p in found if p.text in divided})
-        return {place: self._by_divisor(place, kind) for place, kind in found.items()}
+        counters = {p.text for p, kind in found.items() if kind == "sum"}
+        found = {place: self._by_divisor(place, kind, counters) for place, kind in found.items()}
+        unclear = {place.text for place in self.unclear}
+        for place in [p for p, kind in found.items() if kind == "sum"] if unclear else ():
+            if any(ast.unparse(d) in unclear for d in divisors(self.script, self.loop, place.text)):
+                # What it is divided by stays this process's own.
+                found[place] = "mean"
+        return found if self._splits_batches else self._by_batches(found)
 
-    def _by_divisor(self, place: Place, kind: str) -> str:
+    @property
+    def _splits_batches(self) -> bool:
+        """Whether every process has its part of each batch, and with it as many batches as one process alone."""
+        return self.context.plan.batch_size == "total" or self.context.plan.hand_cut is not None
+
+    def _by_batches(self, found: dict[Place, str]) -> dict[Place, str]:
+        """Sums that are divided by a number of batches: that number is summed too, or one process's share is taken."""
+        loaders = self.context.plan.prepared
+        for place in [p for p, kind in found.items() if kind == "sum"]:
+            by = list(divisors(self.script, self.loop, place.text))
+            own = [d for d in by if counts_own(self.script, self.loop, loaders, d)]
+            if not own:
+                continue
+            names = {d.id for d in own if isinstance(d, ast.Name) and steps_of(self.script, self.loop, d.id)}
+            counter = Place(min(names), min(names)) if len(names) == 1 and len(own) == len(by) else None
+            if counter is not None and self.figures.starts_over(self.loop, counter):
+                divided = [p for p in found if p.text in self._divided_by(counter, found)]
+                if all(self.figures.starts_over(self.loop, p) for p in divided):
+                    found.update(dict.fromkeys([*divided, counter], "sum"))
+                    continue
+            if len(own) == len(by) and not self._is_read_besides(place, len(by)):
+                found[place] = "mean"
+            else:
+                del found[place]
+                self.unclear[place] = self.additions[place]
+        return found
+
+    def _is_read_besides(self, place: Place, divisions: int) -> bool:
+        """Whether a variable is read behind the loop in other places than so many divisions."""
+        scope, end = self.script.scope_of(self.loop).resolve(place.root), end_of(self.tree, self.loop)
+        reads = self.script.reads(place.root, scope) if scope is not None else []
+        own = [n for n in reads if self.tree.start(n) > end]
+        for read in own:
+            stmt = self.tree.statement(read)
+            if isinstance(stmt, ast.Assign) and place.root in {ast.unparse(t) for t in stmt.targets}:
+                # From there on it holds the quotient.
+                own = [n for n in own if self.tree.start(n) < self.tree.end(stmt)]
+                break
+        return place.text == place.root and len(own) > divisions
+
+    def _by_divisor(self, place: Place, kind: str, counters: set[str]) -> str:
         """Means of batches that are divided by the number of all samples are summed: each process has seen fewer."""
-        if kind != "mean" or self.context.plan.batch_size == "total":
+        if kind != "mean" or self._splits_batches:
             return kind
         by = list(divisors(self.script, self.loop, place.text))
-        whole = bool(by) and all(counts_all(self.script, divisor) for divisor in by)
+        whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)
+        whole = whole or (not by and shown_undivided(self.script, self.loop, place.text))
         return "sum" if whole and self.figures.starts_over(self.loop, place) else kind
 
     def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
@@ -150,7 +200,7 @@ class _Totals:
 
     def _divided_by(self, counter: Place, found: dict[Place, str]) -> set[str]:
         """What a counter divides behind the loop, as it is written."""
-        scope, end = self.script.scope_of(self.loop), self.tree.end(self.loop)
+        scope, end = self.script.scope_of(self.loop), end_of(self.tree, self.loop)
         stores = [
             self.tree.start(n)
             for n in self.tree.nodes(ast.Name)
@@ -192,13 +242,20 @@ def _addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
         return None, None
     target, value = node.targets[0], node.value
+    if isinstance(value.op, ast.Div) and isinstance(value.left, ast.BinOp):
+        # mean = (mean * i + value) / (i + 1)
+        value = value.left
+        if not any(
+            _is_product(side) and ast.unparse(target) in _factors(side) for side in (value.left, value.right)
+        ):
+            return None, None
     if not isinstance(value.op, ast.Add):
         return None, None
     text = ast.unparse(target)
     if ast.unparse(value.left) == text:
         return target, value.right
     sides = [value.left, value.right]
-    if isinstance(target, ast.Name) and all(_is_product(side) for side in sides):
+    if isinstance(target, ast.Name) and any(_is_product(side) for side in sides):
         own = [side for side in sides if target.id in names_in(side)]
         if len(own) == 1:
             return target, next(side for side in sides if side is not own[0])
@@ -210,6 +267,10 @@ def _is_collected(value: ast.expr) -> bool:
     return isinstance(value, (ast.List, ast.ListComp)) or (
         isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "tolist"
     )
+
+
+def _factors(node: ast.expr) -> list[str]:
+    return [ast.unparse(node.left), ast.unparse(node.right)] if isinstance(node, ast.BinOp) else []
 
 
 def _is_product(node: ast.expr) -> bool:

@@ -13,9 +13,17 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.edits import Replace
+from accelify.analysis.syntax import dotted, walk
+from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
 
+# What a wrapper hands on to the model, or is asked of it by other rules.
+_THROUGH_WRAPPER = frozenset({"forward", "state_dict", "load_state_dict", "to", "cuda", "cpu", "zero_grad"})
+# Of torch's own: what looks at the parts of a module, and would find those of the wrapper.
+_LOOKS_INSIDE = frozenset(
+    """state_dict load_state_dict children named_children modules named_modules get_submodule get_parameter get_buffer
+    add_module register_module register_buffer register_parameter""".split()
+)
 UNWRAP = Rule(
     "ACC208",
     "unwrap-model",
@@ -26,6 +34,7 @@ UNWRAP = Rule(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield unwrap_model for what is read off a prepared model."""
+    yield from _either_way(context)
     yield from _bare_uses(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
@@ -37,23 +46,27 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         through_module = isinstance(node.value, ast.Attribute) and node.value.attr == "module"
         base = node.value.value if through_module and isinstance(node.value, ast.Attribute) else node.value
-        if node.attr == "module" and not _keeps_bare_module(context, node):
+        own = (through_module or node.attr == "module") and _has_part_of_that_name(context, base)
+        if own:
+            through_module, base = False, node.value
+        if node.attr == "module" and not own and not _keeps_bare_module(context, node):
             continue
         if not isinstance(base, (ast.Name, ast.Attribute)) or not _is_prepared_name(context, base):
             continue
-        if not through_module and node.attr != "module":
-            if node.attr in k.MODULE_API or not context.plan.after_prepare(node):
+        if not through_module and _rebinds(context, node):
+            continue
+        if not through_module and (own or node.attr != "module"):
+            overridden = node.attr in k.MODULE_API and _is_overridden(context, node)
+            if (node.attr in k.MODULE_API and not overridden) or not _after_prepare(context, base):
                 continue
-            if _routed(context, node):
+            if not overridden and _routed(context, node):
                 if not context.for_accelerate:
                     continue
                 context.trained_methods.append(node)
-        elif (
-            through_module
-            and node.attr in k.MODULE_API
-            and node.attr != "state_dict"
-            and not context.plan.after_prepare(node)
-        ):
+        if (through_module or node.attr == "module") and not own and _is_before_prepare(context, node):
+            end = tree.end(node) if node.attr == "module" else tree.end(node.value)
+            message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
+            yield context.change(UNWRAP, node, message, [Replace(tree.end(base), end, "")], core=True)
             continue
         accelerator = context.accelerator(node)
         if accelerator is None:
@@ -64,7 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
                 )  # fmt: skip
             continue
         text = f"{accelerator}.unwrap_model({tree.segment(base)})"
-        end = tree.end(node) if node.attr == "module" else tree.end(node.value)
+        end = tree.end(node) if node.attr == "module" and not own else tree.end(node.value)
         edit = Replace(tree.start(node), end, text)
         yield context.change(
             UNWRAP,
@@ -75,13 +88,79 @@ def transform(context: Context) -> Iterator[Change]:
         )
 
 
+def _either_way(context: Context) -> Iterator[Change]:
+    """`model.module if several else model` is one thing, whether the model is wrapped or not."""
+    tree = context.tree
+    for choice in tree.nodes(ast.IfExp) if b".module" in tree.data else ():
+        if context.is_claimed(choice) or tree.in_fstring(choice):
+            continue
+        for arm, bare in ((choice.body, choice.orelse), (choice.orelse, choice.body)):
+            inner = [n for n in walk(arm) if isinstance(n, ast.Attribute) and n.attr == "module"]
+            if len(inner) != 1 or tree.segment(arm).replace(".module", "", 1) != tree.segment(bare):
+                continue
+            model, accelerator = inner[0].value, context.accelerator(choice)
+            if accelerator is None or not _is_prepared_name(context, model):
+                continue
+            if _has_part_of_that_name(context, model):
+                continue
+            text = f"{accelerator}.unwrap_model({tree.segment(model)})"
+            if _is_before_prepare(context, inner[0]):
+                text = tree.segment(model)
+            context.claim(choice)
+            edits: list[Edit] = [
+                Replace(tree.start(choice), tree.start(inner[0]), text),
+                Replace(tree.start(inner[0]), tree.end(inner[0]), ""),
+                Replace(tree.end(arm), tree.end(choice), ""),
+            ]
+            message = "whether the model is wrapped is for the Accelerator to know"
+            yield context.change(UNWRAP, choice, message, edits, core=True)
+            break
+
+
+def _rebinds(context: Context, node: ast.Attribute) -> bool:
+    """Whether a method gives the model back to its own name, which has to go on being the prepared one."""
+    call = context.tree.parent(node)
+    stmt = context.tree.parent(call) if isinstance(call, ast.Call) and call.func is node else None
+    return isinstance(stmt, ast.Assign) and any(dotted(t) == dotted(node.value) for t in stmt.targets)
+
+
+def _is_overridden(context: Context, node: ast.Attribute) -> bool:
+    """Whether a method of `nn.Module` is one of the model's own here, which a wrapper does not call, or not so.
+
+    `def train(self): ...` with its own training in it; `def train(self, mode=True)` is called through any wrapper.
+    """
+    if node.attr in _THROUGH_WRAPPER:
+        return False
+    for model in context.script.models_of(node.value):
+        own = model.cls.method(node.attr) if model.cls is not None else None
+        if own is not None and (node.attr != "train" or len(own[1].parameters()) == 1):
+            return True
+    return False
+
+
+def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:
+    """Whether `module` is an attribute of the model's own class, and not what a wrapper calls what it wraps."""
+    models = context.script.models_of(node)
+    return any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry())
+
+
+def _is_before_prepare(context: Context, node: ast.AST) -> bool:
+    """Whether a node is sure to run before its model is prepared: above it in one function, and in no loop."""
+    scope = context.script.scope_of(node)
+    own = [site for site in context.plan.sites if site.scope is scope]
+    end = context.tree.end(node)
+    return (
+        bool(own)
+        and not context.script.enclosing_loops(node)
+        and all(end <= context.tree.end(site.after) for site in own)
+    )
+
+
 def _bare_uses(context: Context) -> Iterator[Change]:
     """`len(model)`, `model[0]`, `for layer in model`, which a wrapper does not have."""
     tree = context.tree
     for name in tree.nodes(ast.Name, ast.Attribute):
-        if not isinstance(name.ctx, ast.Load) or context.is_claimed(name) or tree.in_fstring(name):
-            continue
-        if isinstance(name, ast.Attribute) and name.attr == "module":
+        if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
             continue
         parent = tree.parent(name)
         wanted = (
@@ -97,7 +176,9 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
-        if not wanted or not _is_prepared_name(context, name) or not context.plan.after_prepare(name):
+        if not wanted or context.is_claimed(name) or tree.in_fstring(name):
+            continue
+        if not _is_prepared_name(context, name) or not _after_prepare(context, name):
             continue
         accelerator = context.accelerator(name)
         if accelerator is None:
@@ -118,15 +199,18 @@ def _is_prepared_name(context: Context, node: ast.expr) -> bool:
     return bool(models) and models <= context.plan.prepared
 
 
+def _after_prepare(context: Context, model: ast.expr) -> bool:
+    """Whether a model is prepared already where it is read."""
+    return context.plan.after_prepare(model, context.script.models_of(model))
+
+
 def _routed(context: Context, node: ast.Attribute) -> bool:
     """Whether it is a method called to train: the runtime runs it through the wrapper, which reduces its gradients."""
     parent = context.tree.parent(node)
-    if not (isinstance(parent, ast.Call) and parent.func is node) or node.attr in (
-        "state_dict",
-        "load_state_dict",
-    ):
+    if not (isinstance(parent, ast.Call) and parent.func is node) or node.attr in _LOOKS_INSIDE:
         return False
-    if context.script.callees(parent) & context.script.training_scopes:
+    callees = context.script.callees(parent)
+    if callees & context.script.training_scopes or callees & context.script.backward_elsewhere:
         return False  # it trains itself: its backward would run inside the wrapper's forward
     scope = context.script.scope_of(node)
     if scope not in {b.scope for b in context.script.backwards}:

@@ -15,7 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit
+from accelify.edits import Edit, Indent
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -100,7 +100,12 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             continue
         accelerator = context.accelerator(call)
         context.claim(call)
-        edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        edit: Edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+        if dotted(target) in ("sys.stdout", "sys.stderr"):
+            # The other processes keep theirs: all that is shown goes through it.
+            context.guarded.add(stmt)
+            edit = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
         yield context.change(WRITER, call, "every process would open a log of its own", [edit])
     yield from _guards(context, [tree.statement(c) for c in uses])
 
@@ -226,6 +231,11 @@ def _wandb(context: Context) -> Iterator[Change]:
         parent = tree.parent(call)
         accelerator = context.accelerator(call)
         if accelerator is None:
+            scope = script.scope_of(call)
+            runs = scope.kind != "function" or bool(script.callers(scope))
+            if runs and name.endswith((".init", ".start_run")) and not context.plan.on_main_only(call):
+                mark = "only the main process should start this run"
+                yield context.todo(WRITER, call, "every process would start a run of its own", mark)
             continue
         if context.plan.on_main_only(call):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.plan import Plan
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
 
 TRAIN = MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP
@@ -42,3 +43,34 @@ def test_a_look_at_the_data() -> None:
 def test_a_carried_state() -> None:
     (found,) = loops("h = 0\nfor x, y in other:\n    h = model(x) + h\nprint(h)\n")
     assert found.problem is not None
+
+
+HELPER = """\
+def accuracy(loader):
+    good = 0
+    for x, y in loader:
+        good += (model(x).argmax(1) == y).sum().item()
+    return good
+"""
+TWO = (
+    MODEL
+    + OPTIMIZER
+    + LOADER
+    + "other = DataLoader(data)\n"
+    + LOOP
+    + HELPER
+    + "print(accuracy(loader), accuracy(other))\n"
+)
+
+
+def test_a_helper_gathers_what_all_of_its_loaders_give_or_nothing() -> None:
+    plan = Plan(model_of(TWO))
+    assert sorted(n for site in plan.sites for n in site.names()) == ["loader", "model", "optimizer", "other"]
+    assert all(e.problem is None for e in plan.evaluations)
+    first = "for x, y in other:\n    break\nprint(x.shape)\n"
+    plan = Plan(model_of(TWO + first))
+    assert sorted(n for site in plan.sites for n in site.names()) == ["loader", "model", "optimizer", "other"]
+    whole = "total = 0\nfor x, y in other:\n    total += mystery(x)\n"
+    plan = Plan(model_of(TWO + whole))
+    assert [site.names() for site in plan.sites] == [["model", "optimizer", "loader"]]
+    assert all(e.problem is not None for e in plan.evaluations)

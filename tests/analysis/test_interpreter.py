@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
+from accelify.convert import convert_source
+from accelify.source import Source
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, lines_of, model_of
 
 LINEAR, SGD = "nn.Linear(2, 2)", "torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -109,3 +113,24 @@ def test_a_loader_that_only_evaluates_does_not_train() -> None:
         MODEL + OPTIMIZER + LOADER + "other = DataLoader(rest)\n" + LOOP + "for x in other:\n    model(x)\n"
     )
     assert lines_of(script, script.training_loaders) == ["DataLoader(data)"]
+
+
+def test_the_variable_of_a_comprehension_is_its_own() -> None:
+    text = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+    nets = (nn.Linear(4, 4), nn.Linear(4, 1))
+    [x.train() for x in nets]
+    optimizer = torch.optim.SGD([p for x in nets for p in x.parameters()], lr=0.1)
+    for batch in DataLoader([(torch.ones(4), torch.ones(1))] * 8, batch_size=2):
+        x, y = [x.cuda() for x in batch]
+        loss = (nets[1](nets[0](x)) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    conversion = convert_source(Source.from_text(textwrap.dedent(text)))
+    assert conversion.status == "converted", conversion.reason
+    assert "    x, y = batch\n" in conversion.new_text
+    assert "x, y = accelerator.prepare" not in conversion.new_text

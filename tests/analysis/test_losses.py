@@ -76,3 +76,51 @@ def test_a_sum_over_the_configured_batch(division: str) -> None:
 
 def test_a_sum_over_a_constant_is_a_sum() -> None:
     assert reduction(f"loss = {SQUARES}.sum() / 10") == "sum"
+
+
+BRANCHES = """
+def crit(a, b, reduction="mean"):
+    loss = (a - b).abs().sum(dim=1)
+    if reduction == "none":
+        return loss
+    elif reduction == "sum":
+        return loss.sum()
+    else:
+        return loss.mean()
+"""
+CLASS = """
+class Crit(nn.Module):
+    def __init__(self, gamma=2, size_average=True):
+        super().__init__()
+        self.size_average = size_average
+    def forward(self, a):
+        if not self.size_average:
+            return a.sum()
+        return a.mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "wanted"),
+    [
+        (f"{BRANCHES}loss = crit(output, y)", "mean"),
+        (f"{BRANCHES}loss = crit(output, y, reduction='sum')", "sum"),
+        (f"{BRANCHES}loss = crit(output, y, args.reduction)", "mixed"),
+        (f"{CLASS}c = Crit()\nloss = c(output)", "mean"),
+        (f"{CLASS}c = Crit(size_average=False)\nloss = c(output)", "sum"),
+        (f"{CLASS}c = Crit(size_average=args.mean)\nloss = c(output)", "mixed"),
+    ],
+)
+def test_branches_that_constants_decide(loss: str, wanted: str) -> None:
+    assert reduction(loss) == wanted
+
+
+def test_a_sum_times_a_weight_over_the_batch_is_a_mean() -> None:
+    kl = "kl = nn.KLDivLoss(reduction='sum')\nn = len(x)\n"
+    assert reduction(f"{kl}loss = F.mse_loss(output, y) + args.beta * (1.0 / n) * kl(output, y)") == "mean"
+
+
+def test_a_sum_over_classes_of_what_was_averaged() -> None:
+    averaged = "p = torch.softmax(output, dim=1).mean(0)\n"
+    assert reduction(f"{averaged}loss = F.mse_loss(output, y) + torch.sum(p * torch.log(p))") == "mean"
+    assert reduction(f"{averaged}loss = F.mse_loss(output, y) + (p * p.log()).sum()") == "mean"

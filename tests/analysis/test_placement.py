@@ -33,6 +33,18 @@ def test_loaded_weights_come_before_prepare() -> None:
     assert [plan.tree.segment(site.after) for site in plan.sites] == [load.strip()]
 
 
+@pytest.mark.parametrize("result", ["model", "model, 1"])
+def test_what_a_function_makes_and_trains_is_prepared_in_there(result: str) -> None:
+    inside = textwrap.indent(MODEL + OPTIMIZER + LOOP + f"return {result}\n", "    ")
+    target = "net, n" if "," in result else "net"
+    plan = Plan(model_of(LOADER + f"def train(loader):\n{inside}\n{target} = train(loader)\nprint(net)\n"))
+    assert plan.blockers == []
+    assert {site.scope.name: site.names() for site in plan.sites} == {
+        "": ["loader"],
+        "train": ["model", "optimizer"],
+    }
+
+
 def test_the_accelerator_waits_for_its_flags() -> None:
     flags = "device = torch.device('cuda' if args.cuda else 'cpu')\n"
     plan = Plan(model_of(flags + WHOLE))

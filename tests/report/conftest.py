@@ -26,6 +26,9 @@ class MadeConversion:
     def changed(self) -> bool:
         return self.new_text != self.source.text
 
+    def edited(self) -> list[tuple[Finding, int]]:
+        return []
+
 
 OLD = """\
 import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accelify.convert import convert_source
 from accelify.report.curves import Curves, curves_svg, read_curves
 from accelify.report.html import html_report
 from accelify.report.sides import Block, side_by_side
@@ -107,7 +109,7 @@ def test_curves_without_a_finite_loss() -> None:
 
 def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
     file = tmp_path / "verified.json"
-    run = {"run": "2 processes", "verdict": "equal to rounding", "losses": [2.0, None]}
+    run = {"run": "converted", "processes": 2, "verdict": "equal to rounding", "losses": [2.0, None]}
     report = {
         "script": "train.py",
         "refused": None,
@@ -118,8 +120,8 @@ def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
     file.write_text(json.dumps(report))
     script, curves = read_curves(file)
     assert script == Path("train.py")
-    assert curves.verdict == "equal to rounding (2 processes)"
-    assert [name for name, _ in curves.runs] == ["original", "2 processes"]
+    assert curves.verdict == "equal to rounding (converted, 2 processes)"
+    assert [name for name, _ in curves.runs] == ["original", "converted, 2 processes"]
     assert math.isnan(curves.runs[1][1][1])
     file.write_text("[]")
     with pytest.raises(SourceError, match="is not what `accelify verify --json` prints"):
@@ -165,3 +167,27 @@ def test_both_versions_are_whole_and_every_finding_is_shown_once(
             f.code for f in conversion.applied
         )
     parsed(html_report([conversion]))
+
+
+def test_what_is_left_stands_at_its_line(converted: MadeConversion) -> None:
+    page = html_report([converted])
+    assert '<a href="#file0-4">' in page
+    assert page.count('id="file0-4"') == 1
+    assert page.index('id="file0-4"') < page.index('class="why todo"')
+
+
+def test_reasons_that_say_the_same_are_one_line(converted: MadeConversion) -> None:
+    again = replace(converted.applied[2], column=9)
+    page = html_report([replace(converted, applied=[*converted.applied, again])])
+    assert page.count("gradients are averaged") == 1
+    assert "(2 times)" in page
+
+
+def test_the_rest_of_a_change_says_what_it_belongs_to() -> None:
+    before = Path("fixtures/image_classification/before.py").read_text()
+    conversion = convert_source(Source.from_text(before, Path("/nowhere/before.py")))
+    gathered = next(f for f in conversion.applied if f.code == "ACC301")
+    assert gathered.line not in {line for found, line in conversion.edited() if found == gathered}
+    page = html_report([conversion])
+    assert "Part of the other edits." not in page
+    assert page.count("the metrics of this loop would cover") == 2

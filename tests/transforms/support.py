@@ -34,7 +34,6 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 {imports}
-
 {setup}
 data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
 {build}

@@ -143,3 +143,10 @@ def test_optimizers_of_apex_stay_with_apex() -> None:
     conversion = convert(setup="from apex.optimizers import FusedAdam\nother = FusedAdam([torch.zeros(1)])")
     assert conversion.status == "refused"
     assert "NVIDIA apex" in conversion.reason
+
+
+def test_a_name_that_goes_with_apex_is_named_alone() -> None:
+    reason = convert(initialize=f"if amp is not None:\n    {INITIALIZE}").reason
+    assert not reason or reason == (
+        "the Accelerator's arguments would read `amp`, which is taken out of the script"
+    )

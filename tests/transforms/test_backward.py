@@ -33,6 +33,11 @@ def test_what_is_no_backward_stays(snippet: str) -> None:
         ("(loss * 2).backward()", "accelerator.backward(loss * 2)"),
         ("(loss + 0).mean().backward()", "accelerator.backward((loss + 0).mean())"),
         ("torch.autograd.backward(loss)", "accelerator.backward(loss)"),
+        ("torch.autograd.backward([loss, 2 * loss])", "accelerator.backward(sum([loss, 2 * loss]))"),
+        (
+            "losses = [loss, 2 * loss]\ntorch.autograd.backward(losses, retain_graph=True)",
+            "losses = [loss, 2 * loss]\naccelerator.backward(sum(losses), retain_graph=True)",
+        ),
         ("é = 1; loss.backward(); n = 'ü'", "é = 1; accelerator.backward(loss); n = 'ü'"),
         (
             "F.cross_entropy(\n    model(x),\n    y,\n).backward()",
@@ -83,6 +88,16 @@ SUMMED = "loss = F.cross_entropy(model(x), y, reduction='sum')"
             "loss.backward(retain_graph=True)",
             'accelerator.backward(loss, retain_graph=True, reduction="sum")',
         ),
+        (
+            "loss = F.cross_entropy(model(x), y, reduction='none').mean(dim=1).sum()",
+            "loss.backward()",
+            'accelerator.backward(loss, reduction="sum")',
+        ),
+        (
+            "loss = F.cross_entropy(model(x), y, reduction='none').mean(1).mean()",
+            "loss.backward()",
+            "accelerator.backward(loss)",
+        ),
         (f"{SUMMED} / x.size(0)", "loss.backward()", "accelerator.backward(loss)"),
         (f"{SUMMED}\nloss /= len(x)", "loss.backward()", "accelerator.backward(loss)"),
     ],
@@ -115,3 +130,21 @@ def test_a_mixed_loss_is_left_to_a_person() -> None:
         loss=f"{SUMMED} + F.cross_entropy(model(x), y)",
     )  # fmt: skip
     assert "ACC406" in {f.code for f in conversion.remaining}
+
+
+def test_a_criterion_that_is_made_anew_is_the_last_one_before_the_call() -> None:
+    again = """
+criterion = nn.NLLLoss()
+for x, y in loader:
+    loss = criterion(F.log_softmax(model(x), dim=1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    loss = "loss = criterion(F.log_softmax(model(x), dim=1), y)"
+    made = 'criterion = nn.NLLLoss(reduction="sum")'
+    after = check_transformed("loss", loss, loss, setup=made, end=again).new_text
+    assert after.index('accelerator.backward(loss, reduction="sum")') < after.index(
+        made.replace('reduction="sum"', "")
+    )
+    assert after.count('reduction="sum")') == 2

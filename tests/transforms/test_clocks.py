@@ -41,14 +41,47 @@ def test_in_a_loop_it_stays() -> None:
     check_noop("epoch", CLOCK + "path = os.path.join(folder, 'x')\n", "ACC211", imports=IMPORTS)
 
 
-def test_before_the_accelerator_it_is_said_where_something_is_read_again() -> None:
-    early = "import argparse\n" + CLOCK + "args = argparse.ArgumentParser().parse_args()\n"
-    silent = convert(imports=IMPORTS, setup=early, end=SAVED)
+def test_before_the_accelerator_it_is_agreed_later_where_something_is_read_again() -> None:
+    early = CLOCK + "args = argparse.ArgumentParser().parse_args()\n"
+    imports = f"import argparse\n{IMPORTS}"
+    read = SAVED + "files = glob.glob(os.path.join(folder, '*'))\n"
+    silent = convert(imports=imports, setup=early, end=SAVED)
     assert "ACC211" not in codes(silent)
-    found = convert(
-        imports=IMPORTS, setup=early, end=SAVED + "files = glob.glob(os.path.join(folder, '*'))\n"
+    found = convert(imports=imports, setup=early, end=read)
+    assert "\nfolder = broadcast_object_list([folder])[0]\n" in found.new_text
+    gone = early.replace("args =", "print(folder)\nargs =")
+    assert "ACC211" in {f.code for f in convert(imports=imports, setup=gone, end=read).remaining}
+
+
+def test_the_default_of_an_option() -> None:
+    setup = """
+    parser = argparse.ArgumentParser()
+    name = "".join(str(time.time()).split("."))
+    parser.add_argument("--save-to", default=name + ".pt")
+    args = parser.parse_args()
+    """
+    text = convert(
+        imports=f"import argparse\n{IMPORTS}",
+        setup=setup,
+        end="torch.save(model.state_dict(), args.save_to)\nstate = torch.load(args.save_to)",
+    ).new_text
+    assert "\nargs.save_to = broadcast_object_list([args.save_to])[0]\n" in text
+
+
+def test_a_name_that_is_put_into_another_one() -> None:
+    check_transformed(
+        "ready",
+        """
+        stamp = datetime.now().isoformat()
+        folder = '{}/exp{}/'.format('logs', stamp)
+        """,
+        """
+        stamp = broadcast_object_list([datetime.now().isoformat()])[0]
+        folder = '{}/exp{}/'.format('logs', stamp)
+        """,
+        imports=IMPORTS,
+        end=SAVED,
     )
-    assert "ACC211" in {f.code for f in found.remaining}
 
 
 def test_a_folder_is_looked_into_when_all_is_written() -> None:

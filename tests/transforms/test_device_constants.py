@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 from accelify.convert import Conversion, convert_project
 from accelify.source import Source
@@ -118,3 +119,63 @@ def test_the_cpu_stays_the_cpu(tmp_path: Path) -> None:
     )
     assert "Accelerator(cpu=True)" in found.new_text
     assert "accelerator.device" not in found.new_text
+
+
+def test_the_wish_of_a_base_class_is_read_where_its_constructor_is_called(tmp_path: Path) -> None:
+    base = """
+    import torch
+    class Base:
+        def __init__(self, config):
+            self.device = "cuda:0" if config.use_gpu else "cpu"
+    """
+    script = """
+    import torch
+    from base import Base
+    class Agent(Base):
+        def __init__(self, config):
+            Base.__init__(self, config)
+            self.policy = torch.nn.Linear(4, 2).to(self.device)
+            self.optimizer = torch.optim.Adam(self.policy.parameters())
+        def step(self, state):
+            loss = self.policy(state.to(self.device)).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+    """
+    text = convert(tmp_path, dedent(script), base=dedent(base)).new_text
+    assert "self.accelerator = Accelerator(cpu=not config.use_gpu)" in text
+    assert "self.device = self.accelerator.device" in text
+
+
+def test_the_options_have_another_name_where_the_accelerator_is_made(tmp_path: Path) -> None:
+    conf = """
+    class Config:
+        def __init__(self, args):
+            self.device = torch.device(args.device)
+    """
+    script = """
+    import argparse
+    import torch
+    from conf import Config
+    def fit(config, inputs):
+        model = torch.nn.Linear(4, 2)
+        model.to(config.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i in range(3):
+            loss = model(inputs.to(config.device)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cpu")
+        conf = Config(parser.parse_args())
+        loader = torch.utils.data.DataLoader([torch.ones(4)] * 8)
+        for inputs in loader:
+            fit(conf, inputs)
+    main()
+    """
+    conversion = convert(tmp_path, dedent(script), conf=dedent(conf))
+    made = 'accelerator = Accelerator(cpu=str(conf.device) == "cpu")\n    conf.device = accelerator.device'
+    assert made in conversion.new_text
+    assert "ACC410" not in {f.code for f in conversion.remaining}

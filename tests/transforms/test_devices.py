@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 CHOSEN = "accelerator = Accelerator()\ndevice = accelerator.device"
@@ -140,6 +144,19 @@ class Data:
     assert "Accelerator(cpu=args.gpu is None)" in conversion.new_text
 
 
+def test_a_chain_of_branches_that_ends_on_the_cpu() -> None:
+    setup = """
+    if args.device == "gpu" and torch.cuda.is_available():
+        device = torch.device("cuda")
+    elif args.device == "gpu":
+        device = torch.device("cpu")
+    else:
+        device = torch.device("cpu")
+    """
+    after = 'accelerator = Accelerator(cpu=args.device != "gpu")\ndevice = accelerator.device'
+    check_transformed("setup", setup, after, imports="from start import args")
+
+
 def test_what_the_machine_lacks_is_no_wish() -> None:
     setup = """args = argparse.Namespace(no_cuda=False)
 device = "cpu" if (not torch.cuda.is_available() or args.no_cuda) else "cuda:0"
@@ -199,3 +216,174 @@ def test_the_move_of_an_argument_stays_one() -> None:
         setup=DEVICE,
         loss="loss = criterion(model(x), y)",
     )
+
+
+def test_a_cpu_beside_the_device_is_a_place_to_fetch_to() -> None:
+    conversion = convert(setup=f"{DEVICE}\nhost = torch.device('cpu')", batch="kept = x.to(host)")
+    assert "accelerator = Accelerator()\ndevice = accelerator.device\nhost = torch.device('cpu')" in (
+        conversion.new_text
+    )
+    assert "kept = x.to(host)" in conversion.new_text
+
+
+def test_a_device_in_two_statements_is_one() -> None:
+    before = "device = 'cpu'\nif torch.cuda.is_available():\n    device = torch.cuda.current_device()"
+    check_transformed("setup", before, CHOSEN, batch="x, y = x.to(device), y.to(device)")
+
+
+@pytest.mark.parametrize(
+    ("read", "device"),
+    [
+        ("if device == 'cuda': print(1)", "accelerator.device.type"),
+        ("if device.startswith('cuda'): print(1)", "accelerator.device.type"),
+        ("if 'cuda' in device: print(1)", "accelerator.device.type"),
+        ("print(device.split(':')[0])", "str(accelerator.device)"),
+        ("name = device + '.pt'", "str(accelerator.device)"),
+        ("print(device)", "accelerator.device"),
+    ],
+)
+def test_a_device_that_is_read_as_text(read: str, device: str) -> None:
+    choice = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+    assert f"device = {device}\n" in convert(setup=choice, batch=read).new_text
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "show()",
+        "print(score(model))",
+        "shadow = copied(model)",
+    ],
+)
+def test_a_model_that_is_used_before_prepare_keeps_its_move(use: str) -> None:
+    functions = (
+        "def show(): print(model(torch.zeros(1, 4).to(device)))\n"
+        "def score(net): return net(torch.zeros(1, 4).to(device)).sum()\n"
+        "def copied(net): return [p.data.clone() for p in net.parameters()]\n"
+    )
+    build = f"model = nn.Linear(4, 2)\nmodel.to(device)\n{use}\n{SGD}\n"
+    conversion = convert(setup=f"{DEVICE}\n{functions}", build=build)
+    assert "model.to(accelerator.device)" in conversion.new_text or "model.to(device)" in conversion.new_text
+
+
+def test_devices_that_are_tried_out_stay() -> None:
+    conversion = convert(ready="for device in ['cpu', 'cuda']:\n    model.to(device)\n")
+    assert "    model.to(device)" in conversion.new_text
+    assert "ACC113" in codes(conversion)
+
+
+def test_a_choice_in_a_function_of_its_own_is_made_there() -> None:
+    setup = """
+    def choose():
+        if torch.cuda.is_available():
+            device = torch.device("cuda")
+        else:
+            device = torch.device("cpu")
+        return device
+
+
+    def run(device):
+        model = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in torch.ones(3, 2, 4):
+            loss = model(x.to(device)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+    def main():
+        device = choose()
+        run(device)
+
+
+    main()
+    """
+    text = convert(setup=setup).new_text
+    assert "def choose():\n    device = accelerator.device\n    return device\n" in text
+    assert "    device = choose()\n" in text
+
+
+def test_options_that_are_set_later_are_waited_for() -> None:
+    build = """
+    model = nn.Linear(4, 2)
+    if opt.use_gpu:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    later = "for name, value in given.items():\n    setattr(opt, name, value)"
+    setup = f"class Options:\n    use_gpu = True\nopt = Options()\n{later}"
+    conversion = convert(setup=setup, build=build, imports="from start import given")
+    above, _, below = conversion.new_text.partition("accelerator = Accelerator(cpu=not opt.use_gpu)")
+    assert later in above
+    assert "model = nn.Linear" in below
+    assert "ACC410" not in codes(conversion)
+
+
+def test_options_that_a_function_sets_later_are_named() -> None:
+    script = """
+    import torch
+    from torch import nn
+    class Options:
+        use_gpu = True
+    opt = Options()
+    def run(model, x, **given):
+        for name, value in given.items():
+            setattr(opt, name, value)
+        return model(x.cuda() if opt.use_gpu else x)
+    model = nn.Linear(4, 2)
+    if opt.use_gpu:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(3):
+        loss = run(model, torch.ones(8, 4), use_gpu=True).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    conversion = convert_source(Source.from_text(textwrap.dedent(script), PATH), ConvertOptions())
+    assert "accelerator = Accelerator(cpu=not opt.use_gpu)" in conversion.new_text
+    assert "ACC410" in codes(conversion)
+
+
+def test_what_stands_beside_a_device_in_a_dictionary_is_none() -> None:
+    setup = """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    def rate(fin, step):
+        return min(fin * step / 10, fin)
+    def weight(flag, **given):
+        return rate(given["fin"], 3) if flag else given["fin"]
+    """
+    loss = "loss = F.cross_entropy(model(x), y) * weight(True, device=device, **vars(args))"
+    text = convert(setup=setup, loss=loss, imports="from start import args").new_text
+    assert 'return rate(given["fin"], 3) if flag else given["fin"]' in text
+
+
+def test_an_option_that_is_asked_for_the_kind_of_device() -> None:
+    build = """
+    model = nn.Linear(4, 2)
+    if args.mode == "gpu":
+        model = model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    text = convert(imports="from start import args", build=build).new_text
+    assert 'accelerator = Accelerator(cpu=args.mode != "gpu")' in text
+
+
+def test_torchscript_knows_no_accelerator() -> None:
+    setup = """
+    class Net(torch.jit.ScriptModule):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 2)
+        @torch.jit.script_method
+        def forward(self, x):
+            return self.body(x + torch.zeros(x.size(0), 4).cuda())
+    @torch.jit.script
+    def scaled(x):
+        return x * torch.ones(4).cuda()
+    """
+    build = "model = Net().cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text = convert(setup=setup, build=build, batch="x, y = scaled(x).cuda(), y.cuda()").new_text
+    assert "x + torch.zeros(x.size(0), 4).cuda()" in text
+    assert "x * torch.ones(4).cuda()" in text

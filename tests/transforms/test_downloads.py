@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 VISION = "from torchvision import datasets\nimport urllib.request"
 LATER = "device = torch.device('cuda')"
@@ -26,8 +28,8 @@ def test_others_stay(snippet: str) -> None:
     "line",
     [
         "a = datasets.MNIST('d', train=True, download=True)",
-        "urllib.request.urlretrieve('http://example.org/é', 'x')",
         "a = datasets.CIFAR10(\n    'd',\n    download=True,\n)",
+        "train = vars(datasets)[name.upper()]('data', download=True)",
     ],
 )
 def test_one_process_first(line: str) -> None:
@@ -54,3 +56,111 @@ def test_neighbours_under_one() -> None:
         imports=VISION,
         setup=LATER,
     )
+
+
+def test_what_is_fetched_each_time_is_fetched_once() -> None:
+    check_transformed(
+        "ready",
+        "urllib.request.urlretrieve('http://example.org/é', 'x')",
+        """
+        if accelerator.is_main_process:
+            urllib.request.urlretrieve('http://example.org/é', 'x')
+        accelerator.wait_for_everyone()
+        """,
+        imports=VISION,
+        setup=LATER,
+    )
+    check_transformed(
+        "ready",
+        "path = urllib.request.urlretrieve('http://example.org/x', 'x')[0]",
+        """
+        with accelerator.main_process_first():
+            path = urllib.request.urlretrieve('http://example.org/x', 'x')[0]
+        accelerator.wait_for_everyone()
+        """,
+        imports=VISION,
+        setup=LATER,
+    )
+
+
+def test_all_come_to_where_it_is_looked_what_is_there() -> None:
+    check_transformed(
+        "ready",
+        """
+        if not os.path.exists('x'):
+            urllib.request.urlretrieve('http://example.org/x', 'x')
+        """,
+        """
+        with accelerator.main_process_first():
+            if not os.path.exists('x'):
+                urllib.request.urlretrieve('http://example.org/x', 'x')
+        """,
+        imports=VISION,
+        setup=LATER,
+    )
+
+
+def test_a_stream_that_is_unpacked_is_guarded_once() -> None:
+    check_transformed(
+        "ready",
+        """
+        with requests.get('http://example.org/x', stream=True) as answer:
+            with tarfile.open(fileobj=answer.raw, mode='r|gz') as archive:
+                archive.extractall()
+        """,
+        """
+        if accelerator.is_main_process:
+            with requests.get('http://example.org/x', stream=True) as answer:
+                with tarfile.open(fileobj=answer.raw, mode='r|gz') as archive:
+                    archive.extractall()
+        accelerator.wait_for_everyone()
+        """,
+        imports="import requests\nimport tarfile",
+        setup=LATER,
+    )
+
+
+def test_a_download_that_may_fail_leaves_nobody_waiting() -> None:
+    tried = """
+    try:
+        urllib.request.urlretrieve("http://x/a", path)
+    except OSError:
+        print("failed")
+    """
+    asked = "if not os.path.isfile(path):\n" + textwrap.indent(textwrap.dedent(tried), "    ")
+    setup = "path = 'a'"
+    conversion = convert(imports="import urllib.request", setup=setup, ready=tried)
+    text = place_of(conversion.new_text, "ready").splitlines()
+    assert text[0] == "if accelerator.is_main_process:"
+    assert text[1] == "    try:"
+    assert text[5] == "accelerator.wait_for_everyone()"
+    conversion = convert(imports="import urllib.request", setup=setup, ready=asked)
+    assert place_of(conversion.new_text, "ready").startswith(
+        "with accelerator.main_process_first():\n    if not os.path.isfile(path):"
+    )
+    assert "wait_for_everyone" not in conversion.new_text
+
+
+def test_what_is_caught_behind_the_look_is_guarded_with_it() -> None:
+    snippet = """
+        if not os.path.exists('x'):
+            try:
+                urllib.request.urlretrieve('http://x', 'x')
+            except OSError as error:
+                print(error)
+        """
+    conversion = check_transformed(
+        "ready",
+        snippet,
+        """
+        with accelerator.main_process_first():
+            if not os.path.exists('x'):
+                try:
+                    urllib.request.urlretrieve('http://x', 'x')
+                except OSError as error:
+                    accelerator.print(error)
+        """,
+        imports=VISION,
+        setup=LATER,
+    )
+    assert "wait_for_everyone" not in conversion.new_text

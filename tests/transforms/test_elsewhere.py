@@ -73,7 +73,7 @@ def test_what_all_processes_need_is_only_said(tmp_path: Path, helper: str) -> No
     conversion = converted(tmp_path, helper, epoch="keep(x, 'a')")
     assert place_of(conversion.new_text, "epoch") == "keep(x, 'a')"
     (message,) = findings(conversion)
-    assert "it writes files (numpy.save in helper.py, line " in message
+    assert "this call writes files (numpy.save in helper.py, line " in message
 
 
 def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
@@ -297,3 +297,78 @@ def test_data_made_under_a_test_of_one_process_is_only_said(tmp_path: Path) -> N
     assert place_of(conversion.new_text, "ready") == snippet
     (message,) = findings(conversion)
     assert "it may be read again" in message
+
+
+def test_what_is_downloaded_in_turns_makes_its_folders_there(tmp_path: Path) -> None:
+    helper = """
+    def get(url, root):
+        if not os.path.exists(root):
+            os.makedirs(root)
+    class Pictures(torch.utils.data.Dataset):
+        def __init__(self, root, download=False):
+            if download:
+                get("http://pictures", root)
+        def __len__(self):
+            return 8
+        def __getitem__(self, i):
+            return torch.ones(4), 1
+    """
+    ready = "train = Pictures('a', download=True)\nother = Pictures('b', download=True)"
+    conversion = converted(tmp_path, helper, ready=ready)
+    turns = "with accelerator.main_process_first():\n    "
+    expected = turns + ready.replace("\n", "\n    ")
+    assert place_of(conversion.new_text, "ready") == expected
+    assert findings(conversion) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["setattr(self, name, value)", "self.__dict__.update(given)", "vars(self).update({name: value})"]
+)
+def test_what_also_sets_options_is_called_by_all(tmp_path: Path, line: str) -> None:
+    helper = f"""
+    class Options:
+        rate = 0.1
+        def parse(self, given):
+            for name, value in given.items():
+                {line}
+            print(given)
+    options = Options()
+    """
+    snippet = "options.parse({'rate': 0.5})"
+    conversion = converted(tmp_path, helper, ready=snippet)
+    assert place_of(conversion.new_text, "ready").startswith(snippet)
+
+
+def test_a_log_in_the_place_of_the_screen_leaves_the_others_theirs(tmp_path: Path) -> None:
+    helper = """
+    class Logger:
+        def __init__(self, path):
+            self.console = sys.stdout
+            self.file = open(path, "w")
+        def write(self, text):
+            self.console.write(text)
+            self.file.write(text)
+    """
+    conversion = converted(tmp_path, helper, imports="import sys", ready="sys.stdout = Logger('log.txt')")
+    assert place_of(conversion.new_text, "ready").startswith(f"{GUARD}sys.stdout = Logger('log.txt')")
+
+
+def test_a_checkpoint_that_a_helper_copied_is_waited_for(tmp_path: Path) -> None:
+    helper = """
+    import shutil
+
+    def save_checkpoint(state, best, path):
+        torch.save(state, path)
+        if best:
+            shutil.copy(path, "best.pt")
+
+    def load_checkpoint(path):
+        return torch.load(path)
+    """
+    end = """
+    save_checkpoint({"model": model.state_dict()}, True, "last.pt")
+    state = load_checkpoint("best.pt")
+    """
+    conversion = converted(tmp_path, helper, ready="state = load_checkpoint('first.pt')", end=end)
+    assert "wait_for_everyone" not in place_of(conversion.new_text, "ready")
+    assert "accelerator.wait_for_everyone()\nstate = load_checkpoint" in place_of(conversion.new_text, "end")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert
+from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 
@@ -134,3 +134,203 @@ def test_targets_made_in_branches_are_gathered_with_the_outputs() -> None:
     """
     text = convert(epoch=snippet, batch="x, y = x.cuda(), y.cuda()").new_text
     assert "output, b = accelerator.gather_for_metrics((output, b))" in text
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for x, y in test_loader:\n    x = x.float()\n    break\nprint(x.shape)",
+        "for x, y in loader:\n    x = x.float()\n    break\nprint(x.shape)",
+        "n = 0\nfor x, y in loader:\n    n += x.shape[0]\nprint(n)",
+        "n = 0\nfor x, y in test_loader:\n    n += x.shape[0]\nprint(n)",
+    ],
+)
+def test_a_loop_that_evaluates_nothing_is_no_evaluation(loop: str) -> None:
+    conversion = convert(end=loop)
+    assert not codes(conversion) & {"ACC301", "ACC303"}
+
+
+def test_a_loop_over_what_was_collected_is_no_evaluation() -> None:
+    end = """
+seen, outputs = [], []
+for x, y in loader:
+    outputs.append(model(x))
+    seen.append(y)
+seen = torch.cat(seen)
+wrong = []
+for one, two in zip(seen, outputs):
+    wrong.append(one)
+"""
+    conversion = convert(end=end)
+    assert not [f for f in conversion.remaining if f.code == "ACC301" and "no call" in f.message]
+
+
+def test_a_loss_that_the_model_gives_back_is_not_gathered() -> None:
+    end = """
+total = 0
+for x, y in test_loader:
+    logits, loss = model(x, y)
+    total += loss.item()
+print(total / len(test_loader))
+"""
+    conversion = convert(end=end)
+    assert "gather_for_metrics" not in conversion.new_text
+    assert "number that the model makes" in next(
+        f.message for f in conversion.remaining if f.code == "ACC303"
+    )
+
+
+@pytest.mark.parametrize("bound", ["8", "batch_size", "args.batch_size"])
+def test_samples_that_are_counted_off(bound: str) -> None:
+    """As many samples as were gathered, and not as many as one process's batch has."""
+    epoch = f"""
+    seen = [0, 0]
+    for a, b in test_loader:
+        output = model(a)
+        right = output.argmax(1) == b
+        for i in range({bound}):
+            seen[b[i]] += right[i].item()
+        for i in range(2):
+            seen[i] += 0
+    n = seen
+    """
+    text = convert(
+        setup="batch_size = 8\nargs = parse()", imports="from m import parse", epoch=epoch
+    ).new_text
+    assert "for i in range(b.size(0)):" in text
+    assert "for i in range(2):" in text
+
+
+COLLATE = """
+from torch.nn.utils.rnn import pad_sequence
+def collate(samples):
+    return pad_sequence([a for a, _ in samples]{first}), torch.stack([b for _, b in samples])
+padded = DataLoader(data, batch_size=8, collate_fn=collate)
+"""
+COUNTED = """
+hits = 0
+for a, b in {batches}:
+    output = model({inputs})
+    hits += (output.argmax(-1) == b).sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "batches", "inputs"),
+    [
+        ("", "padded", "a"),
+        (", batch_first=True", "padded", "a"),
+        ("", "test_loader", "a[:-1]"),
+        ("", "test_loader", "a[1:, 0]"),
+    ],
+)
+def test_rows_that_are_no_samples(first: str, batches: str, inputs: str) -> None:
+    conversion = convert(
+        ready=COLLATE.format(first=first), epoch=COUNTED.format(batches=batches, inputs=inputs)
+    )
+    assert "gather_for_metrics" not in conversion.new_text
+    assert "ACC303" in codes(conversion)
+
+
+@pytest.mark.parametrize("inputs", ["a", "a[:8]", "a[:, 1:]", "a[:, :-1]", "a.view(a.shape[1:])"])
+def test_rows_that_are_samples(inputs: str) -> None:
+    conversion = convert(epoch=COUNTED.format(batches="test_loader", inputs=inputs))
+    assert "gather_for_metrics" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "name = b[0]\n    output = model(a)\n    total += name.split('.')[0].count('1')",
+            "one sample of the batch",
+        ),
+        ("output = model(a[0].unsqueeze(0))\n    total += output.sum().item()", "one sample of the batch"),
+        ("output = model(a)\n    total += 1\n    np.save(f'{i}.npy', output.cpu().numpy())", "writes a file"),
+        (
+            "output = model(a)\n    total += (output.sum() > 0).item() + os.path.exists('out/' + b)",
+            "is a text",
+        ),
+        ("output = model(a)\n    total += output.sum().item()\n    break", "ends with its first batch"),
+    ],
+)
+def test_loops_that_work_on_one_sample_keep_the_data_whole(body: str, reason: str) -> None:
+    snippet = f"total = 0\nfor i, (a, b) in enumerate(test_loader):\n    {body}\nn = total"
+    conversion = convert(imports="import numpy as np", epoch=snippet)
+    assert "gather_for_metrics" not in conversion.new_text
+    assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
+    said = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert reason in said[0] if said else "break" in body
+
+
+def test_a_first_sample_that_is_only_looked_at_is_gathered_with_the_others() -> None:
+    count = "hits += (output.argmax(1) == b).sum().item()"
+    snippet = f"hits = 0\nfor a, b in test_loader:\n    output = model(a)\n    {count}\n"
+    conversion = convert(
+        epoch=snippet + "    if hits == 1:\n        print(a[0].shape, output[0])\nprint(hits)"
+    )
+    assert "gather_for_metrics((output, a, b))" in conversion.new_text
+
+
+COLLATES = """
+def lists(batch):
+    return torch.stack([b[0] for b in batch]), [b[1] for b in batch]
+def longest(batch):
+    n = max([b[0].size(0) for b in batch])
+    return torch.stack([F.pad(b[0], (0, n - b[0].size(0))) for b in batch]), torch.stack([b[1] for b in batch])
+def stacked(batch):
+    xs, ys = zip(*batch)
+    xs = torch.stack(xs)
+    ys = torch.stack(ys)
+    return xs, ys
+def texts(batch):
+    return tokenizer([b[0] for b in batch], padding=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "whole"),
+    [
+        ("DataLoader(data, 8, collate_fn=lists)", True),
+        ("DataLoader(data, 8, collate_fn=longest)", True),
+        ("DataLoader(data, 8, collate_fn=texts)", True),
+        ("DataLoader(data, 8, collate_fn=lambda batch: tuple(zip(*batch)))", True),
+        ("DataLoader(data, 1)", True),
+        ("DataLoader(data, 8, collate_fn=stacked)", False),
+        ("DataLoader(data, 8)", False),
+    ],
+)
+def test_samples_that_need_not_have_one_shape_keep_the_data_whole(loader: str, whole: bool) -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    conversion = convert(setup=COLLATES, ready=f"other = {loader}", epoch=snippet + "print(hits)")
+    assert ("ACC303" in codes(conversion)) is whole
+    assert ("gather_for_metrics" in conversion.new_text) is not whole
+
+
+def test_outputs_that_nobody_reads_are_not_gathered() -> None:
+    snippet = "kept = []\nfor a, b in test_loader:\n    model(a)\n    kept.append(1)\nprint(kept)"
+    conversion = convert(epoch=snippet)
+    assert "gather_for_metrics" not in conversion.new_text
+    assert "ACC303" in codes(conversion)
+
+
+@pytest.mark.parametrize(
+    ("added", "whole"), [("hits", True), ("hits.item()", True), ("hits.item() / len(b)", False)]
+)
+def test_a_count_under_a_name_over_batches_counted_by_hand(added: str, whole: bool) -> None:
+    loop = (
+        "total, seen = 0, 0\nwith torch.no_grad():\n    for a, b in test_loader:\n        output = model(a)\n"
+        f"        hits = (output.argmax(1) == b).sum()\n        total += {added}\n        seen += 8\n"
+        "print(total / seen)"
+    )
+    conversion = convert(epoch=loop)
+    assert ("ACC303" in codes(conversion)) is whole
+
+
+@pytest.mark.parametrize("number", [".item()", ".data.item()", ".data[0]", ".detach().cpu().item()"])
+def test_means_of_batches_over_the_number_of_samples(number: str) -> None:
+    loop = (
+        "total = 0\nfor a, b in test_loader:\n    output = model(a)\n"
+        f"    total += F.cross_entropy(output, b){number}\ntotal /= len(test_loader.dataset)\nprint(total)"
+    )
+    assert "ACC303" in codes(convert(epoch=loop))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = "import json, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt"
+MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt"
 
 
 @pytest.mark.parametrize(
@@ -18,6 +23,8 @@ MORE = "import json, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt
         "exists = os.path.exists('out')",
         "a = np.load('a.npy')",
         "plt.plot([1])",
+        "os.makedirs('out', exist_ok=True)",
+        "pathlib.Path('out').mkdir(parents=True, exist_ok=True)",
     ],
 )
 def test_what_does_not_write_stays(snippet: str) -> None:
@@ -28,7 +35,7 @@ def test_what_does_not_write_stays(snippet: str) -> None:
     "snippet",
     [
         "os.makedirs('out')",
-        "os.makedirs('out', exist_ok=True)  # é",
+        "os.mkdir('out')  # é",
         "shutil.copy('a', 'b')",
         "np.save('a.npy', np.zeros(3))",
         "plt.savefig('a.png')",
@@ -67,6 +74,30 @@ def test_names_that_another_block_binds_anew_are_its_own() -> None:
         "with open('a.csv') as f:\n    accelerator.print(f.read())",
     )
     assert "TODO" not in conversion.new_text
+
+
+LOGGED = """\
+from collections import Counter
+log = open("log.txt", "w")
+import torch
+from torch import nn
+{late}
+from torch.utils.data import DataLoader
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(list(torch.randn(8, 3)), batch_size=2):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+    log.write("one")
+"""
+
+
+@pytest.mark.parametrize("late", ["import os", "import sys"])
+def test_what_a_line_needs_is_imported_in_front_of_it(late: str) -> None:
+    lines = convert_source(Source.from_text(LOGGED.format(late=late), Path("train.py"))).new_text.splitlines()
+    use = next(i for i, line in enumerate(lines) if "os.devnull" in line)
+    assert "import os" in lines[:use]
 
 
 OPENED = "import bz2, gzip, io, lzma, codecs\nfrom pathlib import Path"
@@ -112,10 +143,18 @@ def test_other_ways_to_write(snippet: str) -> None:
     )
 
 
-def test_what_is_in_memory_stays() -> None:
-    check_noop(
-        "ready", "import io, gzip\nf = gzip.open(io.BytesIO(), 'w')\nf.close()", "ACC203", imports=MORE
-    )
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "f = gzip.open(io.BytesIO(), 'w')\nf.close()",
+        "page = BytesIO()\nplt.savefig(page, format='png')",
+        "page = io.BytesIO()\nnp.save(page, np.zeros(3))",
+        "text = io.StringIO()\njson.dump(1, text)",
+        "page = io.BytesIO()\ndef draw(fig, where):\n    fig.savefig(where)\ndraw(plt.figure(), page)",
+    ],
+)
+def test_what_is_in_memory_stays(snippet: str) -> None:
+    check_noop("ready", snippet, "ACC203", imports=f"{MORE}\nimport gzip, io\nfrom io import BytesIO")
 
 
 def test_an_evaluation_inside_a_file() -> None:
@@ -220,3 +259,171 @@ def test_a_file_that_stays_open_and_is_read_again() -> None:
     snippet = "f = open('a', 'w')\nf.write('x')\nf.close()\nrows = open('a').read()"
     mark = "# TODO(accelify ACC203): let one process write this file, and the others wait for it\n"
     check_transformed("end", snippet, mark + snippet)
+
+
+def test_folders_that_may_exist_are_made_by_all() -> None:
+    check_noop("ready", "os.makedirs('out', exist_ok=True)", "ACC203")
+
+
+def test_all_wait_for_the_folder_of_their_logs() -> None:
+    check_transformed(
+        "ready",
+        """
+        os.makedirs('out')
+        logging.basicConfig(filename='out/log.txt')
+        """,
+        """
+        if accelerator.is_main_process:
+            os.makedirs('out')
+        accelerator.wait_for_everyone()
+        logging.basicConfig(filename='out/log.txt')
+        """,
+        imports="import logging",
+    )
+
+
+@pytest.mark.parametrize("command", ["'sort in.txt > out.txt'", "'mkdir out; cp a out/'", "command"])
+def test_commands_that_write_are_run_once(command: str) -> None:
+    check_transformed(
+        "ready",
+        f"os.system({command})\nlines = open('out.txt').read()",
+        f"""
+        if accelerator.is_main_process:
+            os.system({command})
+        accelerator.wait_for_everyone()
+        lines = open('out.txt').read()
+        """,
+        setup="command = input()",
+    )
+
+
+def test_commands_that_tell_something_stay() -> None:
+    check_noop("ready", "os.system('nvidia-smi')", "ACC203")
+    check_noop("ready", "import subprocess\nsubprocess.run(['git', 'log'], capture_output=True)", "ACC203")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("os.makedirs('out')", "os.makedirs('out', exist_ok=True)"),
+        ("os.mkdir('out')", "os.makedirs('out', exist_ok=True)"),
+        ("pathlib.Path('out').mkdir()", "pathlib.Path('out').mkdir(exist_ok=True)"),
+    ],
+)
+def test_a_folder_made_before_the_accelerator_may_be_there(before: str, after: str) -> None:
+    end = "args = argparse.ArgumentParser().parse_args()"
+    check_transformed(
+        "setup", f"{before}\n{end}", f"{after}\n{end}", imports="import argparse\nimport pathlib"
+    )
+
+
+def test_other_writes_before_the_accelerator_are_said() -> None:
+    end = "args = argparse.ArgumentParser().parse_args()"
+    conversion = check_transformed(
+        "setup",
+        f"shutil.rmtree('out')\n{end}",
+        f"shutil.rmtree('out')\n{end}",
+        imports=f"import argparse\n{MORE}",
+    )
+    assert [f.message for f in conversion.remaining if f.code == "ACC203"] == [
+        "every process would write this, and the Accelerator is not known yet"
+    ]
+
+
+def test_all_wait_until_files_are_moved() -> None:
+    check_transformed(
+        "setup",
+        """
+        for name in os.listdir('all'):
+            if name.endswith('9'):
+                os.rename(name, 'valid/' + name)
+        """,
+        """
+        accelerator = Accelerator(cpu=True)
+        for name in os.listdir('all'):
+            if accelerator.is_main_process and name.endswith('9'):
+                os.rename(name, 'valid/' + name)
+        accelerator.wait_for_everyone()
+        """,
+    )
+
+
+def test_what_all_have_read_is_removed_when_they_have() -> None:
+    check_transformed(
+        "ready",
+        "lines = open('a.txt').read()\nos.remove('a.txt')\nos.remove('b.txt')",
+        """
+        lines = open('a.txt').read()
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            os.remove('a.txt')
+            os.remove('b.txt')
+        accelerator.wait_for_everyone()
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "if os.path.exists('out'):\n    raise FileExistsError('out')\nos.makedirs('out', exist_ok=True)",
+            "if os.path.exists('out'):\n    raise FileExistsError('out')\n"
+            "accelerator.wait_for_everyone()\nos.makedirs('out', exist_ok=True)",
+        ),
+        (
+            "if os.path.exists('out'):\n    exit()\nelse:\n    os.mkdir('out')",
+            "if os.path.exists('out'):\n    exit()\nelse:\n    accelerator.wait_for_everyone()\n"
+            "    if accelerator.is_main_process:\n        os.mkdir('out')",
+        ),
+    ],
+)
+def test_a_folder_that_must_not_be_there_is_made_when_all_have_asked(before: str, after: str) -> None:
+    assert after in convert(setup="RATE = 1", ready=before).new_text
+
+
+def test_a_folder_that_is_asked_for_in_another_way_waits_for_nobody() -> None:
+    before = "if os.path.exists('other'):\n    exit()\nos.makedirs('out', exist_ok=True)"
+    assert "wait_for_everyone" not in convert(ready=before).new_text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "transforms.ToPILImage()(x).save('x.png')",
+        "to_pil_image(x).save('x.png')",
+        "tensorboard_logger.log_value('loss', 1.0, 3)",
+    ],
+)
+def test_pictures_of_transforms_and_lines_of_loggers(line: str) -> None:
+    imports = """
+    from tensorboard_logger import tensorboard_logger
+    from torchvision import transforms
+    from torchvision.transforms.functional import to_pil_image
+    """
+    check_transformed("epoch", line, f"if accelerator.is_main_process:\n    {line}", imports=imports)
+
+
+def test_a_picture_under_a_name() -> None:
+    end = "image = transforms.ToPILImage()(x)\nimage.save('x.png')"
+    after = "image = transforms.ToPILImage()(x)\nif accelerator.is_main_process:\n    image.save('x.png')"
+    check_transformed("epoch", end, after, imports="from torchvision import transforms")
+
+
+def test_what_is_opened_above_the_imports_finds_its_module() -> None:
+    script = """
+    log = open("log.txt", "w")
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader([(torch.ones(4), torch.ones(2))] * 8, batch_size=2):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        log.write("x")
+    """
+    text = convert_source(Source.from_text(textwrap.dedent(script))).new_text
+    assert 0 <= text.find("import os\n") < text.index("os.devnull")

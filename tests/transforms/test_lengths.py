@@ -29,5 +29,22 @@ def test_the_length_that_a_schedule_is_made_with_is_right() -> None:
 
 
 def test_before_prepare() -> None:
-    (finding,) = [f for f in convert(build=BUILD.format(value="len(loader)")).remaining if f.code == "ACC401"]
-    assert "len(loader)" in finding.message
+    again = "for x, y in train:\n    F.cross_entropy(model(x), y).backward()"
+    build = BUILD.replace("loader =", "train =").format(value="len(train)")
+    (finding,) = [f for f in convert(build=build, end=again).remaining if f.code == "ACC401"]
+    assert "len(train)" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "found"),
+    [
+        ("3 * (len(data) // batch_size)", "0.1 * (1 - n / steps)", True),
+        ("len(loader.dataset) / batch_size", "0.1 * (1 - n / steps)", True),
+        ("3 * (len(data) // 10)", "0.1 * (1 - n / steps)", False),
+        ("3 * (len(data) // batch_size)", "0.1 * (1 - n / 100)", False),
+    ],
+)
+def test_a_learning_rate_by_hand_from_the_number_of_samples(steps: str, rate: str, found: bool) -> None:
+    batch = f"n += 1\nfor group in optimizer.param_groups:\n    group['lr'] = {rate}"
+    conversion = convert(setup="batch_size = 8", ready=f"n, steps = 0, 1\nsteps = {steps}", batch=batch)
+    assert ("ACC401" in {f.code for f in conversion.remaining}) == found

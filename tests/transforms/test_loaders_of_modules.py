@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,11 @@ def convert(
     conversion = convert_project(Source.read(folder / "train.py"))[0]
     assert conversion.status == "converted", conversion.reason
     return conversion
+
+
+def prepared(text: str) -> set[str]:
+    calls = re.findall(r"\.prepare\(([^)]*)\)", text)
+    return {name.strip() for call in calls for name in call.split(",")}
 
 
 def advice(conversion: Conversion) -> list[str]:
@@ -120,3 +126,24 @@ def test_a_counter_of_what_one_process_saw_ends_the_training(tmp_path: Path, end
     (tmp_path / "train.py").write_text(plain)
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     assert bool([f for f in found.remaining if f.code == "ACC405"]) == (ending == "break")
+
+
+def test_each_call_of_a_helper_makes_a_loader_of_its_own(tmp_path: Path) -> None:
+    loading = """
+def of(split, shuffle=False):
+    return torch.utils.data.DataLoader(parts(split), batch_size=2, shuffle=shuffle)
+
+def make():
+    train_loader = of("train", shuffle=True)
+    test_loader = of("test")
+    return train_loader, test_loader
+"""
+    conversion = convert(tmp_path, loading, made="train_loader, test_loader = make()")
+    assert prepared(conversion.new_text) == {"model", "optimizer", "train_loader"}
+    both = TRAIN.format(made="train_loader, other = make()", loader="train_loader")
+    both += (
+        "for x, y in other:\n    nn.functional.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
+    )
+    (tmp_path / "train.py").write_text(both)
+    text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    assert prepared(text) == {"model", "optimizer", "train_loader", "other"}

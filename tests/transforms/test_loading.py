@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,95 @@ def test_by_imported_name() -> None:
         """,
         imports="from torch import load",
     )
+
+
+WAIT = "accelerator.wait_for_everyone()"
+
+
+def test_each_read_behind_a_write_waits() -> None:
+    conversion = convert(
+        ready="state = torch.load('a.pt')",
+        end="""
+        torch.save(model.state_dict(), 'a.pt')
+        state = torch.load('a.pt')
+        n = 1
+        torch.save({'n': n}, 'a.pt')
+        state = torch.load('a.pt')
+        again = torch.load('a.pt', 'cpu')
+        """,
+    )
+    assert WAIT not in place_of(conversion.new_text, "ready")
+    lines = place_of(conversion.new_text, "end").splitlines()
+    assert [lines[n - 1] == WAIT for n, line in enumerate(lines) if "torch.load" in line] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_file_that_a_function_writes_is_waited_for() -> None:
+    text = convert(
+        imports="import numpy as np",
+        setup="def keep(path, rows):\n    with open(path, 'w') as f:\n        f.write(str(rows))",
+        end="keep('rows.txt', 3)\nn = 1\nrows = np.loadtxt('rows.txt')\nother = np.loadtxt('other.txt')",
+    ).new_text
+    assert place_of(text, "end").splitlines()[2:] == [
+        WAIT,
+        "rows = np.loadtxt('rows.txt')",
+        "other = np.loadtxt('other.txt')",
+    ]
+
+
+def test_who_looks_whether_it_is_there_waits_first() -> None:
+    check_transformed(
+        "end",
+        """
+        torch.save(model.state_dict(), 'a.pt')
+        if os.path.exists('a.pt'):
+            vocabulary = torch.load('a.pt')
+        """,
+        """
+        accelerator.wait_for_everyone()
+        accelerator.save(accelerator.unwrap_model(model).state_dict(), 'a.pt')
+        accelerator.wait_for_everyone()
+        if os.path.exists('a.pt'):
+            vocabulary = torch.load('a.pt')
+        """,
+    )
+
+
+def test_a_file_named_to_a_library_is_waited_for() -> None:
+    check_transformed(
+        "ready",
+        "rows.to_csv('clean.csv')\ntable = tables.Table(path='clean.csv')\nother = tables.Table(path='other.csv')",
+        f"""
+        if accelerator.is_main_process:
+            rows.to_csv('clean.csv')
+        {WAIT}
+        table = tables.Table(path='clean.csv')
+        other = tables.Table(path='other.csv')
+        """,
+        imports="import tables",
+        setup="rows = tables.Rows()",
+    )
+
+
+@pytest.mark.parametrize(("path", "waits"), [("args.cache", False), ("args.resume", True)])
+def test_what_is_resumed_from_is_waited_for_where_it_was_written(path: str, waits: bool) -> None:
+    ready = f"""
+    torch.save(data.tensors, {path})
+    if args.resume:
+        start = torch.load(args.resume)
+    """
+    parsed = "import argparse\nargs = argparse.ArgumentParser().parse_args()"
+    text = convert(setup=parsed, ready=ready).new_text
+    assert text.count("wait_for_everyone()") == 1 + waits
+
+
+def test_a_file_that_was_just_saved_is_asked_for_when_it_is_there() -> None:
+    end = (
+        "torch.save(model.state_dict(), 'a.pt')\nassert os.path.isfile('a.pt')\nprint(os.path.exists('b.pt'))"
+    )
+    text = place_of(convert(end=end).new_text, "end")
+    assert "'a.pt')\naccelerator.wait_for_everyone()\nassert os.path.isfile('a.pt')\n" in text
+    assert text.count("wait_for_everyone") == 2

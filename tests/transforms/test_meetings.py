@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tests.transforms.support import check_transformed, codes, convert
+from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 MOVED = "x, y = x.cuda(), y.cuda()"
 LOSS = "loss = F.cross_entropy(model(x), y)"
+CHOSEN = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 
 
@@ -147,3 +148,53 @@ def test_a_part_of_the_batch_that_never_moved_is_fetched_for_numpy() -> None:
     chosen = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
     conversion = convert(batch=batch, setup=chosen)
     assert "order = order.long().cpu().numpy()" in conversion.new_text
+
+
+def test_batches_of_another_library_may_lie_anywhere() -> None:
+    loop = """
+    batches = Batches("texts", batch_size=8, device=device)
+    for part in batches:
+        answer = model(part.words)
+        hits = (answer.argmax(1) == part.label).sum().item()
+        loss = F.cross_entropy(answer, part.label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    kept = loop.replace("loss.backward()", "accelerator.backward(loss)")
+    check_transformed("end", loop, kept, imports="from texts import Batches", setup=CHOSEN)
+
+
+def test_what_a_model_on_the_device_is_given_on_the_host_stays() -> None:
+    ends = "answer = model(torch.zeros(1, 4).to(device), torch.LongTensor([3]))"
+    check_noop("end", ends, "ACC120", setup=CHOSEN, batch=MOVED)
+
+
+def test_what_a_model_on_the_cpu_is_given_stays_there() -> None:
+    setup = f"""
+    {CHOSEN}
+    def sample(model):
+        return model(torch.randn(1, 4))
+    """
+    check_noop("end", "model.to('cpu')\nseen = sample(model)", setup=setup, batch=MOVED)
+    text = convert(setup=setup, batch=MOVED, end="model.to('cpu')\nseen = sample(model)").new_text
+    assert "return model(torch.randn(1, 4))" in text
+
+
+def test_what_is_moved_under_a_test_for_none_is_not_moved_again() -> None:
+    end = "a = mystery()\nif a is None:\n    a = torch.zeros(1, 4)\nseen = model(a)"
+    check_noop("end", end, "ACC120", batch=MOVED, imports="from start import mystery")
+    end = "a = torch.zeros(1, 4)\nif a is not None:\n    a = a.to(device)\nseen = model.forward(a)"
+    check_noop("end", end, "ACC120", batch=MOVED, setup=CHOSEN)
+
+
+def test_what_moves_itself_lies_nobody_knows_where() -> None:
+    batch = "x.to(device)\nseen = torch.zeros(8, 4) + x\n" + MOVED
+    assert "ACC120" in codes(convert(batch=batch.split("\n", 1)[1], setup=CHOSEN))
+    assert "ACC120" not in codes(convert(batch=batch, setup=CHOSEN))
+
+
+def test_a_model_is_tried_on_the_host_before_it_is_prepared() -> None:
+    ready = "first = next(iter(loader))\nseen = model(torch.zeros(1, 4))\nmodel = model.to(device)"
+    conversion = convert(ready=ready, setup=CHOSEN)
+    assert "seen = model(torch.zeros(1, 4))\n" in conversion.new_text

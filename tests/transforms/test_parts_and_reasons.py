@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accelify.convert import Conversion, convert_project
+from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 
 TRAIN = """\
@@ -74,3 +74,57 @@ def test_a_caller_that_can_be_seen_is_named(tmp_path: Path) -> None:
 def test_a_function_that_is_handed_what_it_trains_says_so(tmp_path: Path) -> None:
     script = "def train(net, x):\n    loss = net(x).mean()\n    loss.backward()\n"
     assert "the model `net` is handed to `train` by a caller outside" in convert(tmp_path, script).reason
+
+
+STEP = """
+def {name}(model, optimizer, x):
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+RUN = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+HEAD = "import torch\nfrom torch import nn\nfrom somewhere import run, register\n"
+
+
+def reason(text: str) -> str:
+    return convert_source(Source.from_text(HEAD + text, Path("/nowhere/train.py"))).reason
+
+
+def test_a_function_that_nobody_calls_keeps_no_script_from_being_converted() -> None:
+    text = (
+        HEAD
+        + STEP.format(name="old")
+        + STEP.format(name="step")
+        + RUN
+        + "step(model, optimizer, torch.rand(2, 4))\n"
+    )
+    found = convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+    assert found.status == "converted", found.reason
+    assert STEP.format(name="old") in found.new_text
+    assert found.new_text.count("accelerator.backward(loss)") == 1
+
+
+def test_an_image_that_is_trained_is_called_no_model() -> None:
+    text = (
+        "def tune(model, image):\n    optimizer = torch.optim.Adam((image,))\n    loss = model(image).sum()\n"
+        "    loss.backward()\n    optimizer.step()\n\ntune(run(), torch.rand(3, 4, requires_grad=True))\n"
+    )
+    assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
+def test_an_option_that_was_given_is_not_advised(tmp_path: Path) -> None:
+    main = (
+        "import torch\nfrom torch import nn\nfrom torch.nn.parallel import DistributedDataParallel\n"
+        "from loop import step\n\nmodel = DistributedDataParallel(nn.Linear(4, 2))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nstep(model, optimizer, torch.rand(2, 4))\n"
+    )
+    (tmp_path / "main.py").write_text(main)
+    (tmp_path / "loop.py").write_text("import torch\n" + STEP.format(name="step"))
+    source = Source.read(tmp_path / "main.py")
+    assert convert_project(source)[0].reason.endswith("; --replace-ddp converts it")
+    asked = convert_project(source, ConvertOptions(replace_ddp=True))[0].reason
+    assert asked.endswith("--replace-ddp converts scripts whose loop is in their own file")

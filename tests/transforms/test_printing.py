@@ -71,3 +71,54 @@ def test_logging_is_quiet_on_the_other_processes() -> None:
 def test_warnings_are_for_every_process() -> None:
     logger = "logger = logging.getLogger(__name__)"
     check_noop("epoch", "logger.warning('x')", "ACC209", imports="import logging", setup=logger)
+
+
+@pytest.mark.parametrize("line", ["pprint.pprint(vars(args))", "echo('started')"])
+def test_what_libraries_print(line: str) -> None:
+    imports = "import pprint\nfrom click import echo\nfrom start import args"
+    after = f"if accelerator.is_main_process:\n    {line}"
+    check_transformed("ready", line, after, imports=imports)
+
+
+def test_a_bar_that_an_object_keeps() -> None:
+    script = """
+    class Solver:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+        def train(self, loader):
+            self.pbar = tqdm(total=8)
+            for x, y in loader:
+                loss = F.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.pbar.write(f'{loss.item()}')
+    Solver(model, optimizer).train(loader)
+    """
+    text = convert(end=script, imports="from tqdm import tqdm").new_text
+    guard = "if self.accelerator.is_main_process:\n                self.pbar.write("
+    assert guard in text or guard.replace("self.accelerator", "accelerator") in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "logging.basicConfig(filename='a.log', filemode='w')",
+            "logging.basicConfig(filename='a.log', filemode='w' if accelerator.is_main_process else \"a\")",
+        ),
+        (
+            "handler = logging.FileHandler('a.log', 'w')",
+            "handler = logging.FileHandler('a.log', 'w' if accelerator.is_main_process else \"a\")",
+        ),
+    ],
+)
+def test_a_log_file_is_begun_anew_by_one_process(before: str, after: str) -> None:
+    assert after in convert(imports="import logging", setup="RATE = 1\n", ready=before).new_text
+
+
+@pytest.mark.parametrize(
+    "call", ["logging.basicConfig(filename='a.log')", "handler = logging.FileHandler('a.log')"]
+)
+def test_a_log_file_that_is_gone_on_with_stays(call: str) -> None:
+    check_noop("epoch", call, "ACC209", imports="import logging")

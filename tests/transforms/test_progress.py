@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
+from accelify.convert import convert_source
+from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed
 
 TQDM = "from tqdm import tqdm, trange"
@@ -53,3 +57,23 @@ def test_by_module() -> None:
         "bar = tqdm.tqdm(total=3, disable=not accelerator.is_local_main_process)",
         imports="import tqdm",
     )
+
+
+def test_a_bar_that_a_star_brings_is_a_bar() -> None:
+    script = """
+    import torch
+    from torch.utils.data import DataLoader
+    from tqdm import *
+    loader = DataLoader([(torch.ones(4), torch.ones(2))] * 8, batch_size=2)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bar = tqdm(enumerate(loader))
+    for i, (x, y) in bar:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    text = convert_source(Source.from_text(textwrap.dedent(script))).new_text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+    assert "bar = tqdm(enumerate(loader), disable=not accelerator.is_local_main_process)\n" in text

@@ -75,7 +75,8 @@ def test_a_module_that_is_copied_keeps_no_accelerator(tmp_path: Path) -> None:
     main = (
         HEAD + "from agent import Agent\n\nagent = Agent(3)\nfirst = copy.deepcopy(agent)\n" + LOADER + LEARNS
     )
-    assert "cannot be handed to `Agent.learn`" in refusal(tmp_path, main=main, agent=TORCH + AGENT).reason
+    reason = refusal(tmp_path, main=main, agent=TORCH + AGENT).reason
+    assert "cannot be handed to `Agent.learn`, where backward is called: `Agent` is copied or saved" in reason
 
 
 def test_an_object_of_another_file_that_keeps_model_and_optimizer(tmp_path: Path) -> None:
@@ -262,6 +263,33 @@ params = model.groups(0.1)
     assert "model, other, optimizer, optimizer_2, loader = accelerator.prepare(" in converted(
         script(made, LOADER, loop)
     )
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "[p for p in [*self.a.parameters(), *self.b.parameters()] if p.requires_grad]",
+        "[p for name, p in self.named_parameters() if 'bias' not in name]",
+    ],
+)
+def test_parameters_chosen_from_an_expression(chosen: str) -> None:
+    made = f"""\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 2), nn.Linear(2, 1)
+
+    def learn(self, x, y):
+        params = {chosen}
+        self.optimizer = torch.optim.SGD(params, lr=0.1)
+        loss = (self.b(self.a(x)) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+
+
+agent = Net()
+"""
+    assert "agent, loader = accelerator.prepare(agent, loader)\n" in converted(script(made, LOADER, LEARNS))
 
 
 def test_parameters_chosen_in_a_comprehension() -> None:

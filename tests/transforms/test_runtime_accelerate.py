@@ -184,9 +184,9 @@ def test_totals_of_numbers_are_gathered_and_of_tensors_reduced() -> None:
     )
     after = TOTALS.format(backward="accelerator.backward(loss)") + clean(
         """
+        total = sum(gather_object([total]))
         seen = sum(gather_object([seen]))
         right = accelerator.reduce(right, reduction="sum")
-        total = sum(gather_object([total])) / accelerator.num_processes
         """
     )
     assert place_of(conversion.new_text, "ready").endswith(after)

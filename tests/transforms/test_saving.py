@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,32 @@ def test_a_save_that_a_process_draws_lots_for_is_not_waited_for() -> None:
         f"{test}torch.save(model.state_dict(), 'a')",
         f"{test}accelerator.save(accelerator.unwrap_model(model).state_dict(), 'a')",
     )
+
+
+def test_a_model_in_a_container_is_saved_without_its_wrapper() -> None:
+    end = """
+    best = nn.Sequential(model)
+    torch.save(best, "best.pt")
+    torch.save(nn.Sequential(model), "last.pt")
+    """
+    text = convert(end=end).new_text
+    assert "best = nn.Sequential(accelerator.unwrap_model(model))\n" in text
+    assert 'accelerator.save(nn.Sequential(accelerator.unwrap_model(model)), "last.pt")' in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "torch.save([1, model.cpu()], 'a')",
+            "accelerator.save([1, accelerator.unwrap_model(model).cpu()], 'a')",
+        ),
+        (
+            "torch.save(dict(net=model), 'a')",
+            "accelerator.save(dict(net=accelerator.unwrap_model(model)), 'a')",
+        ),
+        ("kept = {'net': model}\ntorch.save(kept, 'a')", "kept = {'net': accelerator.unwrap_model(model)}\n"),
+    ],
+)
+def test_models_among_other_things_are_saved_without_their_wrapper(before: str, after: str) -> None:
+    assert after in convert(ready="kept = torch.load('b')\nprint(kept)", end=before).new_text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 STEP = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)"
 PLATEAU = "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"
@@ -80,3 +82,45 @@ def test_one_of_the_programs_own() -> None:
     assert "ACC407" not in codes(convert("total", ready=OWN, update=BATCH)), (
         "split batches are as many as before"
     )
+
+
+def test_what_may_be_a_plateau_is_left_as_it_is() -> None:
+    imports = "import importlib\n"
+    made = """
+    kinds = importlib.import_module("torch.optim.lr_scheduler")
+    scheduler = getattr(kinds, os.environ["KIND"])(optimizer)
+    """
+    stepped = """
+    optimizer.step()
+    if i % 10 == 0:
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            scheduler.step(loss)
+        else:
+            scheduler.step()
+    """
+    text = convert(imports=imports, ready=made, update=stepped).new_text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+
+
+def test_a_schedule_of_the_length_that_a_trainer_prepared_in_its_constructor() -> None:
+    """It counts the steps of one process already, and is stepped as it is."""
+    script = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+class Trainer:
+    def __init__(self):
+        self.loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.ones(64).long()), batch_size=8)
+        self.model = torch.nn.Linear(4, 2)
+    def train(self):
+        optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(self.loader))
+        for x, y in self.loader:
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+Trainer().train()
+"""
+    conversion = convert_source(Source.from_text(script, PATH))
+    assert "optimizer = self.accelerator.prepare(optimizer)" in conversion.new_text

@@ -83,14 +83,6 @@ def test_an_exit_on_a_local_number_is_left_to_a_person(before: str, test: str) -
     assert "ACC405" in {f.code for f in conversion.remaining}
 
 
-@pytest.mark.parametrize(
-    "term", ["torch.matmul(output, output.t())", "torch.cdist(output, output)", "output @ output.T"]
-)
-def test_losses_over_the_whole_batch(term: str) -> None:
-    loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
-    assert "ACC408" in {f.code for f in convert(loss=loss).remaining}
-
-
 AGREED = """\
 import torch
 from torch import nn
@@ -124,3 +116,86 @@ def test_a_counter_of_what_all_processes_agreed_on_ends_the_training_everywhere(
     conversion = convert_source(Source.from_text(AGREED, PATH))
     assert "running_loss = accelerator.reduce(running_loss" in conversion.new_text
     assert "ACC405" not in codes(conversion)
+
+
+CARRIED = """
+net = nn.LSTM(4, 2)
+loader = DataLoader(data, batch_size=batch_size{more})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    state = {state}
+    for x, y in loader:
+        out, {kept} = net(x, state)
+        out.sum().backward()
+"""
+
+
+@pytest.mark.parametrize("state", ["net.init_hidden(batch_size)", "torch.zeros(1, batch_size, 2)"])
+def test_a_state_that_goes_from_batch_to_batch_has_the_size_of_whole_batches(state: str) -> None:
+    size = {"setup": "batch_size = 8"}
+    for kept in ("state", "last"):
+        assert "ACC404" in codes(convert(end=CARRIED.format(more="", state=state, kept=kept), **size))
+        whole = CARRIED.format(more=", drop_last=True", state=state, kept=kept)
+        assert "ACC404" not in codes(convert(end=whole, **size))
+    own = CARRIED.format(more="", state="torch.zeros(1, 1, 2)", kept="state")
+    assert "ACC404" not in codes(convert(end=own, **size))
+
+
+@pytest.mark.parametrize(
+    ("loop", "size"),
+    [
+        ("for ii, (x, y) in tqdm(enumerate(loader)):", "x.size(0)"),
+        ("for ii, (x, y) in enumerate(tqdm(loader)):", "x.size(0)"),
+        ("for ii, (x, y) in zip(range(9), loader):", "batch_size"),
+    ],
+)
+def test_the_counter_of_a_loop_is_no_batch(loop: str, size: str) -> None:
+    end = (
+        f"{loop}\n    noise = torch.zeros(batch_size, 4)\n    F.cross_entropy(model(x + noise), y).backward()"
+    )
+    text = convert(imports="from tqdm import tqdm", end=end, **SIZE).new_text
+    assert f"noise = torch.zeros({size}, 4)" in text
+
+
+@pytest.mark.parametrize(
+    "batch", ["noise.copy_(torch.zeros(batch_size, 4))", "with torch.no_grad():\n    model(noise)"]
+)
+def test_noise_of_its_own_size_stays(batch: str) -> None:
+    check_noop("batch", batch, *CODES, ready="noise = torch.zeros(batch_size, 4)", **SIZE)
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [
+        ("if x.size(0) == 1:", 'if accelerator.reduce(x.size(0), reduction="min") == 1:'),
+        ("if len(x) != 8:", 'if accelerator.reduce(len(x), reduction="min") != 8:'),
+        ("if i == 3:", "if i == 3:"),
+    ],
+)
+def test_steps_that_are_skipped_for_the_size_of_their_batch(test: str, after: str) -> None:
+    check_transformed("batch", f"{test}\n    continue", f"{after}\n    continue")
+
+
+def test_a_step_under_a_test_of_its_size() -> None:
+    loss = (
+        "if len(y) > 1:\n    loss = F.cross_entropy(model(x), y)\n    loss.backward()\n    optimizer.step()"
+    )
+    conversion = convert(loss=loss, backward="", update="")
+    assert 'if accelerator.reduce(len(y), reduction="min") > 1:' in conversion.new_text
+
+
+def test_batches_of_one_size_need_not_agree() -> None:
+    ready = "loader = DataLoader(data, batch_size=8, drop_last=True)"
+    check_noop("batch", "if x.size(0) != 8:\n    continue", "ACC405", ready=ready)
+
+
+def test_a_sentence_that_ends_leaves_only_its_own_loop() -> None:
+    loss = """
+    loss = 0
+    for step in range(5):
+        out = model(x)
+        loss = loss + F.cross_entropy(out, y)
+        if out.argmax(1)[0].item() == 1:
+            break
+    """
+    assert "ACC405" not in codes(convert(loss=loss))

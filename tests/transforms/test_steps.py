@@ -81,10 +81,12 @@ def test_a_schedule_made_for_a_number_is_the_original_s() -> None:
         ("done < 40", "", False),
         ("True", "if done >= 40: raise SystemExit", False),
         ("True", "if done == 40:\n                raise SystemExit", False),
+        ("done <= 40 and not failed", "", False),
+        ("True", "if done + 1 == 40 or failed:\n                break", False),
         ("epochs < 3", "", True),
         ("True", "if loss < 0.1: raise SystemExit", True),
     ],
 )
 def test_training_that_ends_by_a_count_of_steps(test: str, leave: str, found: bool) -> None:
-    text = HEAD + "epochs = 0\n" + COUNTED.format(test=test, step=STEP, leave=leave)
+    text = HEAD + "epochs, failed = 0, False\n" + COUNTED.format(test=test, step=STEP, leave=leave)
     assert ("scheduler" in prepared(text)) == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.transforms.support import check_noop, check_transformed, convert
@@ -78,6 +80,71 @@ def test_a_counter_that_counts_something_else_afterwards() -> None:
     assert 'total, count = accelerator.reduce((total, count), reduction="sum")' in text
 
 
+@pytest.mark.parametrize(
+    ("body", "result", "line"),
+    [
+        ("n += 8; total += HITS", "total / n", 'total, n = accelerator.reduce((total, n), reduction="sum")'),
+        ("total += HITS", "total / (len(loader) * 8)", 'total = accelerator.reduce(total, reduction="mean")'),
+        ("n += 1; total += loss.item()", "total / n", 'total = accelerator.reduce(total, reduction="mean")'),
+        ("total += loss.item()", "total / size", 'total = accelerator.reduce(total, reduction="sum")'),
+        (
+            "total += loss.item(); n += y.shape[0]",
+            "total / n",
+            'total, n = accelerator.reduce((total, n), reduction="sum")',
+        ),
+        (
+            "total += loss.item()",
+            "total / sizes['train']",
+            'total = accelerator.reduce(total, reduction="sum")',
+        ),
+        ("total += accuracy(output, y)", "total / n", 'total = accelerator.reduce(total, reduction="mean")'),
+        ("h, k = counts(output, y); total += h; n += k", "total / n", '(total, n), reduction="sum")'),
+        ("total = (total * n + loss.item()) / (n + 1); n += 1", "total", 'total, reduction="mean")'),
+    ],
+)
+def test_sums_over_numbers_of_batches(body: str, result: str, line: str) -> None:
+    helpers = """
+    size = len(data)
+    sizes = {"train": len(data)}
+    def accuracy(output, y):
+        hits = (output.argmax(1) == y).sum().item()
+        return hits / len(y)
+    def counts(output, y):
+        return (output.argmax(1) == y).sum().item(), y.size(0)
+    """
+    before, _ = script(body.replace("HITS", "(output.argmax(1) == y).sum().item()"), result)
+    before = before.replace("total = 0", "total = n = 0")
+    conversion = convert(ready=textwrap.dedent(helpers) + before, epoch="print(train_epoch())")
+    assert line in conversion.new_text
+    assert not {"ACC302", "ACC306"} & {f.code for f in conversion.remaining}
+
+
+def test_what_a_loop_does_at_its_end() -> None:
+    before = """
+    def train_epoch():
+        total = 0
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        else:
+            return total / len(loader)
+    """
+    text = convert(ready=before, epoch="train_epoch()").new_text
+    line = '        total = accelerator.reduce(total, reduction="mean")\n'
+    assert f"    else:\n{line}        return total / len(loader)\n" in text
+
+
+def test_a_sum_that_is_shown_beside_its_share() -> None:
+    before, after = script(
+        "total += (output.argmax(1) == y).sum().item()", "total, total / (len(loader) * 8)"
+    )
+    conversion = check_transformed("ready", before, after, epoch="print(train_epoch())")
+    assert {"ACC302"} == {f.code for f in conversion.remaining} & {"ACC302", "ACC306"}
+
+
 def test_metrics_behind_names_and_figures_that_are_not_understood() -> None:
     before, after = script(
         "hit = (output.argmax(1) == y).float().mean(); total += hit.item()", "total", "mean"
@@ -88,3 +155,50 @@ def test_metrics_behind_names_and_figures_that_are_not_understood() -> None:
         "ready", before, after, imports="from m import measure", epoch="train_epoch()"
     )
     assert "ACC302" in {f.code for f in conversion.remaining}
+
+
+def test_the_number_of_samples_as_an_argument() -> None:
+    before = """
+    def train_epoch(count):
+        total = 0
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        return total / count
+    """
+    text = convert(ready=before, epoch="print(train_epoch(count=len(data)))").new_text
+    assert 'total = accelerator.reduce(total, reduction="sum")' in text
+
+
+def test_sizes_unpacked_from_a_shape() -> None:
+    loss = "n, width = x.shape\nloss = F.cross_entropy(model(x), y)\ntotal += loss.item() * n"
+    conversion = convert(ready="total = 0", loss=loss, end="print(total / len(data))")
+    assert 'total = accelerator.reduce(total, reduction="mean")' not in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    ("end", "reduction"),
+    [
+        ("print('sum', total)", "sum"),
+        ("print('sum {:.3f}'.format(total))", "sum"),
+        ("print(total / len(loader))", "mean"),
+        ("history.append(total)", "mean"),
+    ],
+)
+def test_a_sum_of_means_that_is_shown_as_it_is(end: str, reduction: str) -> None:
+    head = """
+    history = []
+    def train_epoch():
+        total = 0
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+    """
+    text = convert(ready=textwrap.dedent(head).rstrip() + f"\n    {end}", epoch="train_epoch()").new_text
+    assert f'total = accelerator.reduce(total, reduction="{reduction}")' in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 NET = """
 class Net(nn.Module):
@@ -71,3 +71,101 @@ def test_module_of_a_data_parallel() -> None:
         "n = accelerator.unwrap_model(model).weight",
         ready="model = nn.DataParallel(model)",
     )
+
+
+def test_module_of_a_data_parallel_that_is_gone_before_prepare() -> None:
+    before = """
+model = nn.DataParallel(nn.Sequential(nn.Linear(4, 2)))
+parts = list(model.module.parameters()) + [model.module.training, model.module]
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+    after = before.replace(
+        "nn.DataParallel(nn.Sequential(nn.Linear(4, 2)))", "nn.Sequential(nn.Linear(4, 2))"
+    )
+    check_transformed("build", before, after.replace(".module", ""))
+
+
+def test_a_part_that_is_called_module() -> None:
+    setup = """
+class Wrap(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.module(x)
+"""
+    build = "model = Wrap()\noptimizer = torch.optim.SGD(model.module.parameters(), lr=0.1)"
+    after = check_transformed("build", build, build, setup=setup, end="n = model.module.weight").new_text
+    assert "n = accelerator.unwrap_model(model).module.weight" in after
+
+
+def test_module_of_a_wrapper_that_is_gone_in_the_branch_that_made_it() -> None:
+    build = """
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    model = model.cuda()
+    if torch.cuda.device_count() > 1:
+        model = nn.DataParallel(model)
+        optimizer = torch.optim.SGD(filter(id, model.module.parameters()), lr=0.1)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    text = convert(build=build).new_text
+    assert "filter(id, model.parameters())" in text
+    assert ".module" not in text
+
+
+def test_what_a_model_defines_in_the_place_of_torchs_method_is_its_own() -> None:
+    setup = """
+    class Net(nn.Linear):
+        def eval(self):
+            return super().eval()
+
+        def train(self{mode}):
+            return super().train()
+    """
+    build = "model = Net(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    asked = "model.eval()\nmodel.train()"
+    text = place_of(convert(setup=setup.format(mode=""), build=build, epoch=asked).new_text, "epoch")
+    assert text == "accelerator.unwrap_model(model).eval()\naccelerator.unwrap_model(model).train()"
+    text = place_of(
+        convert(setup=setup.format(mode=", mode=True"), build=build, epoch=asked).new_text, "epoch"
+    )
+    assert text == "accelerator.unwrap_model(model).eval()\nmodel.train()"
+
+
+def test_what_is_not_prepared_yet_has_nothing_to_unwrap() -> None:
+    """Of a notebook that goes on with another model under the same name, and of a loader that is prepared earlier."""
+    before = """
+    model = nn.Sequential(nn.Linear(4, 2))
+    model.head = nn.Identity()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    """
+    after = """
+    model = nn.Sequential(nn.Linear(4, 2))
+    model.head = nn.Identity()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    for x, y in loader:
+        optimizer.zero_grad()
+        accelerator.backward(F.cross_entropy(model(x), y))
+        optimizer.step()
+    """
+    check_transformed("end", before, after)
+
+
+def test_the_parts_of_a_model_are_its_own() -> None:
+    check_transformed(
+        "batch",
+        "for n, part in enumerate(model.children()):\n    print(n)",
+        "for n, part in enumerate(accelerator.unwrap_model(model).children()):\n    accelerator.print(n)",
+    )
+
+
+@pytest.mark.parametrize("place", ["batch", "epoch"])
+def test_a_model_that_is_given_back_to_its_name_stays_prepared(place: str) -> None:
+    check_noop(place, "model = model.apply(lambda part: part)", "ACC208")

@@ -69,3 +69,22 @@ class App:
     conversion = convert(imports=imports, setup=setup, epoch="app = App()\napp.open()\napp.log('test')")
     assert "SummaryWriter() if" not in conversion.new_text
     assert "ACC204" in codes(conversion)
+
+
+def test_a_run_that_is_started_before_the_accelerator_is_marked() -> None:
+    conversion = convert(
+        imports=f"import argparse\n{BOARD}",
+        setup="wandb.init(project='p')\nargs = argparse.ArgumentParser().parse_args()",
+    )
+    assert [f.line for f in conversion.remaining if f.code == "ACC204"]
+    assert "# TODO(accelify ACC204)" in conversion.new_text
+
+
+def test_a_module_that_is_imported_by_name_has_tensorboards_writer() -> None:
+    conversion = convert(
+        imports="import importlib",
+        ready="writer = importlib.import_module(name).SummaryWriter('runs')",
+        update="writer.add_scalar('loss', loss.item())",
+        setup="name = 'tensorboardX'",
+    )
+    assert "SummaryWriter('runs') if accelerator.is_main_process else None" in conversion.new_text

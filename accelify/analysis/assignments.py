@@ -1,0 +1,89 @@
+"""What an assignment is: a making, a second name, nothing; and whether a block always makes it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.syntax import dotted, walk
+
+
+def blocks(stmt: ast.stmt) -> list[list[Any]]:
+    """The blocks of statements inside a statement."""
+    found = [getattr(stmt, name) for name in ("body", "orelse", "finalbody") if getattr(stmt, name, None)]
+    for handler in getattr(stmt, "handlers", []):
+        found.append(handler.body)
+    return found
+
+
+def is_none(stmt: ast.stmt) -> bool:
+    """Whether an assignment assigns None."""
+    value = getattr(stmt, "value", None)
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def is_alias(stmt: ast.stmt) -> bool:
+    """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
+    value = getattr(stmt, "value", None)
+    if isinstance(value, ast.Call) and value.args and (dotted(value.func) or "").endswith("DataParallel"):
+        value = value.args[0]
+    if isinstance(value, ast.IfExp):
+        return isinstance(value.body, (ast.Name, ast.Attribute)) and isinstance(
+            value.orelse, (ast.Name, ast.Attribute)
+        )
+    return isinstance(value, (ast.Name, ast.Attribute)) or (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in k.SELF_RETURNING
+        and isinstance(value.func.value, (ast.Name, ast.Attribute))
+    )
+
+
+def gives_back(stmt: ast.stmt, name: str) -> bool:
+    """Whether an assignment only hands a thing back to its own name: `net = net.to(device)`."""
+    value = getattr(stmt, "value", None)
+    while isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute) and value.func.attr in k.SELF_RETURNING:
+            value = value.func.value
+        elif value.args and (dotted(value.func) or "").endswith(("DataParallel", "compile")):
+            value = value.args[0]
+        else:
+            return False
+    return (dotted(value) or "").rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]
+
+
+def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
+    """Whether a statement stands in another one, or is it."""
+    if node is outer:
+        return True
+    first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
+    if first is not None and last is not None and not first <= node.lineno <= last:
+        return False  # seen without a walk
+    return any(node is n for n in walk(outer))
+
+
+def assigns_always(stmt: ast.stmt, assignments: list[ast.stmt]) -> bool:
+    """Whether a statement is sure to make one of some assignments, or to leave."""
+    if any(stmt is a for a in assignments):
+        return True
+    if isinstance(stmt, ast.If):
+        return bool(stmt.orelse) and all(
+            any(assigns_always(s, assignments) or leaves(s) for s in branch)
+            for branch in (stmt.body, stmt.orelse)
+        )
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return any(assigns_always(s, assignments) for s in stmt.body)
+    if isinstance(stmt, ast.Try):
+        return any(assigns_always(s, assignments) for s in [*stmt.body, *stmt.orelse, *stmt.finalbody])
+    return False
+
+
+def leaves(stmt: ast.stmt) -> bool:
+    """Whether a statement ends its block's run."""
+    if isinstance(stmt, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
+        return True
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        text = ast.unparse(stmt.value.func)
+        return text in ("sys.exit", "exit", "quit", "os._exit") or text.endswith(".error")
+    return isinstance(stmt, ast.Assert) and isinstance(stmt.test, ast.Constant) and not stmt.test.value

@@ -1,0 +1,114 @@
+"""Variables that weigh a loss and are carried on from round to round: `loss = real - k * fake; k = k + 0.1 * ...`."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.figures import BatchLoop, Place, place_of
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, walk
+
+
+def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[ast.Assign | ast.AugAssign]]:
+    """What goes into the losses of a training loop with the value of the round before, and what sets it.
+
+    Args:
+        script: its model.
+        loop: that trains.
+    """
+    inside = {b.call for b in script.backwards} & {n for n in walk(loop) if isinstance(n, ast.Call)}
+    losses = [b.loss for b in script.backwards if b.call in inside]
+    if not losses:
+        return {}
+    updates: dict[Place, list[ast.Assign | ast.AugAssign]] = {}
+    for stmt in (n for s in loop.body for n in walk(s)):
+        if isinstance(stmt, (ast.Assign, ast.AugAssign)):
+            for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
+                for one in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                    place = place_of(script, one)
+                    if place is not None and not place.whole:
+                        updates.setdefault(place, []).append(stmt)
+    feeding: set[str] = set()
+    queue = [text for loss in losses for text in _read_in(script, loss)]
+    while queue:
+        text = queue.pop()
+        if text in feeding:
+            continue
+        feeding.add(text)
+        for place, stmts in updates.items():
+            if place.text == text:
+                queue += [t for stmt in stmts for t in _read_in(script, stmt.value)]
+    return {
+        place: stmts
+        for place, stmts in updates.items()
+        if place.text in feeding and _is_read_first(script, loop, place)
+    }
+
+
+def _read_in(script: ScriptModel, node: ast.expr) -> set[str]:
+    """The variables and attributes of `self` that an expression reads, calls aside."""
+    called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+    found = set()
+    for part in walk(node):
+        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in called:
+            place = place_of(script, part)
+            if place is not None:
+                found.add(place.text)
+    return found
+
+
+def _is_read_first(script: ScriptModel, loop: BatchLoop, place: Place) -> bool:
+    """Whether a round reads a place before it sets it."""
+    reads: list[int] = []
+    stores: list[int] = []
+    for node in (n for s in loop.body for n in walk(s)):
+        if isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) == place.text:
+            (reads if isinstance(node.ctx, ast.Load) else stores).append(script.tree.start(node))
+    return bool(reads) and bool(stores) and min(reads) < min(stores)
+
+
+def numbers_in(
+    script: ScriptModel, loop: BatchLoop, value: ast.expr, batch: set[str], depth: int = 2
+) -> list[ast.expr]:
+    """The numbers that are taken of what one process makes of its batch, in a value or in what it is made of.
+
+    Args:
+        script: its model.
+        loop: over the batches.
+        value: that is carried on.
+        batch: the names in the loop that hold something of the batch.
+        depth: through how many variables to look.
+    """
+    found: list[ast.expr] = []
+    queue: list[ast.expr] = [value]
+    while queue:
+        node = queue.pop()
+        if _is_number(node):
+            if any(isinstance(n, ast.Name) and n.id in batch for n in walk(node)):
+                found.append(node)
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth:
+            made = [
+                stmt.value
+                for stmt in (n for s in loop.body for n in walk(s))
+                if isinstance(stmt, ast.Assign)
+                and any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets)
+            ]
+            if len(made) == 1 and made[0] is not value:
+                found += numbers_in(script, loop, made[0], batch, depth - 1)
+            continue
+        queue += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return list(dict.fromkeys(found))
+
+
+def _is_number(node: ast.expr) -> bool:
+    """`x.item()`, `float(x)`, `x.data[0]`."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr == "item" and not node.args
+        return isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "data"
+    )

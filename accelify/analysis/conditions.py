@@ -1,0 +1,33 @@
+"""What the condition of a branch asks for."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accelify.analysis.syntax import walk
+
+# What counts the devices of a machine, and options that ask for several.
+_DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
+_SEVERAL_DEVICES = re.compile(r"(multi|data)_?(gpu|parallel|device)|parallel$", re.IGNORECASE)
+
+
+def only_reads(test: ast.expr) -> bool:
+    """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
+    return all(
+        isinstance(n.func, (ast.Name, ast.Attribute))
+        and ast.unparse(n.func).endswith(("is_available", "device_count", "len", "isinstance", "hasattr"))
+        for n in walk(test)
+        if isinstance(n, ast.Call)
+    )
+
+
+def asks_for_several(test: ast.expr) -> bool:
+    """`torch.cuda.device_count() > 1`, `args.multi_gpu`, or several such conditions."""
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, ast.And) and any(map(asks_for_several, test.values))
+    if isinstance(test, ast.Compare):
+        limit = test.comparators[0]
+        more = isinstance(test.ops[0], ast.Gt) and isinstance(limit, ast.Constant) and limit.value == 1
+        return more and bool(_DEVICE_COUNT.search(ast.unparse(test.left)))
+    return isinstance(test, (ast.Name, ast.Attribute)) and bool(_SEVERAL_DEVICES.search(ast.unparse(test)))

@@ -1,0 +1,59 @@
+"""What a script is distributed by already: a library, or torch's own wrappers."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.reasons import Blocker
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import Imported
+
+
+def _user(script: ScriptModel, node: ast.AST) -> str:
+    """Who uses a library: the script, or one of the modules that would be converted with it."""
+    module = script.module_of(node)
+    if module is script.module or module.path is None:
+        return "it uses"
+    folder = script.path.resolve().parent if script.path is not None else Path.cwd()
+    return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
+
+
+def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
+    """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
+    for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        if isinstance(node, ast.ImportFrom) and node.level:
+            continue
+        if script.scope_of(node) in script.dormant:
+            continue
+        for name in names:
+            head = name.split(".")[0]
+            if head == "accelify":
+                return Blocker("ACC000", "it is converted already (it imports accelify)", node)
+            if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
+                return Blocker(
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                )
+    for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
+        if not isinstance(getattr(node, "ctx", None), ast.Load):
+            continue
+        text = dotted(node) or ""
+        if not text.rsplit(".", 1)[-1][:1].isalpha() or script.scope_of(node) in script.dormant:
+            continue
+        for value in script.values(node):
+            if not isinstance(value, Imported):
+                continue
+            if taken_out and (value.name in k.REPLACEABLE or value.name.startswith(k.PLAIN_DISTRIBUTED)):
+                continue
+            remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
+            if value.name in k.DISTRIBUTED_NAMES:
+                used = k.DISTRIBUTED_NAMES[value.name]
+                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
+            if value.name.startswith("torch.distributed."):
+                remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
+                return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
+    return None

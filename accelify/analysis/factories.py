@@ -1,0 +1,111 @@
+"""What a function makes anew in each call: two loaders of one helper are two loaders."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.analysis import values as v
+from accelify.analysis.program import Module, Program
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Class, Sequence, Thing, Value, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A helper of helpers of helpers: beyond this, calls are not told apart.
+_DEEPEST = 3
+
+
+class Factories:
+    """The part of the interpreter that tells the calls of a helper apart by what they give back."""
+
+    program: Program
+    things: dict[tuple[object, object], Value]
+    changed: bool
+    returns: dict[Scope, Values]
+
+    if TYPE_CHECKING:
+
+        def add(self, held: Values, values: Iterable[Value]) -> None: ...
+        def classes(self) -> list[Class]: ...
+        def module_of(self, scope: Scope) -> Module: ...
+
+    @cached_property
+    def _times_called(self) -> Counter[str]:
+        """How often a name is called anywhere in the program."""
+        found: Counter[str] = Counter()
+        for tree in {id(m.tree): m.tree for m in self.program.modules.values()}.values():
+            for call in tree.nodes(ast.Call):
+                func = call.func
+                if isinstance(func, (ast.Name, ast.Attribute)):
+                    found[func.id if isinstance(func, ast.Name) else func.attr] += 1
+        return found
+
+    def returned(self, node: ast.Call, target: Scope) -> Values:
+        """What a call of a function gives back."""
+        given = self.returns.get(target, set())
+        name = target.name.rsplit(".", 1)[-1]
+        if not given or self._times_called[name] < 2:
+            return set(given)
+        return {self._of_call(w, node, target) for w in given}
+
+    def _of_call(self, value: Value, node: ast.Call, target: Scope) -> Value:
+        """The value itself, or for a loader that the function makes the one that this call makes."""
+        if isinstance(value, Sequence):
+            every = [*value.elements, value.rest]
+            if not any(self._is_made_in(w, target) for held in every for w in held):
+                return value
+            own = self.things.setdefault((value, node), Sequence())
+            assert isinstance(own, Sequence)
+            while len(own.elements) < len(value.elements):
+                own.elements.append(set())
+            for mine, held in zip([*own.elements, own.rest], every, strict=True):
+                self.add(mine, [self._of_call(w, node, target) for w in held])
+            return own
+        if not self._is_made_in(value, target):
+            return value
+        assert isinstance(value, Thing)
+        again = self.things.get((value, node))
+        if again is None:
+            again = Thing(
+                value.kind, value.site, value.module, value.qualname, value.cls, value.links, value.attributes
+            )
+            again.evidence = value.evidence
+            again.made_by = (*value.made_by, node)
+            self.things[(value, node)] = again
+            self.changed = True
+        return again
+
+    def _is_made_in(self, value: Value, target: Scope) -> bool:
+        if not isinstance(value, Thing) or value.kind != v.LOADER or not isinstance(value.site, ast.Call):
+            return False
+        if len(value.made_by) >= _DEEPEST or self._is_kept(value, target):
+            return False
+        origin = value.made_by[-1] if value.made_by else value.site
+        module = self.module_of(target)
+        scope: Scope | None = module.scopes.of(origin) if self._stands_in(origin, module) else None
+        while scope is not None and scope is not target:
+            scope = scope.parent
+        return scope is target
+
+    def _stands_in(self, node: ast.AST, module: Module) -> bool:
+        root = node
+        for ancestor in module.tree.ancestors(node):
+            root = ancestor
+        return root is module.scopes.module.node
+
+    def _is_kept(self, value: Thing, target: Scope) -> bool:
+        """Whether a method keeps what it made, to give it back again."""
+        owner = target.owner_class
+        return owner is not None and any(
+            value in held
+            for cls in self.classes()
+            if cls.scope.node is owner
+            for held in cls.attributes.values()
+        )
+
+
+__all__ = ["Factories"]

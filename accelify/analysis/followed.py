@@ -1,0 +1,91 @@
+"""What is followed in a script: the batches of its sharded loaders, up to where they are gathered or reduced."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from accelify.analysis import values as v
+from accelify.analysis.figures import draws
+from accelify.analysis.own_share import OwnShare, Slot
+from accelify.analysis.plan import Plan
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import walk
+
+Settled = dict[str, list[tuple[ast.For | ast.AsyncFor | ast.While, frozenset[str]]]]
+
+
+def follow(
+    plan: Plan,
+    settled: Settled,
+    bindings: Callable[[ast.Name], Iterable[ast.stmt | None]],
+    agreed: Iterable[ast.expr] = (),
+) -> OwnShare | None:
+    """Follow the batches of every sharded loader of a script; None where there are none.
+
+    Args:
+        plan: of its conversion.
+        settled: by name what is put together behind which loop, as it is written there.
+        bindings: the statements that can have bound a name where it is read.
+        agreed: expressions that are put together where they stand.
+    """
+    script = plan.script
+    loops: list[ast.For | ast.AsyncFor | ast.While] = [
+        loop
+        for loop, loaders in script.loader_loops
+        if plan.is_sharded(loaders) and not plan.on_main_only(loop)
+    ]
+    drawn = []
+    for call in script.calls():
+        if draws(call):
+            loaders = {t for b in script.things(call, v.BATCH) for t in b.link("loader")}
+            if plan.is_sharded(loaders):
+                drawn.append(call)
+                loops += [loop for loop in script.enclosing_loops(call)[:1] if loop not in loops]
+    parts = [
+        part
+        for part in script.tree.nodes(ast.comprehension)
+        if plan.is_sharded(script.iterated(part.iter))
+        and any(script.is_a(n, v.LOADER) for n in walk(part.iter) if isinstance(n, (ast.Name, ast.Attribute)))
+    ]
+    if not loops and not parts:
+        return None
+    gathered = [*agreed]
+    gathered += [node for e in plan.evaluations if e.problem is None for node in e.gathered_nodes]
+
+    def is_settled(slot: Slot, node: ast.expr) -> bool:
+        return _is_reduced(script, settled, slot, node) or _is_gathered(plan, slot, node)
+
+    return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts)
+
+
+def _is_reduced(script: ScriptModel, settled: Settled, slot: Slot, node: ast.expr) -> bool:
+    """Whether a read is of what is put together behind a loop that it does not stand in."""
+    for loop, texts in settled.get(slot.root, ()):
+        if slot.text in texts or slot.text.removesuffix(slot.entry) in texts:
+            # What stands in its `else` comes behind it.
+            if script.tree.start(node) > script.tree.end(loop.body[-1]):
+                return True
+            if not any(a is loop for a in script.tree.ancestors(node)):
+                return True
+    return False
+
+
+def _is_gathered(plan: Plan, slot: Slot, node: ast.expr) -> bool:
+    """Whether a read is of what an evaluation loop gathers before."""
+    if isinstance(slot.owner, ast.ClassDef):
+        return False
+    start = plan.tree.start(node)
+    for evaluation in plan.evaluations:
+        for stmt, tensors, numbers in evaluation.picked.unpacked if evaluation.problem is None else ():
+            if slot.root in (*tensors, *numbers) and plan.script.scope_of(stmt) is slot.owner:
+                if start > plan.tree.end(stmt):
+                    return True
+        place = evaluation.after or evaluation.before
+        if evaluation.problem is not None or place is None or slot.root not in evaluation.gathered:
+            continue
+        if plan.script.scope_of(place) is slot.owner:
+            behind = plan.tree.end(place) if evaluation.after is not None else plan.tree.start(place) - 1
+            if start > behind:
+                return True
+    return False

@@ -1,0 +1,77 @@
+"""Which loaders are torch's own: they can be shared out from outside, and their batches come on the host."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.values import Function, Thing, Values
+
+
+def is_shardable(thing: Thing) -> bool:
+    """Whether a loader is known to be torch's DataLoader, which can be sharded from outside."""
+    if thing.kind != v.LOADER:
+        return False
+    if thing.qualname in k.LOADER_CLASSES:
+        return True
+    return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
+
+
+def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
+    """The functions that put a loader's batches together, as far as the program has them."""
+    if not isinstance(loader.site, ast.Call) or loader.module is None:
+        return []
+    given = call_argument(loader.site, 6, "collate_fn")
+    if given is None:
+        return []
+    if isinstance(given, ast.Call) and given.args:
+        given = given.args[0]  # functools.partial(collate, pad=0)
+    bodies: list[ast.AST] = [given] if isinstance(given, ast.Lambda) else []
+    for value in _values(script, loader, given):
+        if isinstance(value, Function):
+            bodies.append(value.scope.node)
+        elif isinstance(value, Thing) and value.cls is not None:
+            called = value.cls.method("__call__")
+            bodies += [called[1].node] if called is not None else []
+    return bodies
+
+
+def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
+    """Whether the batches of a loader lie on the host, as torch makes them of a data set that moves nothing itself.
+
+    Of a loader that is not torch's nobody knows where they lie.
+    """
+    if not is_shardable(loader) or (loader.cls is not None and loader.cls.method("__iter__") is not None):
+        return False
+    makers = collating(script, loader)
+    data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
+    for value in _values(script, loader, data) if data is not None else ():
+        if isinstance(value, Thing):
+            makers += [one.scope.node for one in (value.cls.ancestry() if value.cls is not None else ())]
+            # TensorDataset(x.to(device), y.to(device))
+            makers += [value.site] if isinstance(value.site, ast.Call) else []
+    return not any(_moves(node) for maker in makers for node in walk(maker))
+
+
+def _values(script: ScriptModel, loader: Thing, node: ast.expr) -> Values:
+    """What an argument of a loader can be."""
+    assert loader.module is not None
+    assert loader.site is not None
+    scope = script.scope_of(loader.site) if loader.module in script.modules else loader.module.scopes.module
+    return script.interpreter.evaluate(loader.module, scope, node)
+
+
+def _moves(node: ast.AST) -> bool:
+    """Whether a node brings a tensor to a device, or makes it there."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
+        return True
+    target = call_keyword(node, "device")
+    if target is None and isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
+        target = node.args[0]
+    name = (dotted(target) or "") if target is not None else ""
+    return target is not None and not name.startswith("torch.") and not is_constant(target, "cpu")

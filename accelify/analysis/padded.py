@@ -1,0 +1,165 @@
+"""Batches that cannot be put together by their first dimension: it is time, or each is padded to its own length."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accelify.analysis import values as v
+from accelify.analysis.counts import made_once, shape_of
+from accelify.analysis.loaders import collating
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    names_in,
+    target_names,
+    walk,
+)
+from accelify.analysis.values import Thing
+
+_PADDING = frozenset({"pad_sequence", "pad_packed_sequence", "pad", "pad_tensor", "pad_sequences"})
+_PADDING_CLASSES = re.compile(r"collat|pad", re.I)
+_STACKING_CLASSES = re.compile(r"default", re.I)
+_CLASSIFIERS = re.compile(r"For(Sequence|Image|Audio|Video)Classification|ForMultipleChoice|ForNextSentence")
+PADDED = "its batches are padded, each to its own length"
+
+
+def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing]) -> str | None:
+    """Why what the processes see in a loop has no common shape to be gathered in; None: nothing speaks against it.
+
+    Args:
+        script: its model.
+        loop: over the batches.
+        loaders: that it reads.
+    """
+    for loader in loaders:
+        padding = _padding_of(script, loader)
+        if padding is not None:
+            if (dotted(padding.func) or "").rsplit(".", 1)[-1] != "pad_sequence" or is_constant(
+                call_keyword(padding, "batch_first"), True
+            ):
+                return PADDED
+            return "its batches have the time first, and are padded to their own length"
+        if _gives_lists(script, loader):
+            return "its batches hold lists, with a tensor for each sample"
+        if _is_single(script, loader):
+            return "its batches are single samples, each of its own shape"
+    cut = _cut_in_time(loop)
+    return f"`{cut}` leaves out steps in time, which is the first dimension of its batches" if cut else None
+
+
+def _is_single(script: ScriptModel, loader: Thing) -> bool:
+    """Whether a loader gives one sample at a time: what the samples are is then free."""
+    if not isinstance(loader.site, ast.Call) or loader.module is None:
+        return False
+    given = call_argument(loader.site, 1, "batch_size")
+    if isinstance(given, ast.Name) and loader.module in script.modules:
+        given = made_once(script, given)
+    return is_constant(given, 1)
+
+
+def one_row_a_sample(script: ScriptModel, model: ast.expr) -> bool:
+    """Whether an expression is a library's classifier of whole sequences or images."""
+    held = script.things(model, v.MODEL)
+    return bool(held) and all(_CLASSIFIERS.search(thing.qualname or "") for thing in held)
+
+
+def _padding_of(script: ScriptModel, loader: Thing) -> ast.Call | None:
+    """The call that pads in a loader's collate function, or makes an object that does."""
+    given = _collate_of(loader)
+    if given is None or loader.module is None:
+        return None
+    here = loader.module in script.modules
+    made = made_once(script, given) if isinstance(given, ast.Name) and here else given
+    if isinstance(made, ast.Call) and not script.callees(made):
+        last = (dotted(made.func) or "").rsplit(".", 1)[-1]
+        if _PADDING_CLASSES.search(last) and not _STACKING_CLASSES.search(last):
+            return made
+    for call in (n for body in collating(script, loader) for n in walk(body)):
+        if isinstance(call, ast.Call) and _pads(call):
+            return call
+    return None
+
+
+def _collate_of(loader: Thing) -> ast.expr | None:
+    """The collate function that a loader is made with, as it is written there."""
+    return call_argument(loader.site, 6, "collate_fn") if isinstance(loader.site, ast.Call) else None
+
+
+def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
+    """Whether a collate function leaves something of the samples in a list: a tensor for each, of any length."""
+    for body in collating(script, loader):
+        first = (
+            body.args.args[-1].arg
+            if isinstance(body, (ast.FunctionDef, ast.Lambda)) and body.args.args
+            else ""
+        )
+        made: dict[str, ast.expr] = {}
+        for stmt in walk(body):
+            for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
+                made.update(dict.fromkeys(target_names(target), stmt.value))
+        results = [body.body] if isinstance(body, ast.Lambda) else []
+        results += [n.value for n in walk(body) if isinstance(n, ast.Return) and n.value is not None]
+        for result in results:
+            parts = result.elts if isinstance(result, (ast.Tuple, ast.List)) else [result]
+            parts = [v for v in result.values if v is not None] if isinstance(result, ast.Dict) else parts
+            for part in parts:
+                value = made.get(part.id, part) if isinstance(part, ast.Name) else part
+                whole = isinstance(value, ast.Name) and value.id == first
+                if whole or isinstance(value, ast.ListComp) or _is_zip(value):
+                    return not _calls_itself(body)
+    return False
+
+
+def _is_zip(value: ast.expr) -> bool:
+    """`zip(*batch)`, `tuple(zip(*batch))`, `list(...)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and len(value.args) == 1:
+        if value.func.id == "zip":
+            return True
+        if value.func.id not in ("tuple", "list"):
+            return False
+        value = value.args[0]
+    return False
+
+
+def _calls_itself(body: ast.AST) -> bool:
+    name = getattr(body, "name", None)
+    return any(isinstance(n, ast.Call) and dotted(n.func) == name for n in walk(body)) if name else False
+
+
+def _pads(call: ast.Call) -> bool:
+    """`pad_sequence(x)`, `tokenizer(texts, padding=True)`, `max(len(t) for t in texts)`."""
+    last = (dotted(call.func) or "").rsplit(".", 1)[-1]
+    fixed = is_constant(call_keyword(call, "padding"), "max_length")
+    if is_constant(call_keyword(call, "padding"), True, "longest"):
+        return True
+    if last == "max" and isinstance(call.func, ast.Name):
+        return any(isinstance(n, ast.Name) and re.search(r"len", n.id) for a in call.args for n in walk(a))
+    return last in _PADDING and not fixed
+
+
+def _cut_in_time(loop: ast.For | ast.AsyncFor) -> str | None:
+    """`target[1:]` or `target[:-1]` of a batch: no one leaves out its first or last sample."""
+    batch = set(target_names(loop.target))
+    # A list of tensors, of which the last may be left out.
+    lists: set[str] = set()
+    for _ in range(2):
+        for stmt in (n for s in loop.body for n in walk(s)):
+            if isinstance(stmt, ast.Assign) and names_in(stmt.value) & batch and not shape_of(stmt.value):
+                bound = {n for t in stmt.targets for n in target_names(t)}
+                batch |= bound
+                if isinstance(stmt.value, (ast.ListComp, ast.List, ast.Tuple)):
+                    lists |= bound if isinstance(stmt.targets[0], ast.Name) else set()
+    for node in (n for s in loop.body for n in walk(s)):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            continue
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        if node.value.id in batch - lists and isinstance(first, ast.Slice) and first.step is None:
+            skipped = is_constant(first.lower, 1) and first.upper is None
+            last = first.lower is None and first.upper is not None and ast.unparse(first.upper) == "-1"
+            if skipped or last:
+                return ast.unparse(node)
+    return None

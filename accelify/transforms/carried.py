@@ -1,0 +1,66 @@
+"""Weights of the loss that are carried on from the figures of a batch: each process has its own.
+
+k = k + 0.1 * (real - fake).item()
+                        ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.carried import numbers_in, weights
+from accelify.analysis.figures import Figures, Place
+from accelify.edits import Edit
+from accelify.findings import Safety
+from accelify.transforms.base import Change, Context, Rule
+
+CARRIED = Rule(
+    "ACC417",
+    "carried-weight",
+    "What weighs the next loss is carried on from one process's own figures.",
+    safety=Safety.REVIEW,
+    effort=10,
+)
+_MARK = 'let all processes agree on it: accelerator.reduce(value, reduction="mean")'
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the average over processes where such a weight is made of a number, else a finding."""
+    for loop in context.shared_loops():
+        figures = Figures(context.script, context.plan.reductions)
+        batch: set[str] | None = None
+        for place, stmts in weights(context.script, loop).items():
+            batch = figures.of_the_batch(loop) if batch is None else batch
+            for stmt in stmts:
+                numbers = [
+                    n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
+                ]
+                if not numbers:
+                    continue
+                everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])
+                yield _change(context, place, stmt, numbers if everywhere else [])
+
+
+def _change(
+    context: Context, place: Place, stmt: ast.Assign | ast.AugAssign, numbers: list[ast.expr]
+) -> Change:
+    message = f"`{place.text}` weighs the next loss, and is carried on from one process's own figures"
+    accelerator = context.accelerator(stmt)
+    edits: list[Edit] = []
+    for number in numbers:
+        inner: ast.expr | None = number
+        if context.for_accelerate:
+            # Its reduce takes tensors alone.
+            func = number.func if isinstance(number, ast.Call) else None
+            inner = func.value if isinstance(func, ast.Attribute) else None
+        if inner is None or accelerator is None or context.tree.in_fstring(number):
+            return context.todo(CARRIED, stmt, message, _MARK)
+        edits.append(verbs.insert(context.tree, context.tree.start(inner), f"{accelerator}.reduce(", 10))
+        edits.append(verbs.insert(context.tree, context.tree.end(inner), ', reduction="mean")', -10))
+    context.averaged += numbers
+    context.said.update(numbers)
+    if not edits:
+        return context.todo(CARRIED, stmt, message, _MARK)
+    return context.change(CARRIED, stmt, message, edits)

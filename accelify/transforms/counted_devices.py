@@ -1,0 +1,98 @@
+"""Batch sizes that count the GPUs of the machine, as DataParallel wants them.
+
+batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
+batch_size *= n_gpu                            ->  (gone)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.steps import sources
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.edits import DeleteStatement, Edit
+from accelify.transforms.base import Change, Context, Rule
+
+COUNTED = Rule(
+    "ACC413",
+    "counted-devices",
+    "The batch size counts the GPUs of the machine, and each process takes all of it.",
+    effort=2,
+)
+_COUNTS = frozenset({"torch.cuda.device_count"})
+_FAR = 4
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the removal of the factor from each batch size of a loader that is shared out."""
+    if context.plan.batch_size == "total":
+        return
+    if not any(context.script.qualname(call.func) in _COUNTS for call in context.script.calls()):
+        return
+    done: set[ast.AST] = set()
+    made = [t.site for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
+    for call in sorted(made, key=context.tree.start):
+        size = call_argument(call, 1, "batch_size")
+        for node in _products(context, size) if size is not None else ():
+            if node in done or context.is_claimed(node):
+                continue
+            done.add(node)
+            message = "the batch size counts the GPUs of the machine, and each process takes all of it"
+            yield context.change(COUNTED, node, message, _without_factor(context, node))
+
+
+def _products(context: Context, size: ast.expr) -> Iterator[ast.BinOp | ast.AugAssign]:
+    """The products with a number of devices that a batch size is computed from."""
+    queue, seen = [(size, 0)], set()
+    while queue:
+        node, far = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for inner in walk(node):
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+                if _is_count(context, inner.left) != _is_count(context, inner.right):
+                    yield inner
+            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < _FAR:
+                queue += [(value, far + 1) for value in sources(context.script, inner)]
+                yield from _times(context, inner)
+
+
+def _times(context: Context, read: ast.Name | ast.Attribute) -> Iterator[ast.AugAssign]:
+    scope, name = context.script.scope_of(read), dotted(read)
+    for stmt in context.tree.nodes(ast.AugAssign):
+        if isinstance(stmt.op, ast.Mult) and dotted(stmt.target) == name is not None:
+            if context.script.scope_of(stmt) is scope and _is_count(context, stmt.value):
+                yield stmt
+
+
+def _is_count(context: Context, node: ast.expr, far: int = 0) -> bool:
+    """Whether an expression is the number of GPUs: the call, a name of it, or that and at least one."""
+    if isinstance(node, ast.Call):
+        if dotted(node.func) == "max" and len(node.args) == 2:
+            return any(_is_count(context, a, far) for a in node.args) and any(
+                isinstance(a, ast.Constant) for a in node.args
+            )
+        return context.script.qualname(node.func) in _COUNTS
+    if isinstance(node, ast.IfExp):
+        return any(_is_count(context, a, far) for a in (node.body, node.orelse))
+    if isinstance(node, (ast.Name, ast.Attribute)) and far < _FAR:
+        given = [s for s in sources(context.script, node) if not isinstance(s, ast.Constant)]
+        return bool(given) and all(_is_count(context, s, far + 1) for s in given)
+    return False
+
+
+def _without_factor(context: Context, node: ast.BinOp | ast.AugAssign) -> list[Edit]:
+    tree = context.tree
+    if isinstance(node, ast.BinOp):
+        rest = node.right if _is_count(context, node.left) else node.left
+        context.claim(node)
+        return [verbs.replace(tree, node, tree.segment(rest))]
+    branch = tree.parent(node)
+    alone = isinstance(branch, ast.If) and branch.body == [node] and not branch.orelse
+    gone = branch if alone and isinstance(branch, ast.stmt) else node
+    context.claim(gone)
+    return [DeleteStatement(gone)]

@@ -1,0 +1,218 @@
+"""Environments of reinforcement learning: the same episodes on every process.
+
+env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
+                                     env.reset(seed=torch.initial_seed() % 2**31)
+
+An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
+other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
+them once the Accelerator is made, and new in every run of a script that sets none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule
+
+UNSEEDED = Rule(
+    "ACC212",
+    "unseeded-environment",
+    "Every process would play other episodes: nobody seeds the environment.",
+    Severity.WARNING,
+    Safety.REVIEW,
+    effort=5,
+)
+_WORD = re.compile(rb"\bgym(nasium)?\b")
+_MAKERS = frozenset(
+    f"{library}.{name}"
+    for library in ("gym", "gymnasium")
+    for name in ("make", "make_vec", "vector.make", "vector.SyncVectorEnv", "vector.AsyncVectorEnv")
+)
+_SEED = "torch.initial_seed() % 2**31"
+# What `env.step(action)` gives back in the libraries' old form, and in that of today.
+_OLD, _NEW = 4, 5
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An environment, where it is made and under which name."""
+
+    stmt: ast.Assign
+    call: ast.Call
+    name: str
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a seed for each environment that has none, or a finding where it cannot be given."""
+    if not any(_WORD.search(module.tree.data) for module in context.script.modules):
+        return
+    found = list(_environments(context))
+    if not found or _is_seeded_somewhere(context):
+        return
+    form, sampled = _form(context), _is_sampled(context)
+    for number, made in enumerate(found):
+        lines, why = _lines(context, made, form, sampled, number), ""
+        edit = _placed(context, made, lines) if lines else None
+        if not lines:
+            why = ": it is not seen which of the library's forms seeds it"
+        elif edit is None:
+            why = ": it is made where the Accelerator is not known yet, or several times"
+        message = f"nobody seeds `{made.name}`: every process would play other episodes, of other lengths"
+        edits = [edit] if edit is not None else []
+        yield context.change(UNSEEDED, made.call, f"{message}{why}", edits)
+
+
+def _environments(context: Context) -> Iterator[_Made]:
+    script = context.script
+    for stmt in context.tree.nodes(ast.Assign):
+        if len(stmt.targets) != 1 or script.scope_of(stmt) in script.dormant or context.is_claimed(stmt):
+            continue
+        name = dotted(stmt.targets[0])
+        if name is None or not _gives_environment(stmt.value):
+            continue
+        call = next((c for c in _around(stmt.value) if script.qualname(c.func) in _MAKERS), None)
+        if call is not None:
+            yield _Made(stmt, call, name)
+
+
+def _gives_environment(value: ast.expr) -> bool:
+    """`gym.make(...)`, as it is, in wrappers or without its own: not what else an environment tells."""
+    while isinstance(value, ast.Attribute) and value.attr in ("unwrapped", "env"):
+        value = value.value
+    return isinstance(value, ast.Call)
+
+
+def _around(value: ast.expr) -> Iterator[ast.Call]:
+    """The calls by which a value is made: a wrapper's, and that of what it is given first."""
+    while isinstance(value, (ast.Attribute, ast.Call)):
+        if isinstance(value, ast.Attribute):
+            value = value.value
+            continue
+        yield value
+        if not value.args:
+            return
+        value = value.args[0]
+
+
+def _is_seeded_somewhere(context: Context) -> bool:
+    """Whether the program gives any environment a seed: one that does knows of it."""
+    for module in context.script.program.modules.values():
+        for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
+            if not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr in ("reset", "make", "make_vec") and call_keyword(call, "seed") is not None:
+                return True
+            if call.func.attr == "seed" and "random" not in (dotted(call.func) or "").split("."):
+                return True
+    return False
+
+
+def _form(context: Context) -> int | None:
+    """How many values a step gives back: what tells the libraries' forms apart, None where that cannot be seen."""
+    for module in context.script.modules:
+        if any(
+            name.split(".")[0] == "gymnasium"
+            for node in module.tree.nodes(ast.Import, ast.ImportFrom)
+            for name in _imported(node)
+        ):
+            return _NEW
+    for stmt in context.tree.nodes(ast.Assign):
+        target, value = stmt.targets[0], stmt.value
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+            continue
+        if not isinstance(target, ast.Tuple) or any(isinstance(e, ast.Starred) for e in target.elts):
+            continue
+        if value.func.attr == "step" and value.args and len(target.elts) in (_OLD, _NEW):
+            return len(target.elts)
+        if value.func.attr == "reset" and not value.args and len(target.elts) == 2:
+            return _NEW
+    return None
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def _is_sampled(context: Context) -> bool:
+    """Whether actions are drawn from the environment's space, which has a generator of its own."""
+    return any(
+        isinstance(node.value, ast.Attribute) and node.value.attr == "action_space"
+        for node in context.tree.nodes(ast.Attribute)
+        if node.attr == "sample"
+    )
+
+
+def _lines(context: Context, made: _Made, form: int | None, sampled: bool, number: int) -> tuple[str, ...]:
+    if form is None or not context.is_bound("torch", made.stmt):
+        return ()
+    seed = f"{_SEED} + {number}" if number else _SEED
+    # A wrapper of the script's own may take no seed.
+    name = made.name if made.stmt.value is made.call or form == _OLD else f"{made.name}.unwrapped"
+    first = f"{made.name}.seed({seed})" if form == _OLD else f"{name}.reset(seed={seed})"
+    return (first, f"{made.name}.action_space.seed({seed})") if sampled else (first,)
+
+
+def _placed(context: Context, made: _Made, lines: tuple[str, ...]) -> Edit | None:
+    """The edit that seeds it once it is made and the Accelerator has given all processes one seed."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    if anchor is None or context.for_accelerate or not _runs_once(context, made.stmt):
+        return None
+    scope = script.scope_of(made.stmt)
+    place = anchor.before or anchor.after
+    if place is None:
+        return None
+    if scope is script.scope_of(place):
+        if tree.start(made.stmt) >= anchor.offset:
+            return InsertAfter(made.stmt, lines)
+        if any(made.stmt is s for s in anchor.block):
+            return InsertBefore(place, lines, -49) if anchor.before is not None else None
+        return None
+    if context.accelerator(made.stmt) is not None:
+        return InsertAfter(made.stmt, lines)
+    maker = _making_accelerator(context, made, script.scope_of(place))
+    return InsertAfter(maker, lines) if maker is not None else None
+
+
+def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.stmt | None:
+    """The statement behind an environment's own that makes the Accelerator: `agent = Agent(env)`.
+
+    None where there is none in the same block, or where the environment is used before it.
+    """
+    block = context.tree.block_of(made.stmt)[2]
+    for stmt in block[block.index(made.stmt) + 1 :]:
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        calls = [n for n in walk(stmt) if isinstance(n, ast.Call)]
+        if any(dotted(c.func) in (f"{made.name}.reset", f"{made.name}.step") for c in calls):
+            return None
+        if any(home in context.script.callees(c) for c in calls):
+            return stmt if isinstance(stmt, (ast.Assign, ast.AnnAssign)) else None
+    return None
+
+
+def _runs_once(context: Context, stmt: ast.AST) -> bool:
+    """Whether a statement is run a single time: of several environments, each needs a seed of its own."""
+    script = context.script
+    for _ in range(10):
+        scope = script.scope_of(stmt)
+        if script.enclosing_loops(stmt):
+            return False
+        if scope.kind != "function":
+            return True
+        calls = script.callers(scope)
+        if len(calls) != 1 or any(isinstance(n, ast.Lambda) for n in context.tree.ancestors(stmt)):
+            return False
+        stmt = calls[0]
+    return False
+
+
+__all__ = ["UNSEEDED", "transform"]

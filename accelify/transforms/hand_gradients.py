@@ -1,0 +1,165 @@
+"""Gradients that a script works out or changes itself, where no engine averages them over the processes.
+
+Beside these, calls of functions that run backward in a module which stays as it is.
+
+p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
+                                                                            reduction="mean")
+p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.syntax import dotted, walk, walk_scope
+from accelify.analysis.values import Function
+from accelify.edits import Edit, Replace
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+BY_HAND = Rule(
+    "ACC416",
+    "gradient-by-hand",
+    "A gradient that is not made by backward is one process's own, and the processes drift apart.",
+    Severity.WARNING,
+    effort=5,
+)
+HOOK = Rule(
+    "ACC418",
+    "parameter-hook",
+    "A hook on a parameter sees one process's gradient, before the average.",
+    Severity.WARNING,
+    effort=10,
+)
+ELSEWHERE = Rule(
+    "ACC420",
+    "backward-elsewhere",
+    "A module that is not converted with the script calls backward itself.",
+    Severity.WARNING,
+    effort=10,
+)
+# Of a sum, these are not the sum of theirs: clipping, signs, norms.
+_NOT_LINEAR = frozenset("clamp clamp_ clip clip_ norm sign sign_ where sqrt abs normalize pow relu".split())
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the average of each gradient that is assigned, and a finding for each hook that is not linear."""
+    if not context.plan.shares_training_data:
+        return
+    calls = list(context.script.calls())
+    yield from _elsewhere(context, calls)
+    yield from _assigned_elsewhere(context, calls)
+    if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
+        yield from _assigned(context)
+    for call in calls:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr != "register_hook" or len(call.args) != 1:
+            continue
+        if context.script.is_a(func.value, v.PARAMETERS) and _is_not_linear(context, call.args[0]):
+            message = "this hook changes one process's gradient before it is averaged over the processes"
+            mark = (
+                "change the gradients behind backward, where they are averaged (accelerator.clip_grad_value_)"
+            )
+            yield context.todo(HOOK, call, message, mark)
+
+
+def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
+    told: set[Scope] = set()
+    for call in calls:
+        for callee in in_order(context.script.callees(call) & context.script.backward_elsewhere):
+            if callee in told or context.plan.on_main_only(call):
+                continue
+            told.add(callee)
+            module = context.script.interpreter.module_of(callee)
+            file = module.path.name if module.path is not None else "another module"
+            message = (
+                f"`{callee.name}` calls backward in {file}, which is not converted with this script: gradients that it "
+                "leaves in a model are not averaged over the processes"
+            )
+            yield context.change(ELSEWHERE, call, message)
+
+
+def _assigned_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
+    interpreter, told = context.script.interpreter, set[Scope]()
+    for call in calls:
+        for callee in in_order(context.script.callees(call)):
+            module = interpreter.module_of(callee)
+            if module in context.script.modules or b"autograd.grad" not in module.tree.data:
+                continue
+            if callee in told or not _writes_gradient(callee):
+                continue
+            told.add(callee)
+            file = module.path.name if module.path is not None else "another module"
+            message = f"`{callee.name}` in {file} sets gradients, which are one process's own there"
+            yield context.change(BY_HAND, call, message)
+
+
+def _writes_gradient(scope: Scope) -> bool:
+    nodes = scope.nodes
+    if not any(isinstance(n, ast.Call) and (dotted(n.func) or "").endswith("autograd.grad") for n in nodes):
+        return False
+    return any(
+        isinstance(n, ast.Assign)
+        and isinstance(n.targets[0], ast.Attribute)
+        and n.targets[0].attr == "grad"
+        and not isinstance(n.value, ast.Constant)
+        and not _reads_gradient(n.value)
+        for n in nodes
+    )
+
+
+def _assigned(context: Context) -> Iterator[Change]:
+    tree = context.tree
+    for stmt in tree.nodes(ast.Assign):
+        target, value = stmt.targets[0], stmt.value
+        if isinstance(target, ast.Attribute) and target.attr == "data":
+            target = target.value
+        if not isinstance(target, ast.Attribute) or target.attr not in ("grad", "_grad"):
+            continue
+        if isinstance(value, ast.Constant) or _reads_gradient(value) or not _is_worked_out(context, stmt):
+            continue
+        accelerator = context.accelerator(stmt)
+        message = f"`{ast.unparse(target)}` is given one process's own gradient"
+        edits: list[Edit] = []
+        if accelerator is not None and not tree.in_fstring(value):
+            edits.append(Replace(tree.start(value), tree.start(value), f"{accelerator}.reduce("))
+            edits.append(Replace(tree.end(value), tree.end(value), ', reduction="mean")'))
+        yield context.change(BY_HAND, stmt, message, edits)
+
+
+def _reads_gradient(value: ast.expr) -> bool:
+    """Whether a value comes from a `.grad`, which backward has made: a copy of it, or a scaled one."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("grad", "_grad") for n in walk(value)) and not any(
+        (dotted(n.func) or "").endswith("autograd.grad") for n in walk(value) if isinstance(n, ast.Call)
+    )
+
+
+def _is_worked_out(context: Context, stmt: ast.stmt) -> bool:
+    """Whether the function around an assignment, or one that hands it over, asks autograd for gradients."""
+    scope = context.script.scope_of(stmt)
+    near = [scope, *[context.script.scope_of(call) for call in context.script.callers(scope)]]
+    near += [callee for call in _calls_in(scope.node.body) for callee in context.script.callees(call)]
+    return any(
+        (dotted(call.func) or "").endswith("autograd.grad") or dotted(call.func) == "grad"
+        for one in near
+        for call in _calls_in(one.node.body)
+    )
+
+
+def _calls_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
+    return (n for n in walk_scope(body) if isinstance(n, ast.Call))
+
+
+def _is_not_linear(context: Context, hook: ast.expr) -> bool:
+    bodies: list[ast.AST] = [hook.body] if isinstance(hook, ast.Lambda) else []
+    if isinstance(hook, (ast.Name, ast.Attribute)):
+        bodies += [w.scope.node for w in context.script.values(hook) if isinstance(w, Function)]
+    return any(
+        isinstance(n, ast.Call)
+        and (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in _NOT_LINEAR
+        for body in bodies
+        for n in walk(body)
+    )

@@ -1,0 +1,91 @@
+"""Tests for the CPU's tensor types, of tensors that prepare puts on the device.
+
+isinstance(x, torch.LongTensor)       ->  isinstance(x, (torch.LongTensor, torch.cuda.LongTensor))
+x.type() == "torch.FloatTensor"       ->  x.type() in ("torch.FloatTensor", "torch.cuda.FloatTensor")
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.locations import DEVICE, HOST
+from accelify.edits import Edit, Replace
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+HOST_TYPE = Rule(
+    "ACC121",
+    "host-type",
+    "A batch that prepare puts on the device is tested for a tensor type of the CPU, which it no longer has.",
+    Severity.ERROR,
+    effort=2,
+)
+_HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the edits that let the tests hold for the device's types too."""
+    data = context.tree.data
+    if context.plan.arguments.get("cpu") == "True" or not (b"isinstance" in data or b".type()" in data):
+        return
+    for call in context.script.calls():
+        if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
+            yield from _instance(context, call)
+    for compare in context.tree.nodes(ast.Compare):
+        if isinstance(compare.left, ast.Call) and isinstance(compare.left.func, ast.Attribute):
+            yield from _named(context, compare, compare.left.func)
+
+
+def _comes_to_the_device(context: Context, node: ast.expr) -> bool:
+    before, after = context.locations
+    return DEVICE in after.of(node) and before.of(node) == {HOST}
+
+
+def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
+    tensor, given = call.args
+    types = given.elts if isinstance(given, ast.Tuple) else [given]
+    found = [_HOST_TYPE.fullmatch(context.script.qualname(one) or "") for one in types]
+    if not any(found) or context.tree.in_fstring(call) or not _comes_to_the_device(context, tensor):
+        return
+    names = {match[1] for match in found if match}
+    known = {(context.script.qualname(one) or "").removeprefix("torch.cuda.") for one in types}
+    added = "".join(f", torch.cuda.{name}" for name in sorted(names - known))
+    if not added:
+        return
+    edits: list[Edit]
+    if isinstance(given, ast.Tuple):
+        edits = [verbs.insert(context.tree, context.tree.end(types[-1]), added)]
+    else:
+        edits = [verbs.replace(context.tree, given, f"({context.tree.segment(given)}{added})")]
+    yield _change(context, tensor, call, edits)
+
+
+def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iterator[Change]:
+    """`x.type() == "torch.FloatTensor"`."""
+    text = compare.comparators[0]
+    if asked.attr != "type" or len(compare.ops) != 1 or not isinstance(compare.ops[0], (ast.Eq, ast.NotEq)):
+        return
+    match = _HOST_TYPE.fullmatch(text.value) if _is_text(text) else None  # type: ignore[attr-defined]
+    assert isinstance(compare.left, ast.Call)
+    if match is None or compare.left.args or context.tree.in_fstring(compare):
+        return
+    if not _comes_to_the_device(context, asked.value):
+        return
+    tree = context.tree
+    quoted = tree.segment(text)
+    other = quoted.replace("torch.", "torch.cuda.", 1)
+    word = "in" if isinstance(compare.ops[0], ast.Eq) else "not in"
+    edit = Replace(tree.end(compare.left), tree.end(text), f" {word} ({quoted}, {other})")
+    yield _change(context, asked.value, compare, [edit])
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _change(context: Context, tensor: ast.expr, node: ast.expr, edits: list[Edit]) -> Change:
+    message = f"`{context.tree.segment(tensor)}` is on the device, where its type is another one"
+    return context.change(HOST_TYPE, node, message, edits, core=True)

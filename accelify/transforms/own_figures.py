@@ -1,0 +1,185 @@
+"""Figures of one process's share of the data that nobody put together: named where they decide or are shown.
+
+hits += count(output, target)    (a finding: each of several processes counts what it has seen itself)
+...
+print(hits)
+
+if hits > best:                  (a finding: the processes can come to different answers)
+    break
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.carried import weights
+from accelify.analysis.own_share import TOTAL, Held, OwnShare
+from accelify.analysis.syntax import dotted, walk
+from accelify.transforms.base import Change, Context, Rule, short
+
+FIGURE = Rule(
+    "ACC306", "own-figure", "A figure that is shown covers one process's share of the data only.", effort=10
+)
+DECISION = Rule(
+    "ACC414", "own-decision", "A figure of one process's share of the data decides what happens.", effort=10
+)
+_SAVING = re.compile(r"^save|_save$|save_|checkpoint", re.I)
+_RATE = re.compile(r"(^|_)lr($|_)|learning_?rate", re.I)
+_STEERING = re.compile(
+    r"adjust_?l|adjust_?opt|(set|update|decay|decrease|lower|reduce|change)_?(lr|learn)", re.I
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a finding for each such figure and each such decision that no other transform has taken up."""
+    if context.plan.known.reduces:
+        return
+    followed = context.followed
+    if followed is None:
+        return
+    yield from _decisions(context, followed)
+    yield from _figures(context, followed)
+
+
+# -- decisions
+
+
+def _decisions(context: Context, followed: OwnShare) -> Iterator[Change]:
+    for stmt, held in followed.decisions.items():
+        if context.is_said(stmt.test):
+            continue
+        text = short(context.tree.segment(stmt.test))
+        kind = _what_it_decides(context, stmt)
+        if kind == "saves" and not _is_named(context, held):
+            message = f"`{text}` chooses what is saved by a figure of one process's share of the data"
+            yield context.change(DECISION, stmt.test, message)
+        elif kind == "leaves":
+            message = f"`{text}` can be true on one process only; the others then wait for ever"
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(DECISION, stmt, message, mark)
+        elif kind == "trains":
+            message = f"`{text}` can be true on one process only, which then trains otherwise than the others"
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(DECISION, stmt, message, mark)
+    for call in followed.schedules:
+        if context.is_said(call) or not any(
+            (t.qualname or "").endswith("ReduceLROnPlateau")
+            for t in context.script.things(call.func.value, v.SCHEDULER)  # type: ignore[attr-defined]
+        ):
+            continue
+        message = "what steers this schedule can differ between processes, and so their learning rates"
+        mark = 'give every process the same number: accelerator.reduce(value, reduction="mean")'
+        yield context.todo(DECISION, call, message, mark)
+
+
+def _what_it_decides(context: Context, stmt: ast.If | ast.While) -> str:
+    """What a test decides: whether a loop is left, what is trained, what is saved; "" for nothing of these."""
+    script, found = context.script, set()
+    weighing: set[str] | None = None
+    if isinstance(stmt, ast.While):
+        return "leaves" if any(script.trains(s) for s in stmt.body) else ""
+    for node in (n for s in [*stmt.body, *stmt.orelse] for n in walk(s)):
+        if isinstance(node, (ast.Break, ast.Continue)):
+            loop = script.enclosing_loops(node)[:1]
+            if loop and any(a is loop[0] for a in context.tree.ancestors(stmt)) and script.trains(loop[0]):
+                if isinstance(node, ast.Break) or _trains_behind(context, stmt, loop[0]):
+                    found.add("leaves")
+        elif isinstance(node, ast.Return):
+            if script.trains_around(stmt) or _trains_behind(context, stmt, script.scope_of(stmt).node):
+                found.add("leaves")
+        elif isinstance(node, ast.Call):
+            found.add(_what_a_call_decides(context, node))
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            text = ast.unparse(node)
+            rate = isinstance(node, ast.Attribute) and _RATE.search(node.attr)
+            if rate or "param_groups" in text or text.endswith("['lr']"):
+                found.add("trains")
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _RATE.search(node.id):
+            found.add("trains")
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            if weighing is None:
+                weighing = _weighing(context, stmt)
+            if dotted(node) in weighing:
+                found.add("trains")
+    return next((kind for kind in ("leaves", "trains", "saves") if kind in found), "")
+
+
+def _weighing(context: Context, stmt: ast.stmt) -> set[str]:
+    """What weighs the losses of the training loops around a test, from one round to the next."""
+    return {
+        place.text
+        for loop in context.shared_loops()
+        if any(ancestor is loop for ancestor in context.tree.ancestors(stmt))
+        for place in weights(context.script, loop)
+    }
+
+
+def _trains_behind(context: Context, stmt: ast.stmt, around: ast.AST) -> bool:
+    end = context.tree.end(stmt)
+    return any(
+        isinstance(call, ast.Call) and context.script.trains(call) and context.tree.start(call) > end
+        for s in getattr(around, "body", ())
+        for call in walk(s)
+    )
+
+
+def _what_a_call_decides(context: Context, call: ast.Call) -> str:
+    script, func = context.script, call.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    receiver = func.value if isinstance(func, ast.Attribute) else func
+    if script.trains(call) or last == "load_state_dict" or _STEERING.search(last):
+        return "trains"
+    if last == "step" and script.is_a(receiver, v.SCHEDULER, v.OPTIMIZER):
+        return "trains"
+    if last == "deepcopy" and any(context.plan.is_prepared(a, v.MODEL) for a in call.args):
+        return "saves"
+    if last == "state_dict" and context.plan.is_prepared(receiver, v.MODEL):
+        return "saves"
+    if script.qualname(func) == "torch.save" or (_SAVING.search(last) and "load" not in last):
+        return "saves"
+    return ""
+
+
+# -- figures
+
+
+def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
+    shown: dict[ast.stmt, ast.Call] = {}
+    for call, held in followed.outputs.items():
+        if held.level < TOTAL or context.plan.on_main_only(call):
+            continue
+        around = set(context.tree.ancestors(call))
+        for origin in held.origins:
+            loops = [a for a in context.tree.ancestors(origin) if a in followed.loops]
+            if any(loop in around for loop in loops) or context.is_named(origin):
+                continue
+            if (
+                not loops
+                and origin not in followed.at_once
+                and context.script.scope_of(call) is context.script.scope_of(origin)
+            ):
+                continue  # a helper that runs for every batch shows what it has so far
+            known = shown.get(origin)
+            if known is None or context.tree.start(call) < context.tree.start(known):
+                shown[origin] = call
+    told: set[str] = set()
+    for origin, call in sorted(shown.items(), key=lambda pair: context.tree.start(pair[0])):
+        name = followed.names[origin]
+        if name in told:
+            continue
+        told.add(name)
+        if origin in followed.at_once:
+            name = (
+                context.tree.segment(origin).split("=")[0].strip() if isinstance(origin, ast.Assign) else name
+            )
+        message = f"`{name}` covers one process's share of the data only, and is shown"
+        if context.script.scope_of(call) is context.script.scope_of(origin):
+            message += f" in line {context.tree.locate(context.tree.start(call))[1]}"
+        yield context.change(FIGURE, origin, message)
+
+
+def _is_named(context: Context, held: Held) -> bool:
+    return bool(held.origins) and all(context.is_named(origin) for origin in held.origins)

@@ -1,0 +1,178 @@
+"""Loops that take a number of batches by hand, more than one process has.
+
+batches = iter(loader)                    batches = iter(loader)
+for i in range(len(data) // 8):    ->     for i in range(min(len(data) // 8, len(loader))):
+    x, y = next(batches)                      x, y = next(batches)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.script import Loop
+from accelify.analysis.steps import lengths_read_by
+from accelify.analysis.syntax import dotted, walk
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+ROUNDS = Rule(
+    "ACC412",
+    "more-rounds-than-batches",
+    "A loop takes more batches by hand than one of several processes has.",
+    Severity.WARNING,
+    effort=5,
+)
+_CAUGHT = frozenset({"StopIteration", "Exception", "BaseException"})
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a bound for each loop over a number that is not the length of the loader that it draws from."""
+    if context.plan.batch_size == "total":
+        return
+    done: set[ast.AST] = set()
+    for call in context.script.calls():
+        source = _drawn_from(call)
+        if source is None:
+            continue
+        loop = next(iter(context.script.enclosing_loops(call)), None)
+        if loop is None or loop in done or isinstance(loop, ast.AsyncFor) or _is_caught(context, call, loop):
+            continue
+        loader = _made_outside(context, source, loop)
+        if loader is None:
+            continue
+        around = _loops_behind(context, source, loop)
+        counts = [n for n in map(_number, [loop, *around]) if n is not None]
+        if around and not any(_is_the_loaders_own(context, loader, n) for n in counts):
+            # The inner loop (accumulation) takes its batches as before, and the outer one comes to the end too soon.
+            if not done & set(around):
+                done.update(around)
+                text = context.tree.segment(loader)
+                message = (
+                    f"on N processes `{text}` has 1/N of its batches for each, and these loops ask for all"
+                )
+                mark = f"end this with the batches of one process: len({text}) of them in all"
+                yield context.todo(ROUNDS, around[-1], message, mark)
+            continue
+        number = _number(loop)
+        if number is None or _is_the_loaders_own(context, loader, number):
+            continue
+        done.add(loop)
+        text = context.tree.segment(loader)
+        message = f"on N processes `{text}` has 1/N of its batches for each, and this loop asks for as many as before"
+        if isinstance(loop, ast.For) and not _divides(context, loop, number):
+            new = f"min({context.tree.segment(number)}, len({text}))"
+            yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
+        else:
+            yield context.todo(
+                ROUNDS, loop, message, f"end this with the batches of one process: len({text}) of them"
+            )
+
+
+def _drawn_from(call: ast.Call) -> ast.Name | ast.Attribute | None:
+    """The iterator in `next(batches)` or `batches.next()`."""
+    func = call.func
+    if isinstance(func, ast.Name) and func.id == "next" and len(call.args) == 1:
+        source = call.args[0]
+    elif isinstance(func, ast.Attribute) and func.attr in ("next", "__next__") and not call.args:
+        source = func.value
+    else:
+        return None
+    return source if isinstance(source, (ast.Name, ast.Attribute)) else None
+
+
+def _is_caught(context: Context, call: ast.Call, loop: Loop) -> bool:
+    """Whether the end of the iterator is looked out for."""
+    for ancestor in context.tree.ancestors(call):
+        if isinstance(ancestor, ast.Try):
+            for handler in ancestor.handlers:
+                names = (
+                    {"Exception"}
+                    if handler.type is None
+                    else {n.id for n in walk(handler.type) if isinstance(n, ast.Name)}
+                )
+                if names & _CAUGHT:
+                    return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+    return False
+
+
+def _made_outside(
+    context: Context, source: ast.Name | ast.Attribute, loop: Loop
+) -> ast.Name | ast.Attribute | None:
+    """The loader whose iterator a name holds throughout a loop: it is made in the same function, before it."""
+    scope, name = context.script.scope_of(source), dotted(source)
+    found = None
+    for stmt in context.tree.nodes(ast.Assign):
+        if context.script.scope_of(stmt) is not scope or all(dotted(t) != name for t in stmt.targets):
+            continue
+        value = stmt.value
+        if not (isinstance(value, ast.Call) and dotted(value.func) in ("iter", "enumerate") and value.args):
+            return None
+        if any(ancestor is loop for ancestor in context.tree.ancestors(stmt)):
+            return None
+        given = value.args[0]
+        loaders = context.script.things(given, v.LOADER)
+        if not loaders or not loaders <= context.plan.prepared or not context.plan.is_sharded(loaders):
+            return None
+        if not isinstance(given, (ast.Name, ast.Attribute)):
+            return None
+        found = given
+    return found
+
+
+def _loops_behind(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> list[Loop]:
+    """The loops around a loop in whose rounds the same iterator goes on, inner ones first."""
+    scope, name = context.script.scope_of(source), dotted(source)
+    made = [
+        stmt
+        for stmt in context.tree.nodes(ast.Assign)
+        if context.script.scope_of(stmt) is scope and any(dotted(t) == name for t in stmt.targets)
+    ]
+    return [
+        outer
+        for outer in context.script.enclosing_loops(loop)
+        if outer is not loop and not any(a is outer for stmt in made for a in context.tree.ancestors(stmt))
+    ]
+
+
+def _number(loop: Loop) -> ast.expr | None:
+    """What a loop counts to: N of `range(N)`, or what a counter is compared with."""
+    if isinstance(loop, ast.While):
+        test = loop.test
+        if (
+            isinstance(test, ast.Compare)
+            and len(test.ops) == 1
+            and isinstance(test.ops[0], (ast.Lt, ast.LtE))
+        ):
+            return test.comparators[0]
+        return None
+    for node in walk(loop.iter):
+        if isinstance(node, ast.Call) and dotted(node.func) in ("range", "trange", "tqdm.trange"):
+            return node.args[0] if len(node.args) == 1 else None
+    return None
+
+
+def _is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
+    """Whether a number is computed from the length that the loader has on one process."""
+    loaders = context.script.things(loader, v.LOADER)
+    return any(
+        context.script.things(length.args[0], v.LOADER) & loaders and context.plan.after_prepare(length)
+        for length in lengths_read_by(context.script, number)
+    )
+
+
+def _divides(context: Context, loop: ast.For, number: ast.expr) -> bool:
+    """Whether figures are divided by the number, which a shorter loop would make wrong."""
+    if not isinstance(number, ast.Name):
+        return False
+    scope = context.script.scope_of(loop)
+    owner = scope.resolve(number.id)
+    return owner is not None and any(
+        isinstance(context.tree.parent(read), (ast.BinOp, ast.AugAssign))
+        and isinstance(getattr(context.tree.parent(read), "op", None), ast.Div)
+        for read in context.script.reads(number.id, owner)
+    )

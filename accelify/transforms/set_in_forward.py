@@ -1,0 +1,88 @@
+"""Parameters that a model sets or makes while it runs: from its first batch, which every process has another one of.
+
+if not self.initialized:
+    self.shift.data.copy_(-x.mean(0))     (a finding: each process sets its own, behind the broadcast of prepare)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import Class
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+IN_FORWARD = Rule(
+    "ACC422",
+    "set-in-forward",
+    "Parameters that the first forward sets from its batch are each process's own.",
+    Severity.WARNING,
+    effort=15,
+)
+_FILLING = frozenset({"copy_", "set_"})
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a finding for each class of a prepared model whose forward sets a parameter."""
+    if not context.plan.shares_training_data or not any(t.kind == v.MODEL for t in context.plan.prepared):
+        return
+    script = context.script
+    for cls in script.interpreter.classes():
+        if b"Parameter(" not in cls.module.tree.data or script.interpreter.kind_of_class(cls) != v.MODEL:
+            continue
+        found = _set_in_forward(cls)
+        if found is None:
+            continue
+        own = cls.module in script.modules
+        where = "" if own else f" ({cls.module.path.name})" if cls.module.path is not None else ""
+        message = (
+            f"`{cls.name}`{where} sets parameters in its forward, and each process would from its own batch: run one "
+            "batch through the model before prepare"
+        )
+        yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _set_in_forward(cls: Class) -> ast.AST | None:
+    own = {dotted(n.targets[0]) for m in cls.scope.children.values() for n in _parameters_made(m)}
+    forward = next((m for m in cls.scope.children.values() if m.name.endswith("forward")), None)
+    for method in _reached(cls, forward) if forward is not None else ():
+        made = next(_parameters_made(method), None)
+        if made is not None:
+            return made
+        for node in method.nodes:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr == "register_parameter" and dotted(node.func.value) == "self":
+                return node
+            base = (dotted(node.func.value) or "").removesuffix(".data")
+            if node.func.attr in _FILLING and base in own:
+                return node
+    return None
+
+
+def _parameters_made(method: Scope) -> Iterator[ast.Assign]:
+    """`self.x = nn.Parameter(...)`"""
+    for node in method.nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            name = dotted(node.value.func) or ""
+            if name.rsplit(".", 1)[-1] == "Parameter" and (dotted(node.targets[0]) or "").startswith("self."):
+                yield node
+
+
+def _reached(cls: Class, forward: Scope) -> list[Scope]:
+    """The forward, and the methods of the class that it calls."""
+    methods = {m.name.rsplit(".", 1)[-1]: m for m in cls.scope.children.values()}
+    found = [forward]
+    for method in found:
+        for node in method.nodes:
+            name = dotted(node.func) if isinstance(node, ast.Call) else None
+            called = (
+                methods.get((name or "").removeprefix("self.")) if (name or "").startswith("self.") else None
+            )
+            if called is not None and called not in found:
+                found.append(called)
+    return found

@@ -1,0 +1,206 @@
+"""Losses that compare the samples of a batch with each other: each process sees its own samples only.
+
+scores = images @ texts.t()
+distances = torch.cdist(features, features)
+d = a.unsqueeze(0) - a.unsqueeze(1)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import target_names, walk
+from accelify.analysis.trained import is_in_model
+from accelify.analysis.values import Class, Thing
+from accelify.transforms.base import Change, Context, Rule, short
+
+WHOLE_BATCH = Rule(
+    "ACC408", "whole-batch-loss", "A loss compares the samples of a batch with each other.", effort=15
+)
+_MARK = "gather the samples of all processes first if the loss is meant over the whole batch"
+_PRODUCTS = frozenset({"matmul", "mm"})
+_KEEPING = frozenset({"contiguous", "detach", "clone"})
+# What rows are compared with that are no samples of the batch.
+_NO_SAMPLES = re.compile(
+    r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|anchor|basis|^[wW]\d?$|mask"
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a finding for each comparison of samples in what makes a loss."""
+    if not context.plan.shares_training_data:
+        return
+    tree = context.tree
+    for node in tree.nodes(ast.BinOp, ast.Call):
+        if not _compares(context, node):
+            continue
+        scope = context.script.scope_of(node)
+        if (
+            _has_parameters(context, scope)
+            or _is_of_weights(scope, node)
+            or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
+        ):
+            continue
+        text = short(tree.segment(node))
+        message = f"`{text}` compares the samples of a batch; a process sees its own only"
+        yield context.todo(WHOLE_BATCH, node, message, _MARK)
+    yield from _in_other_modules(context)
+
+
+def _in_other_modules(context: Context) -> Iterator[Change]:
+    """Criteria of modules that are not converted with the script, where they are called to train."""
+    script, known = context.script, dict[Scope, str]()
+    for call in script.calls():
+        if script.scope_of(call) not in script.training_scopes:
+            continue
+        if any(
+            script.is_a(a, v.LOADER, v.DATASET) for a in [*call.args, *[kw.value for kw in call.keywords]]
+        ):
+            continue  # it goes through data of its own: no loss of this batch
+        forwards = {f for t in script.things(call.func, v.CRITERION) if (f := _forward(t)) is not None}
+        for callee in (*script.callees(call), *forwards):
+            where = _place(context, callee, known)
+            if where:
+                message = (
+                    f"`{short(context.tree.segment(call.func))}` compares the samples of a batch ({where}); a process "
+                    "sees its own only"
+                )
+                yield context.todo(WHOLE_BATCH, call, message, _MARK)
+                break
+
+
+def _forward(criterion: Thing) -> Scope | None:
+    """What a criterion of a class of the program runs."""
+    found = criterion.cls.method("forward") if criterion.cls is not None else None
+    return found[1] if found is not None else None
+
+
+def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int = 3) -> str:
+    """Where a function of another module, or one that it calls, compares samples; "" where none does."""
+    if scope not in known:
+        known[scope] = ""
+        script = context.script
+        module = script.interpreter.module_of(scope)
+        if module in script.modules or _has_parameters(context, scope):
+            return ""
+        for node in scope.nodes:
+            if (
+                isinstance(node, (ast.BinOp, ast.Call))
+                and _compares(context, node)
+                and not _is_of_weights(scope, node)
+            ):
+                name = module.path.name if module.path is not None else "another module"
+                known[scope] = f"{name}, line {node.lineno}"
+                break
+            if isinstance(node, ast.Call) and depth:
+                inner = [_place(context, c, known, depth - 1) for c in script.callees(node)]
+                if any(inner):
+                    known[scope] = next(filter(None, inner))
+                    break
+    return known[scope]
+
+
+def _is_of_weights(scope: Scope, node: ast.AST) -> bool:
+    """Whether a comparison is one of weights with each other, which a loop over a model's parameters goes through."""
+    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+    return any(
+        isinstance(loop, ast.For)
+        and isinstance(loop.iter, ast.Call)
+        and isinstance(loop.iter.func, ast.Attribute)
+        and loop.iter.func.attr in ("parameters", "named_parameters", "modules", "children")
+        and names & set(target_names(loop.target))
+        for loop in scope.nodes
+    )
+
+
+def _has_parameters(context: Context, scope: Scope) -> bool:
+    """Whether a scope is a method of a module that learns something: a model or a part of one, and no criterion."""
+    owner = scope.owner_class
+    if owner is None or not is_in_model(context.script, scope):
+        return False
+    cls = context.script.interpreter.things.get((owner, "class"))
+    for one in cls.ancestry() if isinstance(cls, Class) else ():
+        for method in one.scope.children.values():
+            for node in method.nodes:
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    if isinstance(node.targets[0], ast.Attribute) and _learns(
+                        context, one, method, node.value
+                    ):
+                        return True
+    return False
+
+
+def _learns(context: Context, cls: Class, method: Scope, made: ast.Call) -> bool:
+    attribute = made.func.attr if isinstance(made.func, ast.Attribute) else getattr(made.func, "id", "")
+    held = context.script.interpreter.evaluate(cls.module, method, made)
+    return attribute == "Parameter" or any(isinstance(one, Thing) and one.kind == v.MODEL for one in held)
+
+
+def _compares(context: Context, node: ast.BinOp | ast.Call) -> bool:
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Sub):
+            return _spread_against(node.left, node.right)
+        return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
+    func = node.func
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr in ("pdist", "cdist"):
+        pair = node.args[:2] if func.attr == "cdist" else node.args[:1] * 2
+        return len(pair) == 2 and isinstance(pair[0], ast.Name) and ast.dump(pair[0]) == ast.dump(pair[1])
+    if func.attr not in _PRODUCTS:
+        return False
+    pair = node.args[:2] if len(node.args) >= 2 else [func.value, *node.args]
+    return len(pair) == 2 and _rows_with_rows(pair[0], pair[1])
+
+
+def _rows_with_rows(one: ast.expr, other: ast.expr) -> bool:
+    """`a @ b.t()`: every row of the one with every row of the other, of two tensors of the batch or of the same."""
+    (first, turned), (second, turned_too) = _base(one), _base(other)
+    if first is None or second is None or turned == turned_too:
+        return False
+    return first == second or not (_NO_SAMPLES.search(first) or _NO_SAMPLES.search(second))
+
+
+def _base(node: ast.expr) -> tuple[str | None, bool]:
+    """The name at the root of an operand, and whether its two dimensions are swapped."""
+    turned = False
+    while True:
+        if isinstance(node, ast.Attribute) and node.attr == "T":
+            turned, node = not turned, node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if _swaps(node):
+                turned = not turned
+            elif node.func.attr not in _KEEPING:
+                return None, False
+            node = node.func.value
+        else:
+            return (node.id, turned) if isinstance(node, ast.Name) else (None, False)
+
+
+def _swaps(call: ast.Call) -> bool:
+    """`t()`, `transpose(0, 1)`, `permute(1, 0)`: not the dimensions within one sample."""
+    assert isinstance(call.func, ast.Attribute)
+    given = sorted(a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, int))
+    return call.func.attr == "t" or (call.func.attr in ("transpose", "permute") and given == [0, 1])
+
+
+def _spread_against(one: ast.expr, other: ast.expr) -> bool:
+    """`a.unsqueeze(0) - b.unsqueeze(1)`: every sample minus every sample."""
+    dimensions = {_spread(one), _spread(other)}
+    return dimensions == {0, 1}
+
+
+def _spread(node: ast.expr) -> int | None:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
+        given = node.args[0] if node.args else None
+        if isinstance(node.func.value, ast.Name) and isinstance(given, ast.Constant):
+            return next((n for n in (0, 1) if given.value == n), None)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        new = [i for i, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is None]
+        return new[0] if len(new) == 1 and new[0] in (0, 1) and len(parts) <= 3 else None
+    return None

@@ -1,0 +1,55 @@
+"""Weights of the loss that are carried on from round to round."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, codes, convert
+
+LOSS = "fake = model(torch.zeros_like(x)).mean()\nloss = F.cross_entropy(model(x), y) - weight * fake"
+
+
+@pytest.mark.parametrize(
+    ("update", "after"),
+    [
+        (
+            "weight = weight + 0.1 * (loss - fake).item()",
+            'weight = weight + 0.1 * accelerator.reduce((loss - fake).item(), reduction="mean")',
+        ),
+        (
+            "balance = (0.5 * loss - fake).item()\nweight = max(weight + 0.1 * balance, 0)",
+            'balance = accelerator.reduce((0.5 * loss - fake).item(), reduction="mean")\n'
+            "        weight = max(weight + 0.1 * balance, 0)",
+        ),
+        ("weight += float(loss)", 'weight += accelerator.reduce(float(loss), reduction="mean")'),
+    ],
+)
+def test_the_average_of_all_processes_is_carried_on(update: str, after: str) -> None:
+    conversion = convert(build=BUILD, loss=LOSS, update=f"optimizer.step()\n{update}", end="print(weight)")
+    assert after in conversion.new_text
+    assert "ACC417" in codes(conversion)
+    assert "ACC306" not in codes(conversion)
+
+
+BUILD = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nweight = 0.0"
+
+
+@pytest.mark.parametrize(
+    "update", ["if loss.item() > 1:\n    weight *= 1.5", "if i % 2:\n    weight = weight + loss.item()"]
+)
+def test_what_cannot_be_averaged_is_left_to_a_person(update: str) -> None:
+    conversion = convert(build=BUILD, loss=LOSS, update=f"optimizer.step()\n{update}")
+    assert (
+        "# TODO(accelify ACC4" in conversion.new_text
+        or "accelerator.reduce(loss.item()" in conversion.new_text
+    )
+
+
+@pytest.mark.parametrize("update", ["weight = weight * 0.9", "weight = min(weight + 0.1, i)", "weight += 1"])
+def test_schedules_are_no_figures(update: str) -> None:
+    check_noop("update", f"optimizer.step()\n{update}", "ACC417", "ACC414", build=BUILD, loss=LOSS)
+
+
+def test_a_total_that_weighs_nothing() -> None:
+    conversion = convert(build=BUILD, update="optimizer.step()\nweight += loss.item()")
+    assert "ACC417" not in codes(conversion)

@@ -1,0 +1,111 @@
+"""ACC212: environments that nobody seeds."""
+
+from __future__ import annotations
+
+import textwrap
+
+from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, codes
+
+SCRIPT = """\
+import gym
+import torch
+from torch import nn
+
+
+class Agent:
+    def __init__(self, env):
+        self.env = env
+        self.model = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def learn(self, state, reward):
+        loss = -reward * self.model(torch.as_tensor(state)).max()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+def main():
+{made}
+    agent = Agent(env)
+{behind}
+    for episode in range(10):
+        state = env.reset()
+        done = False
+        while not done:
+            {step}
+            agent.learn(state, reward)
+
+
+if __name__ == "__main__":
+    main()
+"""
+OLD = "state, reward, done, info = env.step({action})"
+NEW = "state, reward, done, cut, info = env.step({action})"
+
+
+def converted(
+    made: str, step: str = OLD, action: str = "0", behind: str = "", library: str = "gym", **options: str
+) -> Conversion:
+    text = SCRIPT.format(
+        made=textwrap.indent(made, "    "),
+        step=step.format(action=action),
+        behind=textwrap.indent(behind, "    "),
+    ).replace("import gym\n", f"import {library}\n")
+    conversion = convert_source(Source.from_text(text, PATH), ConvertOptions(**options))
+    assert conversion.status == "converted", conversion.reason
+    compile(conversion.new_text, "after.py", "exec", dont_inherit=True)
+    return conversion
+
+
+def test_the_old_form_is_seeded_once_the_accelerator_is_made() -> None:
+    text = converted('env = gym.make("CartPole-v0")').new_text
+    assert "    agent = Agent(env)\n    env.seed(torch.initial_seed() % 2**31)\n" in text
+
+
+def test_the_new_form_is_seeded_by_a_reset() -> None:
+    text = converted('env = gym.make("CartPole-v1")', NEW).new_text
+    assert "    env.reset(seed=torch.initial_seed() % 2**31)\n" in text
+    text = converted(
+        'env = gymnasium.make("CartPole-v1")', "env.step(0)\n            reward = 1.0", library="gymnasium"
+    )
+    assert "    env.reset(seed=torch.initial_seed() % 2**31)\n" in text.new_text
+
+
+def test_the_space_of_actions_has_a_generator_of_its_own() -> None:
+    text = converted('env = gym.make("CartPole-v1")', NEW, "env.action_space.sample()").new_text
+    assert "    env.action_space.seed(torch.initial_seed() % 2**31)\n" in text
+
+
+def test_a_wrapper_is_passed_by() -> None:
+    text = converted('env = gym.wrappers.FlattenObservation(gym.make("CartPole-v1"))', NEW).new_text
+    assert "    env.unwrapped.reset(seed=torch.initial_seed() % 2**31)\n" in text
+
+
+def test_each_environment_has_a_seed_of_its_own() -> None:
+    text = converted('env = gym.make("CartPole-v0")\ntest = gym.make("CartPole-v0")').new_text
+    assert "    test.seed(torch.initial_seed() % 2**31 + 1)\n" in text
+
+
+def test_who_seeds_is_left_alone() -> None:
+    made = 'env = gym.make("CartPole-v0")'
+    assert "ACC212" not in codes(converted(f"{made}\nenv.seed(3)"))
+    assert "ACC212" not in codes(converted(made, NEW, behind="env.reset(seed=3)"))
+
+
+def test_where_it_cannot_be_seeded_it_is_said() -> None:
+    unknown = converted('env = gym.make("CartPole-v0")', "reward = env.step(0)[1]")
+    assert [f.fixable for f in unknown.remaining if f.code == "ACC212"] == [False]
+    early = converted('env = gym.make("CartPole-v0")\nstate = env.reset()')
+    assert [f.fixable for f in early.remaining if f.code == "ACC212"] == [False]
+    other = converted('env = gym.make("CartPole-v0")', runtime="accelerate")
+    assert [f.fixable for f in other.remaining if f.code == "ACC212"] == [False]
+
+
+def test_several_made_by_one_helper_are_said() -> None:
+    made = 'env, other = [gym.make("CartPole-v0") for _ in range(2)]'
+    assert "env.seed" not in converted(made).new_text
+    made = 'for _ in range(2):\n    env = gym.make("CartPole-v0")'
+    assert [f.fixable for f in converted(made).remaining if f.code == "ACC212"] == [False]

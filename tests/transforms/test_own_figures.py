@@ -1,0 +1,210 @@
+"""Figures of one process's share of the data that nobody put together."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.transforms.support import codes, convert
+
+LOOP = """
+def train_epoch():
+    {fresh}
+    for x, y in loader:
+        optimizer.zero_grad()
+        output = model(x)
+        loss = F.cross_entropy(output, y)
+        loss.backward()
+        optimizer.step()
+        {body}
+    return {result}
+"""
+STOPPER = """
+class Stopper:
+    def __init__(self):
+        self.best, self.stop = 1e9, False
+    def __call__(self, value):
+        self.stop = value > self.best
+        self.best = min(self.best, value)
+stopper = Stopper()
+"""
+TABLE = """
+class Table:
+    def __init__(self):
+        self.cells = [0, 0]
+    def add(self, output, y):
+        for right in (output.argmax(1) == y).tolist():
+            self.cells[right] += 1
+    def value(self):
+        return self.cells[1] / sum(self.cells)
+"""
+LARGEST = LOOP.format(fresh="kept = 0", body="kept = measure(kept, loss.item())", result="kept")
+KEPT = LOOP.format(fresh="kept = Table()", body="kept.add(output, y)", result="kept.value()")
+IMPORTS = "import copy\nfrom m import measure"
+
+
+def found(**snippets: str) -> set[str]:
+    return codes(convert(**{"imports": IMPORTS, **snippets})) & {"ACC306", "ACC405", "ACC414"}
+
+
+@pytest.mark.parametrize(
+    ("ready", "epoch"),
+    [
+        (LARGEST, "train_epoch()"),
+        (LOOP.format(fresh="kept = 0", body="kept += loss.item()", result="kept"), "print(train_epoch())"),
+        (
+            LOOP.format(fresh="kept = []", body="kept.append(loss.item())", result="kept"),
+            "print(train_epoch())",
+        ),
+        (LOOP.format(fresh="", body="print(loss.item())", result="loss.item()"), "print(train_epoch())"),
+        (
+            LOOP.format(fresh="n = 0", body="n += 1", result="n"),
+            "print(train_epoch())\nif n > 3: raise SystemExit",
+        ),
+        (
+            "history = []" + LOOP.format(fresh="kept = 0", body="kept += loss.item()", result="kept"),
+            "history.append(train_epoch())\nprint(history)\nif history[-1] < 0.1: break",
+        ),
+    ],
+)
+def test_what_is_right_or_shows_a_single_batch(ready: str, epoch: str) -> None:
+    assert found(ready="n = 0\n" + ready, epoch=epoch) == set()
+
+
+def test_evaluation_on_all_of_the_data() -> None:
+    snippet = """
+    hits, names = 0, []
+    for x, y in test_loader:
+        output = model(x)
+        x = x.view(-1)
+        hits += (output.argmax(1) == y).sum().item()
+    print(hits)
+    if hits > 60:
+        torch.save(model.state_dict(), "best.pt")
+        break
+    """
+    assert found(epoch=snippet) == set()
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        LARGEST,
+        TABLE + KEPT,
+        LOOP.format(fresh="kept = [0, 0]", body="kept[int(y[0])] = loss.item()", result="kept[1]"),
+        "def add(s, v):\n    s['all'] = s['all'] + [v]\n"
+        + LOOP.format(fresh="s = {'all': []}", body="add(s, loss.item())", result="s['all']"),
+    ],
+)
+def test_figures_that_are_shown(ready: str) -> None:
+    assert found(ready=ready, epoch="value = train_epoch()\nprint(f'{value}')") == {"ACC306"}
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "if train_epoch() < 0.1: break",
+        "now = train_epoch()\nif now > 3:\n    wait = wait + 1\nif wait: break",
+        "stopper(train_epoch())\nif stopper.stop: break",
+        "now = train_epoch()\nif now < best:\n    best = now\n    torch.save(model.state_dict(), 'best.pt')",
+        "now = train_epoch()\nif now > 1:\n    for g in optimizer.param_groups: g['lr'] *= 0.1",
+        "now = train_epoch()\nif now < best:\n    best, other = now, copy.deepcopy(model)",
+        "plateau.step(metrics=train_epoch())",
+    ],
+)
+def test_decisions(epoch: str) -> None:
+    made = "best, wait = 1e9, 0\nplateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\n"
+    assert len(found(ready=STOPPER + made + LARGEST, epoch=epoch)) == 1
+
+
+def test_a_figure_of_one_expression() -> None:
+    share = "sum((model(a).argmax(1) == b).sum().item() for a, b in loader) / len(data)"
+    epoch = f"share = {share}\nprint(share)\nif share > best:\n    torch.save(model.state_dict(), 'best.pt')"
+    assert found(setup="best = 0", epoch=epoch) == {"ACC306", "ACC414"}
+    assert found(setup="best = 0", epoch=epoch.replace("in loader", "in test_loader")) == set()
+
+
+def test_a_choice_by_what_is_put_together() -> None:
+    """The best epoch of a loop over phases: its figures are reduced, and the processes agree."""
+    phases = """
+    def train_model(loaders, sizes):
+        best, best_weights = 0.0, copy.deepcopy(model.state_dict())
+        for phase in ["train", "val"]:
+            hits = 0
+            for x, y in loaders[phase]:
+                output = model(x)
+                loss = F.cross_entropy(output, y)
+                if phase == "train":
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                hits += torch.sum(output.argmax(1) == y)
+            share = hits.double() / sizes[phase]
+            if phase == "val" and share > best:
+                best, best_weights = share, copy.deepcopy(model.state_dict())
+        model.load_state_dict(best_weights)
+    """
+    phases = textwrap.dedent(phases)
+    made = "loaders = {p: DataLoader(data, batch_size=8) for p in ['train', 'val']}\nsizes = {p: 64 for p in loaders}"
+    conversion = convert(imports=IMPORTS, ready=phases + "\n" + made, epoch="train_model(loaders, sizes)")
+    assert not {"ACC306", "ACC405", "ACC411", "ACC414"} & codes(conversion)
+    worst = phases.replace("hits += torch.sum(output.argmax(1) == y)", "hits = measure(hits, output)")
+    conversion = convert(imports=IMPORTS, ready=worst + "\n" + made, epoch="train_model(loaders, sizes)")
+    assert {"ACC411", "ACC414"} & codes(conversion)
+
+
+def test_decisions_of_a_class_that_trains() -> None:
+    trainer = """
+    class Trainer:
+        def __init__(self):
+            self.worst, self.table = 0, {}
+        def epoch(self):
+            self.worst = 0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                self.worst = measure(self.worst, loss.item())
+        def fit(self):
+            for epoch in range(3):
+                self.epoch()
+                if self.worst < 0.1:
+                    break
+    """
+    assert found(ready=trainer, epoch="Trainer().fit()") == {"ACC414"}
+
+
+def test_the_variable_of_a_comprehension_is_its_own() -> None:
+    """What one comprehension calls `x` says nothing of the `x` of another."""
+    ready = """
+sizes = {x: len(data) for x in ["train"]}
+names = ["a", "b"]
+first = next(iter(loader))
+print([names[x] for x in first[1]])
+best = 0
+"""
+    loss = "loss = F.cross_entropy(model(x), y)\ntotal += loss.item()"
+    conversion = convert(
+        ready=ready,
+        loss=loss,
+        epoch="if total / sizes['train'] > best:\n    best = total\n    torch.save(model.state_dict(), 'a')",
+    )
+    assert "ACC414" not in codes(conversion)
+
+
+def test_a_variable_that_a_comprehension_shares_with_the_training_loop() -> None:
+    """The validation's loader stays whole, so that its figure is the same everywhere."""
+    epoch = """
+    found = 0
+    for batch in DataLoader(data, batch_size=1):
+        a, _ = [_.float() for _ in batch]
+        found += math.log(model(a).mean().item())
+    if found > best:
+        best = found
+        torch.save(model.state_dict(), "a")
+    """
+    loss = "x, _ = [_.float() for _ in (x, y)]\nloss = F.cross_entropy(model(x), y)"
+    conversion = convert(imports="import math", ready="best = 0", loss=loss, epoch=epoch)
+    assert "ACC414" not in codes(conversion)

@@ -1,0 +1,91 @@
+"""Loops that take a number of batches by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.source import Source
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(32, 3))
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+for epoch in range(3):
+    batches = iter(loader)
+    {loop}:
+        {take}
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {after}
+"""
+FOR = "for step in range(len(data) // 4)"
+TAKE = "(x,) = next(batches)"
+CAUGHT = """try:
+            (x,) = next(batches)
+        except StopIteration:
+            break"""
+ANEW = """batches = iter(loader)
+        (x,) = next(batches)"""
+
+
+def convert(
+    loop: str, take: str = TAKE, *, before: str = "", after: str = "", batch_size: str = "per-process"
+) -> Conversion:
+    text = SCRIPT.format(loop=loop, take=take, before=before, after=after)
+    conversion = convert_source(Source.from_text(text), ConvertOptions(batch_size=batch_size))
+    assert conversion.status == "converted", conversion.reason
+    return conversion
+
+
+@pytest.mark.parametrize("take", [TAKE, "(x,) = batches.next()", "(x,) = batches.__next__()"])
+@pytest.mark.parametrize("number", ["len(data) // 4", "8"])
+def test_no_more_rounds_than_batches(number: str, take: str) -> None:
+    conversion = convert(f"for step in range({number})", take)
+    assert f"for step in range(min({number}, len(loader))):" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    ("loop", "take"),
+    [
+        ("for step in range(len(loader))", TAKE),
+        ("for step in range(len(loader) - 1)", TAKE),
+        (FOR, CAUGHT),
+        (FOR, ANEW),
+        (FOR, "(x,) = next(batches, (data[0][0],))"),
+    ],
+)
+def test_what_ends_with_the_batches_stays(loop: str, take: str) -> None:
+    conversion = convert(loop, take)
+    assert f"    {loop}:\n" in conversion.new_text
+    assert "ACC412" not in {f.code for f in conversion.remaining}
+
+
+def test_batches_that_are_shared_out_among_the_processes_are_as_many_as_before() -> None:
+    assert f"    {FOR}:\n" in convert(FOR, batch_size="total").new_text
+
+
+def test_a_number_that_figures_are_divided_by_is_left_to_a_person() -> None:
+    conversion = convert("for step in range(steps)", before="steps = 8", after="print(loss.item() / steps)")
+    assert "    # TODO(accelify ACC412): " in conversion.new_text
+
+
+def test_rounds_of_a_while_loop_are_left_to_a_person() -> None:
+    conversion = convert("while step < 8", "step += 1; (x,) = next(batches)", before="step = 0")
+    assert "    # TODO(accelify ACC412): " in conversion.new_text
+
+
+def test_accumulation_takes_its_batches_as_before() -> None:
+    """Only the loop around it comes to the end of the iterator too soon."""
+    take = "\n        for part in range(2):\n            (x,) = next(batches)"
+    conversion = convert("for step in range(4)", take)
+    assert "for part in range(2):" in conversion.new_text
+    assert "    # TODO(accelify ACC412): " in conversion.new_text

@@ -1,0 +1,39 @@
+"""Parameters that a forward sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import codes, convert
+
+NET = """
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 2)
+        self.shift = nn.Parameter(torch.zeros(4))
+        self.register_buffer("mean", torch.zeros(4))
+        self.ready = False
+
+    def prepare(self, x):
+        {line}
+
+    def forward(self, x):
+        if not self.ready:
+            self.prepare(x)
+        return super().forward(x + self.shift)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("self.shift.data.copy_(x.mean(0))", True),
+        ("self.shift = nn.Parameter(x.mean(0))", True),
+        ("self.register_parameter('late', nn.Parameter(x.mean(0)))", True),
+        ("self.mean.copy_(x.mean(0))", False),
+        ("x.copy_(self.shift)", False),
+    ],
+)
+def test_parameters_that_a_forward_sets(line: str, named: bool) -> None:
+    build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    assert ("ACC422" in codes(convert(setup=NET.format(line=line), build=build))) == named

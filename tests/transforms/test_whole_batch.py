@@ -1,0 +1,116 @@
+"""Losses that compare the samples of a batch with each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import codes, convert
+
+CRITERION = """\
+from torch import nn
+
+class {name}(nn.Module):
+{init}    def forward(self, a, b):
+        return ({term}).mean()
+"""
+INIT = "    def __init__(self):\n        super().__init__()\n        self.head = nn.Linear(2, 2)\n\n"
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+from losses import {name}
+
+model = torch.nn.Linear(4, 2)
+criterion = {name}()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+PAIRS = [
+    "a @ a.t()",
+    "torch.matmul(a, b.T)",
+    "a.mm(b.transpose(0, 1))",
+    "torch.cdist(a, a)",
+    "a.unsqueeze(0) - b.unsqueeze(1)",
+    "a[None, :] - a[:, None]",
+]
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "torch.matmul(output, output.t())",
+        "torch.cdist(output, output)",
+        "output @ output.T",
+        "F.pdist(output)",
+    ],
+)
+def test_in_the_loop(term: str) -> None:
+    loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
+    assert "ACC408" in {f.code for f in convert(loss=loss).remaining}
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "output @ weight.t()",
+        "torch.matmul(output, other)",
+        "torch.matmul(output.unsqueeze(1), output.unsqueeze(2))",
+        "output - output.unsqueeze(0)",
+        "torch.cdist(output, centers)",
+    ],
+)
+def test_within_one_sample_or_with_what_is_none(term: str) -> None:
+    loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
+    before = "weight = torch.randn(2, 2)\nother, centers = weight.t(), weight"
+    assert "ACC408" not in codes(convert(loss=loss, ready=before))
+
+
+@pytest.mark.parametrize("term", PAIRS)
+def test_in_a_criterion_of_another_module(tmp_path: Path, term: str) -> None:
+    for name, init, found in (("Criterion", "", True), ("Block", "", True), ("Block", INIT, False)):
+        folder = tmp_path / f"{name}{found}"
+        folder.mkdir()
+        (folder / "losses.py").write_text(
+            "import torch\n" + CRITERION.format(name=name, init=init, term=term)
+        )
+        script = folder / "train.py"
+        script.write_text(TRAIN.format(name=name))
+        (conversion,) = convert_project(Source.read(script))
+        assert ("ACC408" in {f.code for f in conversion.remaining}) == found
+        if found:
+            (finding,) = [f for f in conversion.remaining if f.code == "ACC408"]
+            assert "(losses.py, line 6)" in finding.message
+
+
+def test_of_weights_and_of_a_pass_over_other_data(tmp_path: Path) -> None:
+    helpers = """
+import torch
+
+def orthogonal(net, loss):
+    for m in net.parameters():
+        w = m.mm(m.t())
+        loss = loss + w.pow(2).sum()
+    return loss
+
+def recall(net, loader):
+    found = torch.cat([net(x) for x, _ in loader])
+    return (found @ found.t()).mean()
+"""
+    (tmp_path / "helpers.py").write_text(helpers)
+    script = TRAIN.format(name="helpers").replace("from losses import helpers", "import helpers")
+    script = script.replace("criterion = helpers()", "criterion = torch.nn.CrossEntropyLoss()")
+    script = script.replace(
+        "    loss.backward", "    loss = helpers.orthogonal(model, loss)\n    loss.backward"
+    )
+    script += "    print(helpers.recall(model, DataLoader(other, batch_size=8)))\n"
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted"
+    assert "ACC408" not in codes(conversion)
