@@ -88,17 +88,27 @@ def numbers_in(
                 found.append(node)
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth:
-            made = [
-                stmt.value
-                for stmt in (n for s in loop.body for n in walk(s))
-                if isinstance(stmt, ast.Assign)
-                and any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets)
-            ]
-            if len(made) == 1 and made[0] is not value:
-                found += numbers_in(script, loop, made[0], batch, depth - 1)
+            made = _made_last(script, loop, node)
+            if made is not None and made is not value:
+                found += numbers_in(script, loop, made, batch, depth - 1)
             continue
         queue += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
     return list(dict.fromkeys(found))
+
+
+def _made_last(script: ScriptModel, loop: BatchLoop, name: ast.Name) -> ast.expr | None:
+    """What a variable was set to in the loop before it is read; None where that depends on a condition."""
+    before = [
+        stmt
+        for stmt in (n for s in loop.body for n in walk(s))
+        if isinstance(stmt, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+        and script.tree.end(stmt) <= script.tree.start(name)
+    ]
+    if not before:
+        return None
+    last = max(before, key=script.tree.start)
+    return last.value if len(before) == 1 or last in loop.body else None
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from accelify.analysis import values as v
 from accelify.analysis.figures import draws
+from accelify.analysis.loaders import is_shuffled
 from accelify.analysis.own_share import OwnShare, Slot
 from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
@@ -57,6 +58,26 @@ def follow(
         return _is_reduced(script, settled, slot, node) or _is_gathered(plan, slot, node)
 
     return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts)
+
+
+def follow_reordered(
+    plan: Plan, bindings: Callable[[ast.Name], Iterable[ast.stmt | None]]
+) -> OwnShare | None:
+    """Follow the batches of shuffled data that every process evaluates whole, each in an order of its own.
+
+    Their figures differ where the loop ends early or its last batch is smaller. None where there are no such loops.
+    """
+    script = plan.script
+    loops = [
+        e.loop
+        for e in plan.evaluations
+        if e.loaders
+        and not plan.is_sharded(e.loaders)
+        and not plan.on_main_only(e.loop)
+        and not e.only_looks
+        and any(is_shuffled(loader) for loader in e.loaders)
+    ]
+    return OwnShare(script, loops, (), lambda slot, node: False, bindings) if loops else None
 
 
 def _is_reduced(script: ScriptModel, settled: Settled, slot: Slot, node: ast.expr) -> bool:

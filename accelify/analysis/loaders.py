@@ -20,6 +20,16 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
+def is_shuffled(thing: Thing) -> bool:
+    """Whether torch's loader goes through its data in an order that is drawn anew for each pass."""
+    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+        return False
+    shuffles = call_argument(thing.site, 2, "shuffle")
+    if call_keyword(thing.site, "generator") is not None:
+        return False
+    return shuffles is not None and not is_constant(shuffles, False)
+
+
 def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
     """The functions that put a loader's batches together, as far as the program has them."""
     if not isinstance(loader.site, ast.Call) or loader.module is None:

@@ -12,7 +12,7 @@ from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.effects import RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
-from accelify.analysis.followed import Settled, follow
+from accelify.analysis.followed import Settled, follow, follow_reordered
 from accelify.analysis.locations import Locations
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
@@ -104,6 +104,11 @@ class Context:
     def followed(self) -> OwnShare | None:
         """Where each process's own share of the data goes. Asked once it is known what is put together."""
         return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
+
+    @cached_property
+    def reordered(self) -> OwnShare | None:
+        """Where the figures of shuffled data go that every process evaluates whole, in an order of its own."""
+        return follow_reordered(self.plan, self.locations[1].bindings)
 
     def leaves_own(self, loop: BatchLoop) -> bool:
         """Whether a loop leaves something behind that is still one process's own."""
@@ -480,6 +485,8 @@ class Context:
                 self.script.is_uniform(ancestor.test) or self.gathered(ancestor.test)
             ):
                 return False
+            if self.reordered is not None and ancestor in self.reordered.decisions:
+                return False
             if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
                 return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody
         return True
@@ -496,12 +503,13 @@ class Context:
 
     def main_process_too(self, parent: ast.If, accelerator: str) -> Edit:
         """`if test:` as `if accelerator.is_main_process and test:`."""
-        test = self.tree.segment(parent.test)
-        loose = isinstance(parent.test, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) and not (
-            isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
-        )
-        text = f"{accelerator}.is_main_process and " + (f"({test})" if loose else test)
-        return verbs.replace(self.tree, parent.test, text)
+        test = parent.test
+        first = f"{accelerator}.is_main_process and "
+        if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
+            isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+        ):
+            return verbs.replace(self.tree, test, f"{first}({self.tree.segment(test)})")
+        return verbs.insert(self.tree, self.tree.start(test), first, -20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
         """A statement and those right behind it in its block, and in its cell, that belong to it."""

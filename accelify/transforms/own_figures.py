@@ -38,23 +38,24 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.known.reduces:
         return
     followed = context.followed
-    if followed is None:
-        return
-    yield from _decisions(context, followed)
-    yield from _figures(context, followed)
+    if followed is not None:
+        yield from _decisions(context, followed, "one process's share of the data")
+        yield from _figures(context, followed)
+    if context.reordered is not None:
+        yield from _decisions(context, context.reordered, "data that each process shuffles for itself")
 
 
 # -- decisions
 
 
-def _decisions(context: Context, followed: OwnShare) -> Iterator[Change]:
+def _decisions(context: Context, followed: OwnShare, seen: str) -> Iterator[Change]:
     for stmt, held in followed.decisions.items():
         if context.is_said(stmt.test):
             continue
         text = short(context.tree.segment(stmt.test))
         kind = _what_it_decides(context, stmt)
         if kind == "saves" and not _is_named(context, held):
-            message = f"`{text}` chooses what is saved by a figure of one process's share of the data"
+            message = f"`{text}` chooses what is saved by a figure of {seen}"
             yield context.change(DECISION, stmt.test, message)
         elif kind == "leaves":
             message = f"`{text}` can be true on one process only; the others then wait for ever"

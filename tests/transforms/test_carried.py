@@ -21,6 +21,10 @@ LOSS = "fake = model(torch.zeros_like(x)).mean()\nloss = F.cross_entropy(model(x
             'balance = accelerator.reduce((0.5 * loss - fake).item(), reduction="mean")\n'
             "        weight = max(weight + 0.1 * balance, 0)",
         ),
+        (
+            "balance = 0.5 * loss - fake\nbalance = balance.item()\nweight = min(max(balance, 0), 1)",
+            'balance = accelerator.reduce(balance.item(), reduction="mean")\n        weight = min(max(balance, 0), 1)',
+        ),
         ("weight += float(loss)", 'weight += accelerator.reduce(float(loss), reduction="mean")'),
     ],
 )

@@ -125,6 +125,28 @@ def test_a_figure_of_one_expression() -> None:
     assert found(setup="best = 0", epoch=epoch.replace("in loader", "in test_loader")) == set()
 
 
+@pytest.mark.parametrize(("shuffle", "expected"), [("True", {"ACC414"}), ("False", set())])
+def test_decisions_by_data_that_each_process_shuffles(shuffle: str, expected: set[str]) -> None:
+    """All of it is evaluated by every process, but as far as `break` lets it, and no two draw the same order."""
+    evaluate = """
+    kept = []
+    for n, (a, b) in enumerate(mixed):
+        for part in a.split(2):
+            kept.append(model(part).argmax(1).sum().item())
+        if n > 3:
+            break
+    hits = sum(kept)
+    if hits > best:
+        best = hits
+        torch.save(model.state_dict(), "best.pt")
+    """
+    made = f"mixed = DataLoader(data, batch_size=8, shuffle={shuffle})"
+    conversion = convert(setup="best = 0", ready=made, epoch=evaluate)
+    assert codes(conversion) & {"ACC303", "ACC414"} == {"ACC303"} | expected
+    # Waiting where not all processes come would hang.
+    assert ("wait_for_everyone" in conversion.new_text) == (shuffle == "False")
+
+
 def test_a_choice_by_what_is_put_together() -> None:
     """The best epoch of a loop over phases: its figures are reduced, and the processes agree."""
     phases = """
