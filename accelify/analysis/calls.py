@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.factories import Factories
+from accelify.analysis.handed_back import handed_back, is_super
+from accelify.analysis.made_by_name import MadeByName, is_by_name
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
@@ -34,7 +35,7 @@ _PASS_THROUGH = frozenset(
 )
 
 
-class CallEvaluator(Factories, LibraryCalls):
+class CallEvaluator(Factories, LibraryCalls, MadeByName):
     """The expression half of the interpreter."""
 
     program: Program
@@ -303,6 +304,11 @@ class CallEvaluator(Factories, LibraryCalls):
         arguments = [self.evaluate(module, scope, a) for a in node.args]
         keywords = {kw.arg: self.evaluate(module, scope, kw.value) for kw in node.keywords}
         found: Values = set()
+        if is_by_name(node.func):
+            held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
+            found = self.made_by_name(module, scope, node, held, arguments, keywords)
+            if found:
+                return found
         callees = self.evaluate(module, scope, node.func)
         if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
             if hasattr(builtins, node.func.id):
@@ -481,7 +487,8 @@ class CallEvaluator(Factories, LibraryCalls):
                 return set(arguments[index])
             if own in keywords:
                 return set(keywords[own])
-        return self.returned(node, target)
+        made = self.made_in_helper(module, scope, node, target, arguments, keywords)
+        return made or self.returned(node, target)
 
     def _handed_back(self, target: Scope) -> str | None:
         """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
@@ -547,53 +554,6 @@ class CallEvaluator(Factories, LibraryCalls):
         elif kind == v.SCHEDULER:
             self.link(made, "optimizer", of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
         return {made}
-
-
-def handed_back(function: Scope) -> str | None:
-    """The one parameter that every `return` of a function gives back, through moves and `Variable` at most."""
-    if not isinstance(function.node, ast.FunctionDef):
-        return None
-    found: set[str | None] = set()
-    for node in function.nodes:
-        if isinstance(node, ast.Return):
-            found.add(_moved(node.value, function.self_name()))
-        elif isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return None
-    name = found.pop() if len(found) == 1 else None
-    if name is None or all(a.arg != name for a in function.parameters()):
-        return None
-    for node in function.nodes:
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
-            stored = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):
-                return None
-    return name
-
-
-def is_super(node: ast.expr) -> bool:
-    """Whether an expression is `super()`, in its short or its long form."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _moved(node: ast.expr | None, own: str | None = None) -> str | None:
-    """The name in `x.cuda()`, `Variable(x)`, `x.to(device) if flag else x`; `own` for `super().to(device)`."""
-    if isinstance(node, ast.IfExp):
-        one = _moved(node.body, own)
-        return one if one == _moved(node.orelse, own) else None
-    while isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in k.SELF_RETURNING | {
-            "cuda",
-            "to",
-            "cpu",
-        }:
-            if is_super(node.func.value):
-                return own
-            node = node.func.value
-        elif (dotted(node.func) or "").rsplit(".", 1)[-1] == "Variable" and node.args:
-            node = node.args[0]
-        else:
-            return None
-    return node.id if isinstance(node, ast.Name) else None
 
 
 def _grow(sequence: Sequence) -> Values:

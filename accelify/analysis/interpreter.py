@@ -57,6 +57,7 @@ class Interpreter(CallEvaluator):
         self._resolving: set[str] = set()
         self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
+        self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.syntax import walk
+from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
@@ -45,7 +46,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.accelerator(text) is None or any(context.tree.in_fstring(node) for node in devices):
             yield context.todo(NAMED, text, message, _MARK)
             continue
-        edits = [verbs.insert(context.tree, context.tree.end(node), ".type") for node in devices]
+        edits: list[Edit] = [verbs.insert(context.tree, context.tree.end(node), ".type") for node in devices]
         yield context.change(NAMED, text, message, edits)
 
 

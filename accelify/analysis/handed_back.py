@@ -1,0 +1,56 @@
+"""Functions that give back what they are handed, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import dotted, walk
+
+
+def handed_back(function: Scope) -> str | None:
+    """The one parameter that every `return` of a function gives back, through moves and `Variable` at most."""
+    if not isinstance(function.node, ast.FunctionDef):
+        return None
+    found: set[str | None] = set()
+    for node in function.nodes:
+        if isinstance(node, ast.Return):
+            found.add(_moved(node.value, function.self_name()))
+        elif isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return None
+    name = found.pop() if len(found) == 1 else None
+    if name is None or all(a.arg != name for a in function.parameters()):
+        return None
+    for node in function.nodes:
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
+            stored = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):
+                return None
+    return name
+
+
+def is_super(node: ast.expr) -> bool:
+    """Whether an expression is `super()`, in its short or its long form."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _moved(node: ast.expr | None, own: str | None = None) -> str | None:
+    """The name in `x.cuda()`, `Variable(x)`, `x.to(device) if flag else x`; `own` for `super().to(device)`."""
+    if isinstance(node, ast.IfExp):
+        one = _moved(node.body, own)
+        return one if one == _moved(node.orelse, own) else None
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in k.SELF_RETURNING | {
+            "cuda",
+            "to",
+            "cpu",
+        }:
+            if is_super(node.func.value):
+                return own
+            node = node.func.value
+        elif (dotted(node.func) or "").rsplit(".", 1)[-1] == "Variable" and node.args:
+            node = node.args[0]
+        else:
+            return None
+    return node.id if isinstance(node, ast.Name) else None

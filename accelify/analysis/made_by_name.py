@@ -1,0 +1,178 @@
+"""What is made by a name that only the run knows: `getattr(module, config["type"])(...)`, alone or in a helper.
+
+One helper makes data, models and optimizers alike, so that each call is told apart by the module that it is handed.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.torch_calls import of_kind
+from accelify.analysis.values import Class, Function, Imported, Thing, Value, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from accelify.analysis.program import Program
+
+_LIBRARIES = {
+    "torch.optim": v.OPTIMIZER,
+    "torch.optim.lr_scheduler": v.SCHEDULER,
+    "torchvision.models": v.MODEL,
+    "torchvision.datasets": v.DATASET,
+}
+# Classes that stand beside what is asked for: the layers of a model, the data set of a loader.
+_KINDS = (v.LOADER, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.DATASET, v.CRITERION)
+
+
+class MadeByName:
+    """The part of the interpreter that follows a class chosen by name."""
+
+    program: Program
+    things: dict[tuple[object, object], Value]
+    variables: dict[tuple[Scope, str], Values]
+    _by_name: dict[Scope, ast.Call | None]
+
+    if TYPE_CHECKING:
+
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
+        def link_optimizer(self, module: Module, made: Thing, arguments: list[Values]) -> None: ...
+        def call_function(
+            self,
+            module: Module,
+            scope: Scope,
+            node: ast.Call,
+            function: Function,
+            arguments: list[Values],
+            keywords: dict[str | None, Values],
+        ) -> Values: ...
+        def kind_of_class(self, cls: Class) -> str: ...
+
+    def made_in_helper(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        target: Scope,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        """What one call of such a helper gives back; nothing where the function is none.
+
+        Args:
+            module: in which the call stands.
+            scope: in which it stands.
+            node: the call.
+            target: the function that is called.
+            arguments: what its arguments stand for.
+            keywords: the same of its keywords.
+        """
+        if target not in self._by_name:
+            self._by_name[target] = _returned_by_name(target)
+        inner = self._by_name[target]
+        if inner is None:
+            return set()
+        names = target.positional()[1 if target.self_name() is not None else 0 :]
+        given = dict(zip(names, arguments, strict=False)) | {k: held for k, held in keywords.items() if k}
+        assert isinstance(inner.func, ast.Call)
+        base = inner.func.args[0]
+        assert isinstance(base, ast.Name)
+        signature = target.node.args  # type: ignore[union-attr]
+        handed: list[Values] = []
+        for argument in inner.args:
+            if isinstance(argument, ast.Starred):
+                rest = signature.vararg
+                if (
+                    rest is not None
+                    and isinstance(argument.value, ast.Name)
+                    and argument.value.id == rest.arg
+                ):
+                    handed += arguments[len(names) :]
+            elif isinstance(argument, ast.Name):
+                handed.append(given.get(argument.id, set()))
+        named = {
+            kw.arg: given.get(kw.value.id, set()) for kw in inner.keywords if isinstance(kw.value, ast.Name)
+        }
+        return self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
+
+    def made_by_name(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        held: Values,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        """What a call makes of some class of the modules in `held`; nothing where that can be of several kinds."""
+        every = [*arguments, *keywords.values()]
+        for value in held:
+            if not isinstance(value, Imported):
+                continue
+            kind = _LIBRARIES.get(value.name)
+            if kind is not None:
+                made = self.thing(node, "by name", kind, module, qualname=f"{value.name}.?")
+            else:
+                target = module.imports.get(value.name) or self.program.modules.get(value.name)
+                classes = self._classes_in(target) if target is not None else []
+                kind = next((k for k in _KINDS if any(self.kind_of_class(c) == k for c in classes)), None)
+                classes = [c for c in classes if self.kind_of_class(c) == kind]
+                if kind is None or not classes:
+                    continue
+                # Of several classes nobody knows which: what they have in common is their kind.
+                cls = classes[0] if len(classes) == 1 or kind == v.LOADER else None
+                made = self.thing(
+                    node, "by name", kind, module, cls=cls, qualname=cls.name if cls is not None else None
+                )
+                for one in classes:
+                    init = one.method("__init__")
+                    if init is not None:
+                        function = Function(init[1], init[0].module, made if one is cls else None)
+                        self.call_function(module, scope, node, function, arguments, keywords)
+            made.note(f"it is made by a name that {value.name} knows")
+            if kind == v.OPTIMIZER:
+                self.link_optimizer(module, made, every)
+            elif kind == v.SCHEDULER:
+                self.link(made, "optimizer", of_kind(every, v.OPTIMIZER))
+            return {made}
+        return set()
+
+    def _classes_in(self, target: Module) -> list[Class]:
+        """The classes that a module defines itself, those aside that others of them are made of by inheritance."""
+        found = [
+            cls
+            for name in dict.fromkeys(n.name for n in target.tree.module.body if isinstance(n, ast.ClassDef))
+            for cls in self.variables.get((target.scopes.module, name), ())
+            if isinstance(cls, Class) and cls.module is target
+        ]
+        return [c for c in found if not any(c is not other and c in other.ancestry() for other in found)]
+
+
+def is_by_name(func: ast.expr) -> bool:
+    """Whether what is called is `getattr(x, name)` with a name that is no constant."""
+    return (
+        isinstance(func, ast.Call)
+        and isinstance(func.func, ast.Name)
+        and func.func.id == "getattr"
+        and len(func.args) > 1
+        and not isinstance(func.args[1], ast.Constant)
+    )
+
+
+def _returned_by_name(function: Scope) -> ast.Call | None:
+    """The call `getattr(PARAMETER, name)(...)` that is all a function returns."""
+    if not isinstance(function.node, ast.FunctionDef):
+        return None
+    returned = [node.value for node in function.nodes if isinstance(node, ast.Return)]
+    if len(returned) != 1 or not isinstance(returned[0], ast.Call) or not is_by_name(returned[0].func):
+        return None
+    base = returned[0].func.args[0]  # type: ignore[attr-defined]
+    known = {a.arg for a in function.parameters()}
+    return returned[0] if isinstance(base, ast.Name) and base.id in known else None

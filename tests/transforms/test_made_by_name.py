@@ -1,0 +1,186 @@
+"""Classes chosen by a name of the configuration, and trainers whose base class lies in another module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.transforms.test_project_roles import project
+
+NETS = """\
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.block = Block(width)
+        self.out = nn.Linear(width, 3)
+
+    def forward(self, x):
+        return self.out(self.block(x))
+"""
+LOADERS = """\
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+class Loader(DataLoader):
+    def __init__(self, batch_size, n=64):
+        data = TensorDataset(torch.randn(n, 8), torch.randint(0, 3, (n,)))
+        super().__init__(data, batch_size, shuffle=True)
+"""
+HELPER = """\
+def get_instance(module, name, config, *args):
+    return getattr(module, config[name]["type"])(*args, **config[name]["args"])
+
+
+"""
+METHOD = """\
+class Config:
+    def __init__(self, entries):
+        self.entries = entries
+
+    def init_obj(self, name, module, *args, **kwargs):
+        module_name = self.entries[name]["type"]
+        module_args = dict(self.entries[name]["args"])
+        module_args.update(kwargs)
+        return getattr(module, module_name)(*args, **module_args)
+
+
+"""
+MAIN = """\
+import json
+
+import torch
+import torch.nn.functional as F
+
+import loaders
+import nets
+
+{helper}config = {config}
+loader = {loader}
+model = {model}.to("cuda")
+optimizer = {optimizer}
+scheduler = {scheduler}
+for epoch in range(3):
+    total = 0
+    for x, y in loader:
+        x, y = x.to("cuda"), y.to("cuda")
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    scheduler.step()
+    print(total / len(loader))
+"""
+FORMS = {
+    "a function": {
+        "helper": HELPER,
+        "config": 'json.load(open("config.json"))',
+        "loader": 'get_instance(loaders, "loader", config)',
+        "model": 'get_instance(nets, "arch", config)',
+        "optimizer": 'get_instance(torch.optim, "optimizer", config, model.parameters())',
+        "scheduler": 'get_instance(torch.optim.lr_scheduler, "scheduler", config, optimizer)',
+    },
+    "a method": {
+        "helper": METHOD,
+        "config": 'Config(json.load(open("config.json")))',
+        "loader": 'config.init_obj("loader", loaders)',
+        "model": 'config.init_obj("arch", nets)',
+        "optimizer": 'config.init_obj("optimizer", torch.optim, model.parameters())',
+        "scheduler": 'config.init_obj("scheduler", torch.optim.lr_scheduler, optimizer)',
+    },
+    "getattr alone": {
+        "helper": "",
+        "config": 'json.load(open("config.json"))',
+        "loader": 'getattr(loaders, config["loader"])(8)',
+        "model": 'getattr(nets, config["arch"])()',
+        "optimizer": 'getattr(torch.optim, config["optimizer"])(model.parameters(), lr=0.1)',
+        "scheduler": 'getattr(torch.optim.lr_scheduler, config["scheduler"])(optimizer, 1)',
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_made_by_name_has_the_kind_of_its_module(tmp_path: Path, form: str) -> None:
+    text = project(tmp_path, main=MAIN.format(**FORMS[form]), nets=NETS, loaders=LOADERS)["main"]
+    made = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+    assert made in text
+    assert 'x.to("cuda")' not in text
+    assert "unwrap_model" not in text
+    assert 'total = accelerator.reduce(total, reduction="mean")' in text
+
+
+BASE = """\
+class BaseTrainer:
+    def __init__(self, model, optimizer, device):
+        self.model = model.to(device)
+        self.optimizer, self.device = optimizer, device
+
+    def train(self, epochs):
+        for epoch in range(epochs):
+            print(epoch, self.train_epoch())
+"""
+TRAINER = """\
+import torch.nn.functional as F
+from base import BaseTrainer
+
+
+class Trainer(BaseTrainer):{init}
+    def train_epoch(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+"""
+INIT = """
+    def __init__(self, model, optimizer, device, loader):
+        super().__init__(model, optimizer, device)
+        self.loader = loader
+"""
+STARTS = """\
+import torch
+
+import loaders
+import nets
+from trainer import Trainer
+
+model = nets.Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = loaders.Loader(8)
+trainer = Trainer(model, optimizer, torch.device("cuda"){loader})
+{set}trainer.train(3)
+"""
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_trainer_whose_base_lies_in_another_module(tmp_path: Path, own: bool) -> None:
+    """Without a constructor of its own, it gets the Accelerator through that of its base."""
+    starts = STARTS.format(loader=", loader" if own else "", set="" if own else "trainer.loader = loader\n")
+    texts = project(
+        tmp_path,
+        main=starts,
+        trainer=TRAINER.format(init=INIT if own else ""),
+        base=BASE,
+        nets=NETS,
+        loaders=LOADERS,
+    )
+    assert "trainer = Trainer(accelerator, model, optimizer, " in texts["main"]
+    assert "self.accelerator = accelerator" in texts["base"]
+    assert "self.accelerator.backward(loss)" in texts["trainer"]
+    assert "self.accelerator.print(epoch" in texts["base"]
+    assert ("super().__init__(self.accelerator, model" in texts["trainer"]) == own
