@@ -58,6 +58,7 @@ class Interpreter(CallEvaluator):
         self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
+        self.settled = False
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
@@ -272,12 +273,13 @@ class Interpreter(CallEvaluator):
         method = cls.method(name)
         if method is not None:
             _, scope = method
-            if unbound and not is_class_method(scope):
+            bound_to: Value | None = cls if is_class_method(scope) else receiver
+            if unbound and bound_to is not cls:
                 return {self.function(scope)}  # `Base.method(self, ...)`
-            key = (scope.node, ("bound", receiver))
+            key = (scope.node, ("bound", bound_to))
             bound = self.things.get(key)
             if bound is None:
-                bound = Function(scope, self._module_of[scope], receiver or cls.instance)
+                bound = Function(scope, self._module_of[scope], bound_to or cls.instance)
                 self.things[key] = bound
             return {bound}
         for ancestor in cls.ancestry():
@@ -321,6 +323,8 @@ class Interpreter(CallEvaluator):
                     values = {w for value in values for w in self.attribute(value, part, target)}
             if values:
                 return values
+            if not self.settled:
+                return set()  # its module may not have been gone through yet
         return {self.things.setdefault(("import", name), Imported(name))}
 
     # -- statements

@@ -74,9 +74,7 @@ class MadeByName:
             arguments: what its arguments stand for.
             keywords: the same of its keywords.
         """
-        if target not in self._by_name:
-            self._by_name[target] = _returned_by_name(target)
-        inner = self._by_name[target]
+        inner = self._returned_by_name(target)
         if inner is None:
             return set()
         names = target.positional()[1 if target.self_name() is not None else 0 :]
@@ -113,6 +111,8 @@ class MadeByName:
     ) -> Values:
         """What a call makes of some class of the modules in `held`; nothing where that can be of several kinds."""
         every = [*arguments, *keywords.values()]
+        if self._returned_by_name(scope) is node:
+            return set()  # known by the calls of the helper
         for value in held:
             if not isinstance(value, Imported):
                 continue
@@ -143,6 +143,11 @@ class MadeByName:
                 self.link(made, "optimizer", of_kind(every, v.OPTIMIZER))
             return {made}
         return set()
+
+    def _returned_by_name(self, function: Scope) -> ast.Call | None:
+        if function not in self._by_name:
+            self._by_name[function] = _returned_by_name(function)
+        return self._by_name[function]
 
     def _classes_in(self, target: Module) -> list[Class]:
         """The classes that a module defines itself, those aside that others of them are made of by inheritance."""

@@ -107,6 +107,11 @@ class LibraryCalls:
             for values in arguments if name.endswith("chain") else arguments[:1]:
                 self.link(iterator, "iterated", values)
             return {iterator}
+        if name == "itertools.repeat" and arguments:
+            repeated = self.things.setdefault((node, "sequence"), Sequence())
+            assert isinstance(repeated, Sequence)
+            repeated.rest |= first
+            return {repeated}
         if k.is_module_class(name):
             made = self._make(node, v.MODEL, module, name, f"it is a {name}")
             self.link(

@@ -102,6 +102,17 @@ FORMS = {
         "optimizer": 'config.init_obj("optimizer", torch.optim, model.parameters())',
         "scheduler": 'config.init_obj("scheduler", torch.optim.lr_scheduler, optimizer)',
     },
+    "a class method's": {
+        "helper": METHOD.replace(
+            "    def init_obj",
+            "    @classmethod\n    def from_file(cls, path):\n        return cls(json.load(open(path)))\n\n    def init_obj",
+        ),
+        "config": 'Config.from_file("config.json")',
+        "loader": 'config.init_obj("loader", loaders)',
+        "model": 'config.init_obj("arch", nets)',
+        "optimizer": 'config.init_obj("optimizer", torch.optim, model.parameters())',
+        "scheduler": 'config.init_obj("scheduler", torch.optim.lr_scheduler, optimizer)',
+    },
     "getattr alone": {
         "helper": "",
         "config": 'json.load(open("config.json"))',
@@ -184,3 +195,35 @@ def test_a_trainer_whose_base_lies_in_another_module(tmp_path: Path, own: bool) 
     assert "self.accelerator.backward(loss)" in texts["trainer"]
     assert "self.accelerator.print(epoch" in texts["base"]
     assert ("super().__init__(self.accelerator, model" in texts["trainer"]) == own
+
+
+def test_an_endless_loader_of_a_package_that_passes_its_modules_on(tmp_path: Path) -> None:
+    package = tmp_path / "utils"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .util import *\n")
+    (package / "util.py").write_text(
+        "from itertools import repeat\n\n\n"
+        "def endless(loader):\n    for one in repeat(loader):\n        yield from one\n"
+    )
+    main = """\
+import torch
+import torch.nn.functional as F
+
+import loaders
+import nets
+from utils import endless
+
+loader = loaders.Loader(8)
+model = nets.Net().to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i, (x, y) in enumerate(endless(loader)):
+    x, y = x.to("cuda"), y.to("cuda")
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    if i == 100:
+        break
+"""
+    text = project(tmp_path, main=main, nets=NETS, loaders=LOADERS)["main"]
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+    assert "x.to(" not in text
