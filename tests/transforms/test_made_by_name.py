@@ -105,7 +105,8 @@ FORMS = {
     "a class method's": {
         "helper": METHOD.replace(
             "    def init_obj",
-            "    @classmethod\n    def from_file(cls, path):\n        return cls(json.load(open(path)))\n\n    def init_obj",
+            "    @classmethod\n    def from_file(cls, path):\n        return cls(json.load(open(path)))\n\n"
+            "    def init_obj",
         ),
         "config": 'Config.from_file("config.json")',
         "loader": 'config.init_obj("loader", loaders)',
