@@ -37,6 +37,7 @@ from .saving import Saving
 from .scheduler import AcceleratedScheduler
 from .state import AcceleratorState, GradientState, PartialState
 from .tracking import Tracking
+from .weak_list import WeakList
 
 
 class Accelerator(Exchange, Saving, Tracking):
@@ -142,9 +143,9 @@ class Accelerator(Exchange, Saving, Tracking):
         self.backend = make_backend(self.process, self.precision, options)
         self.state.distributed_type = self.backend.distributed_type
         self._models: list[torch.nn.Module] = []
-        self._optimizers: list[AcceleratedOptimizer] = []
+        self._optimizers: WeakList[AcceleratedOptimizer] = WeakList()
         self._modelless: list[torch.optim.Optimizer] = []
-        self._schedulers: list[AcceleratedScheduler] = []
+        self._schedulers: WeakList[AcceleratedScheduler] = WeakList()
         # By the script's own, and weakly: a loader that is made anew every epoch goes with its data.
         self._loaders: weakref.WeakValueDictionary[int, DataLoaderShard] = weakref.WeakValueDictionary()
         # What was prepared, by the identity of the original; holding the original keeps the identity its own.
@@ -325,17 +326,17 @@ class Accelerator(Exchange, Saving, Tracking):
         Raises:
             ValueError: none of its parameters belongs to a prepared model.
         """
-        known = self._remembered(optimizer)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
         if isinstance(optimizer, AcceleratedOptimizer):
             return optimizer
+        for known in self._optimizers:
+            if known.optimizer is optimizer:
+                return known
         self.backend.adopt(optimizer)
         follow_parameters(optimizer)
         self._check_parameters(optimizer)
         prepared = AcceleratedOptimizer(optimizer, self.precision, self.backend)
         self._optimizers.append(prepared)
-        return self._remember(optimizer, prepared)  # type: ignore[no-any-return]
+        return prepared
 
     def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
         own = {id(p) for m in self._models for p in m.parameters()}
@@ -364,18 +365,17 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
         """Make a learning rate scheduler follow the original's schedule."""
-        known = self._remembered(scheduler)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
         if isinstance(scheduler, AcceleratedScheduler):
             return scheduler
+        for known in self._schedulers:
+            if known.scheduler is scheduler:
+                return known
         held = getattr(scheduler, "optimizer", None)
         own = [o for o in self._optimizers if held is o or held is o.optimizer]
-        prepared = AcceleratedScheduler(
-            scheduler, own or self._optimizers, self.step_scheduler_with_optimizer
-        )
+        optimizers = own or list(self._optimizers)
+        prepared = AcceleratedScheduler(scheduler, optimizers, self.step_scheduler_with_optimizer)
         self._schedulers.append(prepared)
-        return self._remember(scheduler, prepared)  # type: ignore[no-any-return]
+        return prepared
 
     def unwrap_model(
         self, model: torch.nn.Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = False
@@ -565,7 +565,7 @@ class Accelerator(Exchange, Saving, Tracking):
         scaler = self.precision.scaler
         if scaler is None:
             return
-        chosen = self._optimizers if optimizer is None else optimizer
+        chosen = list(self._optimizers) if optimizer is None else optimizer
         for opt in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
             inner = opt.optimizer if isinstance(opt, AcceleratedOptimizer) else opt
             state = scaler._per_optimizer_states[id(inner)]

@@ -69,7 +69,9 @@ def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int
     engine = accelerator.backend
     whole = not engine.writes_shards
     weights = [accelerator.get_state_dict(m) for m in accelerator._models] if whole else []
-    optimizers = [engine.optimizer_state_dict(o.optimizer) for o in accelerator._optimizers] if whole else []
+    optimizers = (
+        [engine.optimizer_state_dict(o.optimizer) for o in accelerator._optimizers.settled()] if whole else []
+    )
     temporary = target.parent / f".{target.name}.tmp"
     with _together(f"the checkpoint {target} could not be written"):
         if accelerator.is_main_process:
@@ -80,7 +82,9 @@ def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int
         hook(accelerator._models, weights, str(temporary))
     if not whole:
         with _together(f"the checkpoint {target} could not be written", temporary):
-            engine.save_shards(temporary, accelerator._models, [o.optimizer for o in accelerator._optimizers])
+            engine.save_shards(
+                temporary, accelerator._models, [o.optimizer for o in accelerator._optimizers.settled()]
+            )
     # The main process writes alone, so no file system has to be shared between machines.
     ranks = collectives.all_gather_objects(_rank_state(accelerator))
     with _together(f"the checkpoint {target} could not be written", temporary):
@@ -148,7 +152,7 @@ def _write_files(
         files.save_weights(state, directory / f"model_{i}" if i else directory, max_shard_size, safe)
     for i, state in enumerate(optimizers):
         files.save_pickled(state, directory / _name("optimizer", i, "bin"))
-    for i, scheduler in enumerate(accelerator._schedulers):
+    for i, scheduler in enumerate(accelerator._schedulers.settled()):
         files.save_pickled(scheduler.state_dict(), directory / _name("scheduler", i, "bin"))
     if accelerator.precision.scaler is not None:
         files.save_pickled(accelerator.scaler.state_dict(), directory / "scaler.pt")
@@ -267,14 +271,14 @@ def load(accelerator: Accelerator, source: Path, model_kwargs: dict[str, Any]) -
                 f"the checkpoint {source} holds each rank's part of the weights, and this run's engine reads whole "
                 "ones: load it with the engine that saved it, or put the weights together with accelify merge-weights"
             )
-        engine.load_shards(source, models, [o.optimizer for o in accelerator._optimizers])
+        engine.load_shards(source, models, [o.optimizer for o in accelerator._optimizers.settled()])
     else:
         for i, model in enumerate(models):
             load_weights(model, source / f"model_{i}" if i else source, engine=engine, **model_kwargs)
-        for i, optimizer in enumerate(accelerator._optimizers):
+        for i, optimizer in enumerate(accelerator._optimizers.settled()):
             state = _read(source, _name("optimizer", i, "bin"), "optimizer")
             engine.load_optimizer_state_dict(optimizer.optimizer, state)
-    for i, scheduler in enumerate(accelerator._schedulers):
+    for i, scheduler in enumerate(accelerator._schedulers.settled()):
         scheduler.load_state_dict(_read(source, _name("scheduler", i, "bin"), "scheduler"))
     if accelerator.precision.scaler is not None:
         accelerator.scaler.load_state_dict(_read(source, "scaler.pt", "gradient scaler"))

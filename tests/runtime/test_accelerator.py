@@ -110,6 +110,25 @@ class Opened(DataLoader):
         self.closed = True
 
 
+def test_an_optimizer_made_anew_in_every_epoch_keeps_none_of_those_before(tmp_path):
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(nn.Linear(2, 1))
+    before = []
+    for _ in range(3):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        optimizer, scheduler = accelerator.prepare(optimizer, scheduler)
+        assert accelerator.prepare(optimizer.optimizer, scheduler.scheduler) == (optimizer, scheduler)
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+        optimizer.step()
+        scheduler.step()
+        before.append(weakref.ref(optimizer.optimizer))
+    accelerator.save_state(str(tmp_path / "state"))
+    assert [ref() is None for ref in before] == [True, True, False]
+    assert sorted(path.name for path in (tmp_path / "state").glob("optimizer*")) == ["optimizer.bin"]
+    assert sorted(path.name for path in (tmp_path / "state").glob("scheduler*")) == ["scheduler.bin"]
+
+
 def test_a_loader_that_is_opened_by_with():
     original = Opened(list(range(4)))
     with Accelerator(cpu=True).prepare(original) as loader:
