@@ -47,6 +47,8 @@ class Placement:
         self.wrapped = wrapped
         self.tree = script.tree
         self.held = Containers(script)
+        # Statements that take the length of a loader as it is without prepare, which so comes after them.
+        self.measured: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
 
     def home(self, thing: Thing, kind: str) -> Item | None:
@@ -261,8 +263,10 @@ class Placement:
             limit = min(uses) if uses else len(block)
             last = -1
             for index, stmt in enumerate(block[:limit]):
-                if any(stands_in(c, stmt) for item, _, _ in members for c in item.creations) or any(
-                    self._shapes(stmt, item) for item, _, _ in members
+                if (
+                    any(stands_in(c, stmt) for item, _, _ in members for c in item.creations)
+                    or any(stands_in(c, stmt) for c in self.measured)
+                    or any(self._shapes(stmt, item) for item, _, _ in members)
                 ):
                     last = index
             if last < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -172,6 +172,9 @@ class Plan(ConstructorArguments):
             # Made for the steps of one process, it is stepped as it is.
             self.prepared -= own
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
+        self.placement.measured = self._lengths_of_epochs(own)
+        if self.placement.measured:
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         for site in self.sites:
             for item in site.items:
                 if item.holder.cls is None and all(
@@ -291,14 +294,27 @@ class Plan(ConstructorArguments):
 
     def _counts_own_steps(self, scheduler: Thing) -> bool:
         """Whether a schedule is made from the length of a loader that is shared out by then: that of one process."""
+        return any(self._own_lengths(scheduler))
+
+    def _own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
+        """The lengths of loaders, shared out by then, that a schedule is made from."""
         if self.batch_size == "total" or not isinstance(scheduler.site, ast.Call):
-            return False
+            return
         given = [*scheduler.site.args, *[kw.value for kw in scheduler.site.keywords]]
         for call in lengths_read_by(self.script, *given):
             loaders = self.script.things(call.args[0], v.LOADER) & self.prepared
             if loaders and self._after_prepare_of(loaders, call):
-                return True
-        return False
+                yield call
+
+    def _lengths_of_epochs(self, own: set[Thing]) -> list[ast.stmt]:
+        """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""
+        held = {
+            thing
+            for call in self.script.calls()
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+            for thing in self.script.things(call.func.value, v.SCHEDULER)
+        }
+        return [self.tree.statement(c) for t in held - self.prepared - own for c in self._own_lengths(t)]
 
     def _after_prepare_of(self, things: set[Thing], node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a node runs when some things are prepared already."""

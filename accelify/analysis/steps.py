@@ -6,15 +6,17 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 from accelify.analysis.values import Thing
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _ENDS = (ast.Break, ast.Return, ast.Raise)
+_EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit"})
 
 
-def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
+def ends_by_steps(script: ScriptModel, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
     """Whether the loop over batches around a node runs until a count of its rounds reaches a limit.
 
     `while step < total: for x in loader: step += 1`, or `if step >= total: break` among the batches. As many steps as
@@ -24,13 +26,15 @@ def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
     loops = script.enclosing_loops(node)
     batches = next((loop for loop in loops if id(loop) in known), None)
     if batches is None:
-        return False
+        scope = script.scope_of(node)
+        calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
+        return any(ends_by_steps(script, call, seen | {scope}) for call in calls)
     counters = set(_counters(batches))
     tests = [loop.test for loop in loops if isinstance(loop, ast.While)]
     tests += [
         stmt.test
         for stmt in walk(batches)
-        if isinstance(stmt, ast.If) and any(isinstance(last, _ENDS) for last in stmt.body[-1:])
+        if isinstance(stmt, ast.If) and any(_ends(last) for last in stmt.body[-1:])
     ]
     return any(_reaches(test, counters) for test in tests)
 
@@ -71,6 +75,13 @@ def asked_for_plateau(script: ScriptModel) -> set[Thing]:
         and any((dotted(n) or "").endswith("ReduceLROnPlateau") for n in walk(call.args[1]))
         for thing in script.things(call.args[0], v.SCHEDULER)
     }
+
+
+def _ends(stmt: ast.stmt) -> bool:
+    """Whether a statement leaves the loop, or the program."""
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        return dotted(stmt.value.func) in _EXITS
+    return isinstance(stmt, _ENDS)
 
 
 def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:

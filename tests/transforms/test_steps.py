@@ -8,6 +8,8 @@ from accelify.convert import ConvertOptions, convert_source
 from accelify.source import Source
 
 HEAD = """\
+import sys
+
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
@@ -81,6 +83,7 @@ def test_a_schedule_made_for_a_number_is_the_original_s() -> None:
         ("done < 40", "", False),
         ("True", "if done >= 40: raise SystemExit", False),
         ("True", "if done == 40:\n                raise SystemExit", False),
+        ("True", "if done >= 40: sys.exit('enough')", False),
         ("done <= 40 and not failed", "", False),
         ("True", "if done + 1 == 40 or failed:\n                break", False),
         ("epochs < 3", "", True),
@@ -90,3 +93,58 @@ def test_a_schedule_made_for_a_number_is_the_original_s() -> None:
 def test_training_that_ends_by_a_count_of_steps(test: str, leave: str, found: bool) -> None:
     text = HEAD + "epochs, failed = 0, False\n" + COUNTED.format(test=test, step=STEP, leave=leave)
     assert ("scheduler" in prepared(text)) == found
+
+
+STEPPED_ELSEWHERE = """\
+class Trainer:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.scheduler = LambdaLR(self.optimizer, lambda step: 1 - step / 40)
+
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        nn.functional.mse_loss(self.net(x), y).backward()
+        self.optimizer.step()
+
+    def update_learning_rate(self):
+        self.scheduler.step()
+
+
+loader, trainer, done = DataLoader(data, batch_size=4), Trainer(), 0
+while True:
+    for x, y in loader:
+        trainer.update_learning_rate()
+        trainer.update(x, y)
+        done += 1
+        if done >= 40:
+            {leave}
+"""
+
+
+@pytest.mark.parametrize(("leave", "found"), [("sys.exit()", False), ("print(done)", True)])
+def test_the_step_of_a_method(leave: str, found: bool) -> None:
+    assert ("scheduler" in prepared(HEAD + STEPPED_ELSEWHERE.format(leave=leave))) == found
+
+
+EPOCHS = """\
+loader = DataLoader(data, batch_size=4)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{length}scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={given})
+for epoch in range(3):
+    for x, y in loader:
+{step}
+"""
+
+
+@pytest.mark.parametrize(("length", "given"), [("", "len(loader)"), ("length = len(loader)\n", "length")])
+def test_the_length_of_a_schedule_of_epochs_is_the_original_s(length: str, given: str) -> None:
+    """Prepare comes behind it: what counts epochs is not stretched, and an epoch of one process is shorter."""
+    step = STEP.replace("            ", "        ").replace("        scheduler", "    scheduler")
+    conversion = convert_source(Source.from_text(HEAD + EPOCHS.format(length=length, given=given, step=step)))
+    lines = conversion.new_text.splitlines()
+    assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in lines
+    (measured,) = [n for n, line in enumerate(lines) if "len(loader)" in line]
+    assert measured < next(n for n, line in enumerate(lines) if "accelerator.prepare" in line)
+    assert "ACC401" not in {f.code for f in conversion.remaining}
