@@ -70,6 +70,7 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
+LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 RANDOM = (
     "torch.rand",
     "torch.normal",
@@ -275,7 +276,7 @@ class SideEffects:
         if kind is not None:
             path, line = self._place(module, call)
             found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
-        if name.startswith(("glob.", "os.listdir", "os.scandir")) or attribute in ("glob", "iterdir"):
+        if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
         if name.startswith(tuple(READING)) and kind is None:
             found.reads = True
@@ -344,7 +345,9 @@ class SideEffects:
         ):
             found.calls_model = True
         inplace = attribute.endswith("_") and not attribute.startswith("_") and attribute != "requires_grad_"
-        if (attribute in _CHANGING or inplace) and not callees:
+        # `os.remove` changes files, not `os`.
+        files = self.qualname(module, scope, func) in WRITING
+        if (attribute in _CHANGING or inplace) and not callees and not files:
             name, owner = self._own_attribute(scope, base), self._class_of(scope)
             if name is None and isinstance(base, ast.Attribute) and owner is not None:
                 name = self._own_attribute(scope, func)
@@ -582,3 +585,11 @@ def _flat(target: ast.expr) -> list[ast.expr]:
 def makes_folder_again(call: ast.Call) -> bool:
     """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
     return is_constant(call_keyword(call, "exist_ok"), True)
+
+
+def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
+    """Whether it is a loop over the files that are there, of which one process may see others than the next."""
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return False
+    calls = (n for n in walk(node.iter) if isinstance(n, ast.Call))
+    return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)

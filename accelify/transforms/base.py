@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.effects import RANDOM, SideEffects
+from accelify.analysis.effects import RANDOM, SideEffects, goes_over_files
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
@@ -485,7 +485,7 @@ class Context:
                 self.script.is_uniform(ancestor.test) or self.gathered(ancestor.test)
             ):
                 return False
-            if self.reordered is not None and ancestor in self.reordered.decisions:
+            if goes_over_files(self.script, ancestor) or ancestor in getattr(self.reordered, "decisions", ()):
                 return False
             if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
                 return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody

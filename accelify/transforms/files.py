@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.effects import (
+    LISTING,
     READING,
     WRITING,
     WRITING_METHODS,
@@ -154,6 +155,7 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
     # What a command writes cannot be seen, and in a new folder every process may open its log.
     anything = any(writes_by_shell(call, script.qualname(call.func)) for call in calls)
+    folders = {tree.segment(call.args[0]) for call in calls if _makes_folder(call) and call.args}
     folder = any(_makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
         return False
@@ -164,6 +166,8 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
         given = [tree.segment(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
         name = script.qualname(node.func) or ""
         if folder and name in _LOG_FILES:
+            return True
+        if name.startswith(LISTING) and folders.intersection(given[:1]):
             return True
         if anything and (
             name.startswith(tuple(READING)) or any(context.effects.of(s).reads for s in script.callees(node))

@@ -42,6 +42,7 @@ WRITES = {
     "plot": "def keep(x, path):\n    figure = plt.figure()\n    plt.plot(x)\n    figure.savefig(path)\n",
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
+    "remove": "def keep(x, path):\n    if os.path.exists(path):\n        os.remove(path)\n",
     "bar": "_last = time.time()\n_begin = _last\n\n\ndef keep(i, n):\n    global _last\n    sys.stdout.write('x')\n"
     "    _last = time.time()\n",
 }

@@ -228,6 +228,16 @@ def test_what_is_read_at_once_is_waited_for(reading: str) -> None:
     )
 
 
+@pytest.mark.parametrize("listing", ["next(os.walk(folder))[2]", "os.listdir(folder)"])
+def test_a_new_folder_that_all_look_into_is_waited_for(listing: str) -> None:
+    check_transformed(
+        "end",
+        f"folder = 'logs'\nif not os.path.exists(folder):\n    os.makedirs(folder)\nruns = len({listing})",
+        "folder = 'logs'\nif accelerator.is_main_process and not os.path.exists(folder):\n    os.makedirs(folder)\n"
+        f"accelerator.wait_for_everyone()\nruns = len({listing})",
+    )
+
+
 def test_options_that_name_the_file() -> None:
     imports = (
         "import argparse, json\ndef read(args):\n    with open(args.out) as f:\n        return json.load(f)"
