@@ -308,6 +308,8 @@ class Plan(ConstructorArguments):
 
     def _lengths_of_epochs(self, own: set[Thing]) -> list[ast.stmt]:
         """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""
+        if self.known.distributed:
+            return []
         held = {
             thing
             for call in self.script.calls()
