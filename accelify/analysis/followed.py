@@ -75,7 +75,7 @@ def follow_reordered(
         and not plan.is_sharded(e.loaders)
         and not plan.on_main_only(e.loop)
         and not e.only_looks
-        and any(is_shuffled(loader) for loader in e.loaders)
+        and any(is_shuffled(script, loader) for loader in e.loaders)
     ]
     return OwnShare(script, loops, (), lambda slot, node: False, bindings) if loops else None
 

@@ -165,12 +165,23 @@ for one, two in zip(seen, outputs):
     assert not [f for f in conversion.remaining if f.code == "ACC301" and "no call" in f.message]
 
 
-def test_a_loss_that_the_model_gives_back_is_not_gathered() -> None:
-    end = """
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "loss.item()",
+        "float(loss)",
+        "(F.cross_entropy(logits, y) + 2 * loss).item()",
+        "whole.item()",
+        "whole.data[0]",
+    ],
+)
+def test_a_number_that_the_model_gives_back_is_not_gathered(taken: str) -> None:
+    end = f"""
 total = 0
 for x, y in test_loader:
     logits, loss = model(x, y)
-    total += loss.item()
+    whole = F.cross_entropy(logits, y) + loss
+    total += {taken}
 print(total / len(test_loader))
 """
     conversion = convert(end=end)

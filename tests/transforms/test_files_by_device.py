@@ -27,6 +27,11 @@ def test_the_kind_of_the_device_is_the_same_everywhere(text: str, after: str) ->
     assert f", {after})" in straight.new_text
 
 
+def test_a_file_that_is_loaded() -> None:
+    conversion = convert(setup=CHOICE, end='model.load_state_dict(torch.load("net_%s.pt" % device))')
+    assert 'torch.load("net_%s.pt" % device.type, map_location=accelerator.device)' in conversion.new_text
+
+
 def test_a_formatted_string_is_left_to_a_person() -> None:
     conversion = convert(setup=CHOICE, end='torch.save(model.state_dict(), f"net_{device}.pt")')
     assert "# TODO(accelify ACC213): name the file after device.type" in conversion.new_text

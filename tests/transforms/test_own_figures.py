@@ -125,8 +125,16 @@ def test_a_figure_of_one_expression() -> None:
     assert found(setup="best = 0", epoch=epoch.replace("in loader", "in test_loader")) == set()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "mixed = DataLoader(data, batch_size=8, shuffle={})",
+        "def get_loader(data, size, shuffle=False):\n    return DataLoader(data, batch_size=size, shuffle=shuffle)\n"
+        "other = get_loader(data, 8, shuffle=True)\nmixed = get_loader(data, 8, {})",
+    ],
+)
 @pytest.mark.parametrize(("shuffle", "expected"), [("True", {"ACC414"}), ("False", set())])
-def test_decisions_by_data_that_each_process_shuffles(shuffle: str, expected: set[str]) -> None:
+def test_decisions_by_data_that_each_process_shuffles(made: str, shuffle: str, expected: set[str]) -> None:
     """All of it is evaluated by every process, but as far as `break` lets it, and no two draw the same order."""
     evaluate = """
     kept = []
@@ -140,8 +148,7 @@ def test_decisions_by_data_that_each_process_shuffles(shuffle: str, expected: se
         best = hits
         torch.save(model.state_dict(), "best.pt")
     """
-    made = f"mixed = DataLoader(data, batch_size=8, shuffle={shuffle})"
-    conversion = convert(setup="best = 0", ready=made, epoch=evaluate)
+    conversion = convert(setup="best = 0", ready=made.format(shuffle), epoch=evaluate)
     assert codes(conversion) & {"ACC303", "ACC414"} == {"ACC303"} | expected
     # Waiting where not all processes come would hang.
     assert ("wait_for_everyone" in conversion.new_text) == (shuffle == "False")

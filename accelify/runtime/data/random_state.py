@@ -177,8 +177,8 @@ def open_pass(before: int | None) -> int:
 
 
 def rejoin(number: int) -> None:
-    """Behind the last batch of a pass: every rank goes on with rank 0's CPU stream, so that a script which draws there
-    (a split of the data for the next round) draws the same everywhere.
+    """Behind the last batch of a pass: every rank goes on with rank 0's streams, so that a script which draws there
+    (a split of the data for the next round, new weights for the next fold) draws the same everywhere.
 
     Inside another such pass the streams stay apart. Every rank comes to the same answer: it counts which passes began
     and which were read to their end, not which iterators are still there.
@@ -188,10 +188,15 @@ def rejoin(number: int) -> None:
     _apart.discard(number)
     if _apart or threading.current_thread() is not threading.main_thread():
         return
-    state = torch.get_rng_state()
-    broadcast_tensors([state])
+    device = PartialState().device
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    broadcast_tensors(states)
     if not PartialState().is_main_process:
-        torch.set_rng_state(state)
+        torch.set_rng_state(states[0])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(states[1], device)
 
 
 def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:
