@@ -80,13 +80,20 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns and all(s.missing for s in sites):
             continue
         if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
-            if context.runs_everywhere(stmt) and not context.meets_others(stmt):
+            meet = context.meets_others(stmt) or _runs_a_model(context, call)
+            if context.runs_everywhere(stmt) and not meet:
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
         if stmt not in context.guarded:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
+
+
+def _runs_a_model(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs a model that is trained, whose engine may have the processes meet in its forward."""
+    of_model = isinstance(call.func, ast.Attribute) and context.plan.is_prepared(call.func.value, v.MODEL)
+    return of_model or any(context.effects.of(c).calls_model for c in context.script.callees(call))
 
 
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:

@@ -19,6 +19,7 @@ from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_n
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.rounds import epochs_of_whole_batches
 
 UNSHARDED = Rule(
     "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
@@ -135,6 +136,7 @@ def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
 
 def _shapes(context: Context) -> Iterator[Change]:
     tree = context.tree
+    whole = {loop: branch for branch, loop, _ in epochs_of_whole_batches(context)}
     for call in context.script.calls():
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         viewed = method in _VIEWS
@@ -145,6 +147,10 @@ def _shapes(context: Context) -> Iterator[Change]:
         carried = not _runs_for_each_batch(context, call)
         if carried and not _carried_into_batches(context, call):
             continue
+        around = list(whole) if carried else context.script.enclosing_loops(call)
+        scope = context.script.scope_of(call)
+        if any(loop in whole and context.script.scope_of(loop) is scope for loop in around):
+            continue  # the batch that is smaller is left out
         for argument in call.args:
             node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
             if node is None:

@@ -107,6 +107,17 @@ def test_missing_folders_are_made_by_the_main_process_first(tmp_path: Path) -> N
     assert place_of(conversion.new_text, "ready") == expected
 
 
+def test_a_function_that_runs_the_model_is_not_run_in_turns(tmp_path: Path) -> None:
+    """The processes meet in the forward of a model that is trained: one that waits for the others would hang them."""
+    helper = (
+        "def score(net, name):\n    if not os.path.exists(name):\n        os.makedirs(name)\n"
+        "    return net(torch.ones(1, 4)).mean()\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="a = score(model, 'a')")
+    assert "main_process_first" not in conversion.new_text
+    assert len(findings(conversion)) == 1
+
+
 def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
     conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
