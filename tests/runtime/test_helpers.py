@@ -167,7 +167,7 @@ def test_behind_a_pass_the_gpu_draws_as_rank_0_too(monkeypatch):
     put: list[tuple[torch.Tensor, torch.device]] = []
     here = SimpleNamespace(device=torch.device("cuda:1"), is_main_process=False)
     monkeypatch.setattr(random_state, "PartialState", lambda: here)
-    monkeypatch.setattr(collectives, "broadcast_tensors", lambda tensors: tensors[1].copy_(given))
+    monkeypatch.setattr(collectives, "broadcast_tensors", lambda tensors: tensors[2].copy_(given))
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.zeros(16, dtype=torch.uint8))
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put.append((state, device)))
     random_state.rejoin(random_state.open_pass(None))
