@@ -141,13 +141,13 @@ class Context:
                 index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
             ):
                 break
-        # The Accelerator's own import comes first.
-        first = line.endswith("Accelerator") or "Accelerator," in line
+        first = line.endswith("Accelerator") or "Accelerator," in line  # its own import comes first
         if last is not None:
             return InsertAfter(last, (line,), order=-200 if first else -199), last
         docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         place = body[1] if docstring and len(body) > 1 else body[0]
-        return InsertBefore(place, (line, "") if first else (line,), order=-100 if first else -101), place
+        order = -100 if first else -101
+        return InsertBefore(place, (line, "") if first else (line,), order, above_comment=True), place
 
     def is_bound(self, name: str, node: ast.AST) -> bool:
         """Whether a name that a module imports is there at a node of it: in a notebook the import may stand below."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.counts import size_of
-from accelify.analysis.figures import BatchLoop
+from accelify.analysis.followed import runs_in
 from accelify.analysis.syntax import walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
             or context.is_guarded(call)
         ):
             continue
-        if not _runs_in(context, loops, call, 0):
+        if not runs_in(context.script, loops, call):
             continue
         text = short(context.tree.segment(call))
         message = f"`{text}` draws the same noise on every process, for batches that differ"
@@ -97,12 +97,3 @@ def _is_size(context: Context, node: ast.expr) -> bool:
         for stmt in context.tree.assigns(node.id)
         if context.script.scope_of(stmt).resolve(node.id) is scope
     )
-
-
-def _runs_in(context: Context, loops: set[BatchLoop], node: ast.AST, far: int) -> bool:
-    """Whether a node runs for every batch: in a loop over them, or in a function that is called there."""
-    if any(ancestor in loops for ancestor in context.tree.ancestors(node)):
-        return True
-    scope = context.script.scope_of(node)
-    calls = context.script.callers(scope) if scope.kind == "function" and far < 2 else []
-    return any(_runs_in(context, loops, call, far + 1) for call in calls)

@@ -148,7 +148,10 @@ def test_decisions_by_data_that_each_process_shuffles(made: str, shuffle: str, e
         best = hits
         torch.save(model.state_dict(), "best.pt")
     """
-    conversion = convert(setup="best = 0", ready=made.format(shuffle), epoch=evaluate)
+    ready = made.format(shuffle)
+    assert "ACC414" not in codes(convert(setup="best = 0", ready=ready, epoch=evaluate))
+    inside = "if i == 4:\n" + textwrap.indent(textwrap.dedent(evaluate).strip(), "    ")
+    conversion = convert(setup="best = 0", ready=ready, update=f"optimizer.step()\n{inside}")
     assert codes(conversion) & {"ACC303", "ACC414"} == {"ACC303"} | expected
     # Waiting where not all processes come would hang.
     assert ("wait_for_everyone" in conversion.new_text) == (shuffle == "False")
