@@ -42,6 +42,8 @@ def follow(
     for call in script.calls():
         if draws(call):
             loaders = {t for b in script.things(call, v.BATCH) for t in b.link("loader")}
+            # next(enumerate(loader))
+            loaders = loaders or (script.iterated(call.args[0]) if len(call.args) == 1 else set())
             if plan.is_sharded(loaders):
                 drawn.append(call)
                 loops += [loop for loop in script.enclosing_loops(call)[:1] if loop not in loops]

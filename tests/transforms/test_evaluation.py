@@ -345,3 +345,23 @@ def test_means_of_batches_over_the_number_of_samples(number: str) -> None:
         f"    total += F.cross_entropy(output, b){number}\ntotal /= len(test_loader.dataset)\nprint(total)"
     )
     assert "ACC303" in codes(convert(epoch=loop))
+
+
+@pytest.mark.parametrize(
+    ("added", "whole"),
+    [
+        ("hits[k] += (guess[y == k] == k).sum().item() / float((y == k).sum())", True),
+        ("shares.append((guess == y).sum().item() / (y == 1).sum().item())", True),
+        ("hits[k] += (guess == y).sum().item() / y.size(0)", False),
+    ],
+)
+def test_the_share_in_a_part_of_a_batch_is_not_gathered(added: str, whole: bool) -> None:
+    end = f"""
+hits, shares, k = [0, 0], [], 1
+for x, y in test_loader:
+    output = model(x)
+    guess = output.argmax(1)
+    {added}
+print(hits[1] / len(test_loader), shares)
+"""
+    assert ("gather_for_metrics" not in convert(end=end).new_text) == whole

@@ -240,3 +240,10 @@ def test_a_variable_that_a_comprehension_shares_with_the_training_loop() -> None
     loss = "x, _ = [_.float() for _ in (x, y)]\nloss = F.cross_entropy(model(x), y)"
     conversion = convert(imports="import math", ready="best = 0", loss=loss, epoch=epoch)
     assert "ACC414" not in codes(conversion)
+
+
+@pytest.mark.parametrize("drawn", ["next(enumerate(test_loader))", "next(enumerate(test_loader, 0))"])
+def test_a_batch_that_is_drawn_by_hand_from_an_enumeration(drawn: str) -> None:
+    loop = "for a, b in test_loader:\n    print(model(a).argmax(1) == b)\n"
+    epoch = f"j, (a, b) = {drawn}\nacc = (model(a).argmax(1) == b).float().mean().item()\nif acc > 0.9: break"
+    assert "ACC414" in found(epoch=loop + epoch)
