@@ -151,7 +151,9 @@ def _share_of_a_part(later: Sequence[ast.stmt]) -> str | None:
     for stmt in (n for s in later for n in walk(s)):
         if isinstance(stmt, ast.AugAssign):
             added: list[ast.expr] = [stmt.value]
-        elif isinstance(stmt, ast.Call) and isinstance(stmt.func, ast.Attribute) and stmt.func.attr == "append":
+        elif (
+            isinstance(stmt, ast.Call) and isinstance(stmt.func, ast.Attribute) and stmt.func.attr == "append"
+        ):
             added = stmt.args
         else:
             continue
