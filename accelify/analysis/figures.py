@@ -215,6 +215,10 @@ class Figures:
         for stmt in walk(loop):
             if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
                 found |= {n for t in stmt.targets for n in target_names(t)}
+        # A loss of samples that are made of noise, which differs between processes too.
+        inside = {n for n in walk(loop) if isinstance(n, ast.Call)}
+        losses = [b.loss for b in self.script.backwards if b.call in inside]
+        found |= {loss.id for loss in losses if isinstance(loss, ast.Name)}
         for _ in range(3):
             before = len(found)
             for stmt in walk(loop):

@@ -255,6 +255,7 @@ class Context:
         if not values or self._is_filled_in_a_shared_loop(name.id, owner):
             return False
         reduced = whole | {s for s, _ in self.reduced}
+        evaluated = [[e.loop] for e in self.plan.evaluations if self._is_whole(e)]
         for value in values:
             calls = [c for c in walk(value) if isinstance(c, ast.Call)]
             callees = {s for c in calls for s in self.script.callees(c)}
@@ -262,9 +263,8 @@ class Context:
                 continue
             if callees and callees <= reduced:
                 continue
-            if owner in whole and not any(
-                self.script.trains(loop) for loop in self.script.enclosing_loops(value)
-            ):
+            loops = self.script.enclosing_loops(value)
+            if owner in whole and (loops[:1] in evaluated or not any(map(self.script.trains, loops))):
                 continue
             inner = [
                 n

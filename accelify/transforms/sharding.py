@@ -7,7 +7,7 @@ if loss.item() < 0.01:    ->  if accelerator.reduce(loss.item(), reduction="mean
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -151,6 +151,8 @@ def _shapes(context: Context) -> Iterator[Change]:
         scope = context.script.scope_of(call)
         if any(loop in whole and context.script.scope_of(loop) is scope for loop in around):
             continue  # the batch that is smaller is left out
+        if not carried and _takes_whole_batches(context, around):
+            continue
         for argument in call.args:
             node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
             if node is None:
@@ -197,6 +199,16 @@ def _batch_target(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
         return loop.target if words <= {"tqdm", "iter", "DataLoader", "track"} else None
     pair = loop.target
     return pair.elts[1] if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 else None
+
+
+def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
+    """Whether some loops over loaders leave the batch out that is not whole: a process's are never smaller then."""
+    if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
+        return False
+    loaders = {
+        t for loop, held in context.script.loader_loops if loop in loops for t in held & context.plan.prepared
+    }
+    return bool(loaders) and all(_drops_last(t.site) for t in loaders)
 
 
 def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
