@@ -182,12 +182,12 @@ class Locations:
 
     def _call(self, node: ast.Call) -> Place:
         name = self._name_of(node.func)
-        if name is not None:
+        if name is not None and name not in k.SPLIT_RUNS:
             return self._library_call(name, node)
         given = [*node.args, *[kw.value for kw in node.keywords]]
         if self._batch_of(node):
             return self._batch_place(node)
-        models = self.script.models_of(node.func)
+        models = self.script.models_run(node)
         if models:
             if models <= self.prepared and not self.script.callees(node) - self._forwards(node):
                 if not self.placed and _together([self.of(a) for a in given]) == {HOST}:

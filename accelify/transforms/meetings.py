@@ -153,7 +153,7 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
 def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
     """Whether a call runs a model that prepare has put on the device by then."""
     script = context.script
-    models = script.models_of(call.func)
+    models = script.models_run(call)
     if not models or not models <= context.plan.prepared or not context.plan.after_prepare(call, models):
         return False
     return not is_in_model(script, script.scope_of(call))
@@ -176,11 +176,14 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
 def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]) -> Iterator[Change]:
     """What a model is given from the host, where it was on the host itself: nothing else of the script moves it."""
     before, after = context.locations
-    if any(before.of(argument) == {DEVICE} for argument in call.args):
+    given = call.args
+    if context.script.qualname(call.func) in k.SPLIT_RUNS:
+        given = call.args[1:2]
+    if any(before.of(argument) == {DEVICE} for argument in given):
         return  # the model was there before: what it is given on the host, it wants there
-    if context.script.models_of(call.func) & taken_to_cpu:
+    if context.script.models_run(call) & taken_to_cpu:
         return
-    for argument in call.args:
+    for argument in given:
         if isinstance(argument, ast.Starred) or after.of(argument) != {HOST} or before.of(argument) != {HOST}:
             continue
         device = _own_device(context, call)
