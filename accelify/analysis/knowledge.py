@@ -76,7 +76,13 @@ def is_progress(qualname: str | None) -> bool:
     )
 
 
-PARALLEL_WRAPPERS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+PARALLEL_WRAPPERS = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.data_parallel.DataParallel",
+    }
+)
 # What runs a model on parts of a batch, each on a GPU of its own, in one call.
 SPLIT_RUNS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
 # The same in steps that the script does by itself.

@@ -29,11 +29,14 @@ from accelify.transforms.base import Change, Context, Rule
 PARALLEL = Rule(
     "ACC109", "data-parallel", "DataParallel splits each batch over the GPUs of one process.", Severity.ERROR
 )
+# The methods of a DataParallel that make its copies and run them.
+_STEPS = frozenset({"replicate", "scatter", "parallel_apply", "gather"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
     parts: set[Thing] = set()
+    wrapped: set[Thing] = set()
     for call in context.script.calls():
         if not _wraps(context, call):
             continue
@@ -41,6 +44,7 @@ def transform(context: Context) -> Iterator[Change]:
         if inner is None:
             continue
         stmt = context.tree.statement(call)
+        wrapped |= context.script.things(call)
         if not context.plan.is_prepared(call):
             parts |= context.script.things(call)
         edits: list[Edit]
@@ -72,8 +76,61 @@ def transform(context: Context) -> Iterator[Change]:
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
     yield from _inner_modules(context, parts)
+    yield from _asked_for(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
+
+
+def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
+    """Functions that insist on a DataParallel: what only changes how that copies its model goes with it."""
+    script, tree = context.script, context.tree
+    for call in script.calls() if wrapped else ():
+        for callee in script.callees(call):
+            asking = _asks_for_wrapper(context, callee)
+            given = call_argument(call, callee.positional().index(asking), asking) if asking else None
+            if asking is None or given is None or not script.things(given) & wrapped:
+                continue
+            stmt = tree.parent(call)
+            if isinstance(stmt, ast.Expr) and _only_patches(callee, asking):
+                context.claim(stmt)
+                message = (
+                    f"`{callee.name}` changes how DataParallel copies the model, which it no longer does"
+                )
+                yield context.change(PARALLEL, call, message, [DeleteStatement(stmt)], core=True)
+                continue
+            message = f"`{callee.name}` wants a DataParallel, and the model is none any more"
+            yield context.todo(
+                PARALLEL, call, message, "this wants a DataParallel, and the model is none any more"
+            )
+
+
+def _asks_for_wrapper(context: Context, callee: Scope) -> str | None:
+    """The parameter of a function that is asserted to be a DataParallel: `assert isinstance(model, DataParallel)`."""
+    module = context.script.interpreter.module_of(callee)
+    for stmt in getattr(callee.node, "body", []):
+        test = stmt.test if isinstance(stmt, ast.Assert) else None
+        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+            asked, kind = test.args
+            if isinstance(asked, ast.Name) and asked.id in callee.positional() and not callee.is_method:
+                if context.effects.qualname(module, callee, kind) in k.PARALLEL_WRAPPERS:
+                    return asked.id
+    return None
+
+
+def _only_patches(callee: Scope, name: str) -> bool:
+    """Whether a function does nothing but replace methods of the wrapper that it is given."""
+    for stmt in getattr(callee.node, "body", []):
+        if isinstance(stmt, ast.Assign):
+            target = stmt.targets[0]
+            own = isinstance(target, ast.Attribute) and dotted(target.value) == name and target.attr in _STEPS
+            if not isinstance(target, ast.Name) and not own:
+                return False
+        elif isinstance(stmt, ast.Expr):
+            if not isinstance(stmt.value, ast.Constant):
+                return False
+        elif not isinstance(stmt, (ast.Assert, ast.FunctionDef)):
+            return False
+    return True
 
 
 def _split_runs(context: Context) -> Iterator[Change]:

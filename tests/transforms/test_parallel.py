@@ -178,3 +178,26 @@ def test_copies_that_the_script_makes_are_left_to_a_person(tmp_path: Path) -> No
     found = [f for f in conversion.remaining if f.code == "ACC109"]
     assert [f.message.split(" copies")[0] for f in found] == ["`on_all`"]
     assert "# TODO(accelify ACC109)" in conversion.new_text
+
+
+PATCH = """
+def patch(wrapper):
+    assert isinstance(wrapper, nn.DataParallel)
+    old = wrapper.replicate
+    def copies(module, ids):
+        return old(module, ids)
+    wrapper.replicate = copies
+"""
+
+
+def test_what_changes_the_copies_of_a_wrapper_goes_with_it() -> None:
+    check_transformed("ready", "model = nn.DataParallel(model)\npatch(model)", "", setup=PATCH)
+
+
+def test_other_functions_that_want_a_wrapper_are_left_to_a_person() -> None:
+    ready = "model = nn.DataParallel(model)\npatch(model)"
+    conversion = convert(ready=ready, setup=f"{PATCH}    print(wrapper)\n")
+    assert [f.message for f in conversion.remaining if f.code == "ACC109"] == [
+        "`patch` wants a DataParallel, and the model is none any more"
+    ]
+    check_noop("setup", PATCH, "ACC109")
