@@ -111,12 +111,7 @@ class ConstructorArguments:
 
     def _reachable_choices(self) -> set[str]:
         """Names that the script itself assigns a device, where the Accelerator's can be written instead."""
-        found = set()
-        for assignment in self.devices.assignments:
-            statement = assignment.statement
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            found.add(dotted(target) or "")
-        return found
+        return {dotted(assignment.target) or "" for assignment in self.devices.assignments}
 
     def _precision_and_accumulation(self) -> None:
         precision = mixed_precision(self.script)

@@ -39,36 +39,37 @@ def transform(context: Context) -> Iterator[Change]:
             done.update((one, other))
             context.claim(one, other)
             target = one.targets[0]
-            device = _device(context, one, target, accelerator)
+            device = _device(context, one.value, target, accelerator)
             line = f"{tree.segment(target)} = {device}"
             edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
             message = f"every process would use `{short(tree.segment(one.value))}`"
             yield context.change(CHOICE, one, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
-        node: ast.stmt = assignment.whole or assignment.statement
+        node: ast.AST = assignment.whole or assignment.statement
+        if assignment.is_part:
+            node = assignment.value
         if node in done:
             continue
         done.add(node)
         accelerator = context.accelerator(assignment.statement)
         if accelerator is None and node is _anchored(context):
             accelerator = context.accelerator(assignment.statement) or "accelerator"
-        if accelerator is None or assignment.statement.value is None:
+        if accelerator is None:
             continue
-        statement = assignment.statement
-        context.claim(assignment.whole or assignment.statement.value)
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-        device = _device(context, statement, target, accelerator)
+        context.claim(assignment.whole or assignment.value)
+        target, value = assignment.target, assignment.value
+        device = _device(context, value, target, accelerator)
         if _repeats(context, assignment):
-            edit: Edit = DeleteStatement(statement)
+            edit: Edit = DeleteStatement(assignment.statement)
         elif assignment.whole is not None:
             edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
         else:
-            edit = verbs.replace(tree, statement.value, device)
+            edit = verbs.replace(tree, value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
         yield context.change(
             CHOICE,
             node,
-            f"every process would use `{short(tree.segment(statement.value))}`",
+            f"every process would use `{short(tree.segment(value))}`",
             [edit],
             core=True,
             evidence=evidence,
@@ -78,7 +79,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
     """Choices that stand first in both branches of an `if` that does other things too."""
     whole = {a.statement for a in context.plan.devices.assignments if a.whole is not None}
-    known = {a.statement for a in context.plan.devices.assignments} - whole
+    known = {a.statement for a in context.plan.devices.assignments if not a.is_part} - whole
     for branch in context.tree.nodes(ast.If):
         one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
         other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
@@ -87,9 +88,8 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
                 yield one[0], other[0], branch
 
 
-def _device(context: Context, statement: ast.stmt, target: ast.expr, accelerator: str) -> str:
+def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
-    value = getattr(statement, "value", None)
     values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
     if not all(isinstance(one, (ast.Constant, ast.JoinedStr)) for one in values):
         return f"{accelerator}.device"
@@ -105,6 +105,7 @@ def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
         or branch.orelse
         or tree.is_elif(branch)
         or assignment.whole is not None
+        or assignment.is_part
     ):
         return False
     _, _, block = tree.block_of(branch)
@@ -117,8 +118,7 @@ def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
 
 
 def _target(assignment: DeviceAssignment) -> str | None:
-    statement = assignment.statement
-    return dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+    return dotted(assignment.target)
 
 
 def _anchored(context: Context) -> ast.stmt | None:

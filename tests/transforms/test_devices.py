@@ -45,6 +45,15 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
+def test_a_choice_among_other_values() -> None:
+    chosen = "accelerator = Accelerator()\nrate, device, size = 0.1, accelerator.device, 8"
+    check_transformed("setup", f"rate, device, size = 0.1, {DEVICE.removeprefix('device = ')}, 8", chosen)
+    told = "args = argparse.ArgumentParser().parse_args()"
+    before = f"{told}\nrate, device = 0.1, torch.device('cuda:0' if args.gpu else 'cpu')"
+    after = f"{told}\naccelerator = Accelerator(cpu=not args.gpu)\nrate, device = 0.1, accelerator.device"
+    check_transformed("setup", before, after, imports="import argparse")
+
+
 def test_the_cpu_stays_the_cpu() -> None:
     after = "accelerator = Accelerator(cpu=True)\ndevice = accelerator.device"
     check_transformed("setup", "device = torch.device('cpu')", after)
