@@ -196,7 +196,10 @@ class Devices:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
             named = self._named_device(value)
-            return named if named is not None else self._chain(value)
+            tests = self._chain(value)
+            if named is None and all(self.wish(test) is None for test in tests):
+                named = self._named_option(value)
+            return named if named is not None else tests
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
             return self._if_chain(whole or parent)
@@ -217,6 +220,14 @@ class Devices:
                 given = branch.args[0]
                 if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
                     return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _named_option(self, choice: ast.IfExp) -> ast.expr | None:
+        """`args.device if torch.cuda.is_available() else "cpu"`: the CPU, if that is what the option says."""
+        for branch in (choice.body, choice.orelse):
+            if isinstance(branch, (ast.Name, ast.Attribute)) and not self.script.is_a(branch, v.FLAG):
+                if k.DEVICE_NAME.search((dotted(branch) or "").rsplit(".", 1)[-1]):
+                    return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
         return None
 
     def _chain(self, node: ast.IfExp) -> list[ast.expr]:

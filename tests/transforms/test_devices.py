@@ -45,6 +45,13 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
+def test_an_option_that_names_the_device_may_say_the_cpu() -> None:
+    told = "args = argparse.ArgumentParser().parse_args()"
+    before = f"{told}\ndevice = torch.device(args.device if torch.cuda.is_available() else 'cpu')"
+    after = f'{told}\naccelerator = Accelerator(cpu=str(args.device) == "cpu")\ndevice = accelerator.device'
+    check_transformed("setup", before, after, imports="import argparse")
+
+
 def test_a_choice_among_other_values() -> None:
     chosen = "accelerator = Accelerator()\nrate, device, size = 0.1, accelerator.device, 8"
     check_transformed("setup", f"rate, device, size = 0.1, {DEVICE.removeprefix('device = ')}, 8", chosen)
