@@ -206,8 +206,23 @@ class Devices:
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
+            if self._is_constant_in_use(value):
+                return None
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         return None
+
+    def _is_constant_in_use(self, name: ast.Name | ast.Attribute) -> bool:
+        """Whether a name holds that of a GPU, and is read for more than to make the device here."""
+        owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
+        if owner is None or not isinstance(name, ast.Name):
+            return False
+        given = [
+            stmt.value
+            for stmt in self.tree.nodes(ast.Assign)
+            if any(dotted(t) == name.id for t in stmt.targets) and self.script.scope_of(stmt) is owner
+        ]
+        fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
+        return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
 
     def _named_device(self, choice: ast.IfExp) -> ast.expr | None:
         """`torch.device("cuda") if args.device is None else torch.device(args.device)`: the CPU, if that is named."""

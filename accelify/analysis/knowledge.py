@@ -13,6 +13,10 @@ LOADER_CLASSES = frozenset(
         "monai.data.DataLoader",
     }
 )
+# Their functions take a device as torch's do.
+TORCH_LIBRARIES = frozenset(
+    {"torch", "torchvision", "torchaudio", "torchtext", "torch_geometric", "monai", "kornia"}
+)
 DEVICE_CALLS = frozenset({"torch.device", "torch.accelerator.current_accelerator"})
 AVAILABILITY_CALLS = frozenset(
     {

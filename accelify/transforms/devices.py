@@ -159,10 +159,20 @@ def _constants(context: Context) -> Iterator[Change]:
             if accelerator is None or context.is_claimed(value):
                 continue
             context.claim(value)
-            edit = verbs.replace(tree, value, f"{accelerator}.device")
+            device = f"{accelerator}.device"
+            if isinstance(value, ast.Constant) and _is_foreign(context, call):
+                # What is no torch's own may read the text that it is given.
+                device = f"str({device})" if ":" in text else f"{device}.type"
+            edit = verbs.replace(tree, value, device)
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
+
+
+def _is_foreign(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs a function of a library that is not torch's."""
+    library = (context.script.qualname(call.func) or "torch").split(".")[0]
+    return library not in k.TORCH_LIBRARIES
 
 
 def _selections(context: Context) -> Iterator[Change]:
