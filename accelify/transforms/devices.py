@@ -2,6 +2,7 @@
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
+with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertBefore
 from accelify.findings import Safety, Severity
@@ -187,6 +190,11 @@ def _selections(context: Context) -> Iterator[Change]:
                 [DeleteStatement(stmt)],
                 core=True,
             )
+        held = isinstance(stmt, ast.withitem) and script.qualname(call.func) == "torch.cuda.device"
+        if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
+            message = "every process would work on the same GPU in here; the Accelerator has selected its own"
+            edit = verbs.replace(tree, call.args[0], "-1")
+            yield context.change(SELECT, call, message, [edit], core=True)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
@@ -204,6 +212,19 @@ def _selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
                     "all processes share the GPUs named here; choose them when launching",
                 )
+
+
+def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
+    """Whether a GPU is one that the script names, or that its options do: none that a tensor is on."""
+    if isinstance(device, ast.Constant):
+        return isinstance(device.value, (int, str))
+    if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
+        if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
+            return not context.script.is_a(device, v.DEVICE)
+    if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
+        return False
+    given = list(sources(context.script, device))
+    return bool(given) and all(_is_told(context, one, far - 1) for one in given)
 
 
 def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:

@@ -45,6 +45,22 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
+@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'"])
+def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
+    setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\ngpu = args.gpu"
+    check_transformed(
+        "end",
+        f"with torch.cuda.device({gpu}):\n    n = 1",
+        "with torch.cuda.device(-1):\n    n = 1",
+        setup=setup,
+    )
+
+
+@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device"])
+def test_the_gpu_of_a_tensor_stays(gpu: str) -> None:
+    check_noop("end", f"with torch.cuda.device({gpu}):\n    n = 1", "ACC113")
+
+
 @pytest.mark.parametrize(
     ("text", "given"), [("cuda", "accelerator.device.type"), ("cuda:0", "str(accelerator.device)")]
 )
