@@ -111,12 +111,7 @@ class ConstructorArguments:
 
     def _reachable_choices(self) -> set[str]:
         """Names that the script itself assigns a device, where the Accelerator's can be written instead."""
-        found = set()
-        for assignment in self.devices.assignments:
-            statement = assignment.statement
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            found.add(dotted(target) or "")
-        return found
+        return {dotted(assignment.target) or "" for assignment in self.devices.assignments}
 
     def _precision_and_accumulation(self) -> None:
         precision = mixed_precision(self.script)
@@ -276,7 +271,7 @@ class ConstructorArguments:
         if any(
             self._is_left_behind(model)
             for call in self.script.calls()
-            for model in self.script.models_of(call.func)
+            for model in self.script.models_run(call)
         ):
             return False
         return not any(
@@ -292,7 +287,7 @@ class ConstructorArguments:
         return made and not ({model} | self.script.owners_of(model)) & self.prepared
 
     def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
-        models = self.script.models_of(call.func) & self.prepared
+        models = self.script.models_run(call) & self.prepared
         if not models or is_in_model(self.script, self.script.scope_of(call)):
             return set()
         loops = self.script.enclosing_loops(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -14,8 +14,9 @@ from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 
 @dataclass(frozen=True)
 class DeviceAssignment:
-    """`target = <device>`. `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
+    """`target = <value>`, a device; in `rate, target = 0.1, <value>` a part of its statement.
 
+    `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
     `cpu` is the condition, as source text, under which the script wants the CPU although it has something better;
     None where it takes what the machine has.
     """
@@ -24,6 +25,13 @@ class DeviceAssignment:
     whole: ast.If | None
     cpu: str | None
     names: frozenset[str]
+    target: ast.expr
+    value: ast.expr
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its statement assigns more than the device."""
+        return self.value is not self.statement.value
 
 
 class Devices:
@@ -36,15 +44,16 @@ class Devices:
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
             if stmt.value is None:
                 continue
-            target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-            if not isinstance(target, (ast.Name, ast.Attribute)):
-                continue
-            if not self.is_device_expression(stmt.value) and not self._is_current(stmt.value, target):
-                continue
-            whole = self._whole_choice(stmt)
-            test = self._condition(stmt, whole)
-            cpu, names = self._cpu(test, stmt)
-            self.assignments.append(DeviceAssignment(stmt, whole, cpu, names))
+            first = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+            for target, value in _pairs(first, stmt.value):
+                if not isinstance(target, (ast.Name, ast.Attribute)):
+                    continue
+                if not self.is_device_expression(value) and not self._is_current(value, target):
+                    continue
+                whole = self._whole_choice(stmt) if value is stmt.value else None
+                test = self._condition(stmt, value, whole)
+                cpu, names = self._cpu(test, stmt)
+                self.assignments.append(DeviceAssignment(stmt, whole, cpu, names, target, value))
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.
         self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
@@ -54,7 +63,7 @@ class Devices:
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
 
     def _callees(self, assignment: DeviceAssignment) -> set[Scope]:
-        value = assignment.statement.value
+        value = assignment.value
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def is_device_expression(self, node: ast.expr) -> bool:
@@ -91,17 +100,15 @@ class Devices:
         for assignment in [a for a in self.assignments if a.cpu == "True"]:
             self.assignments.remove(assignment)
             if self._variable(assignment) in chosen or self._is_a_part_s(assignment):
-                same = DeviceAssignment(assignment.statement, assignment.whole, None, frozenset())
-                self.assignments.append(same)
-            elif assignment.statement.value is not None and names_cpu(assignment.statement.value):
+                self.assignments.append(replace(assignment, cpu=None, names=frozenset()))
+            elif names_cpu(assignment.value):
                 self.beside.append(assignment)
             else:
                 self.assignments.append(assignment)
 
     def _is_a_part_s(self, assignment: DeviceAssignment) -> bool:
         """Whether a model is made with it, for parts of its own: prepare moves the model as a whole."""
-        statement = assignment.statement
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        target = assignment.target
         if not isinstance(target, ast.Name):
             return False
         variable = self._variable(assignment)
@@ -116,9 +123,8 @@ class Devices:
 
     def _variable(self, assignment: DeviceAssignment) -> tuple[object, str]:
         """What an assignment binds: its name, and the scope or class that it belongs to."""
-        statement = assignment.statement
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-        scope = self.script.scope_of(statement)
+        target = assignment.target
+        scope = self.script.scope_of(assignment.statement)
         if isinstance(target, ast.Name):
             return scope.resolve(target.id), target.id
         return scope.owner_class, dotted(target) or ""
@@ -148,20 +154,15 @@ class Devices:
         if assignment.cpu != "True" or isinstance(self.tree.parent(assignment.statement), ast.If):
             return assignment
         stmt = assignment.statement
-        text = dotted(stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target)
+        text = dotted(assignment.target)
         for other in self.assignments:
             parent = self.tree.parent(other.statement)
-            target = (
-                other.statement.targets[0]
-                if isinstance(other.statement, ast.Assign)
-                else other.statement.target
-            )
-            if other is assignment or dotted(target) != text or not isinstance(parent, ast.If):
+            if other is assignment or dotted(other.target) != text or not isinstance(parent, ast.If):
                 continue
             if parent is self.script.main_guard:
                 continue
             cpu, names = self._cpu(self._if_chain(parent), stmt)
-            return DeviceAssignment(stmt, assignment.whole, cpu, names)
+            return replace(assignment, cpu=cpu, names=names)
         return assignment
 
     # -- conditions
@@ -188,24 +189,40 @@ class Devices:
         return all(fits(s) for s in [*node.body, *node.orelse])
 
     def _condition(
-        self, stmt: ast.Assign | ast.AnnAssign, whole: ast.If | None
+        self, stmt: ast.Assign | ast.AnnAssign, value: ast.expr, whole: ast.If | None
     ) -> list[ast.expr] | ast.expr | None:
         """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
-        value = stmt.value
-        assert value is not None
         if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
             named = self._named_device(value)
-            return named if named is not None else self._chain(value)
+            tests = self._chain(value)
+            if named is None and all(self.wish(test) is None for test in tests):
+                named = self._named_option(value)
+            return named if named is not None else tests
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
             return self._if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
+            if self._is_constant_in_use(value):
+                return None
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         return None
+
+    def _is_constant_in_use(self, name: ast.Name | ast.Attribute) -> bool:
+        """Whether a name holds that of a GPU, and is read for more than to make the device here."""
+        owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
+        if owner is None or not isinstance(name, ast.Name):
+            return False
+        given = [
+            stmt.value
+            for stmt in self.tree.nodes(ast.Assign)
+            if any(dotted(t) == name.id for t in stmt.targets) and self.script.scope_of(stmt) is owner
+        ]
+        fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
+        return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
 
     def _named_device(self, choice: ast.IfExp) -> ast.expr | None:
         """`torch.device("cuda") if args.device is None else torch.device(args.device)`: the CPU, if that is named."""
@@ -218,6 +235,14 @@ class Devices:
                 given = branch.args[0]
                 if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
                     return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _named_option(self, choice: ast.IfExp) -> ast.expr | None:
+        """`args.device if torch.cuda.is_available() else "cpu"`: the CPU, if that is what the option says."""
+        for branch in (choice.body, choice.orelse):
+            if isinstance(branch, (ast.Name, ast.Attribute)) and not self.script.is_a(branch, v.FLAG):
+                if k.DEVICE_NAME.search((dotted(branch) or "").rsplit(".", 1)[-1]):
+                    return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
         return None
 
     def _chain(self, node: ast.IfExp) -> list[ast.expr]:
@@ -331,6 +356,16 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What an assignment binds to what: in `a, b = x, y` two of them."""
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return [(target, value)]
+    starred = any(isinstance(e, ast.Starred) for e in [*target.elts, *value.elts])
+    if starred or len(target.elts) != len(value.elts):
+        return []
+    return list(zip(target.elts, value.elts, strict=True))
 
 
 def names_cpu(node: ast.expr) -> bool:

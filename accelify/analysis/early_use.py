@@ -36,7 +36,7 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
 
 
 def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    if model in script.models_of(call.func) or _runs_within(script, call, model):
+    if model in script.models_run(call) or _runs_within(script, call, model):
         return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if not any(model in script.models_of(argument) for argument in given):

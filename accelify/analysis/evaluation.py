@@ -209,7 +209,7 @@ class _Analysis:
         return False
 
     def _is_forward(self, call: ast.Call) -> bool:
-        if self.script.models_of(call.func):
+        if self.script.models_run(call):
             return True
         return (
             isinstance(call.func, ast.Attribute)

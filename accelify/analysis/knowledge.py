@@ -13,6 +13,10 @@ LOADER_CLASSES = frozenset(
         "monai.data.DataLoader",
     }
 )
+# Their functions take a device as torch's do.
+TORCH_LIBRARIES = frozenset(
+    {"torch", "torchvision", "torchaudio", "torchtext", "torch_geometric", "monai", "kornia"}
+)
 DEVICE_CALLS = frozenset({"torch.device", "torch.accelerator.current_accelerator"})
 AVAILABILITY_CALLS = frozenset(
     {
@@ -76,7 +80,24 @@ def is_progress(qualname: str | None) -> bool:
     )
 
 
-PARALLEL_WRAPPERS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+PARALLEL_WRAPPERS = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.data_parallel.DataParallel",
+    }
+)
+# What runs a model on parts of a batch, each on a GPU of its own, in one call.
+SPLIT_RUNS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
+# The same in steps that the script does by itself.
+COPIED_RUNS = frozenset(
+    {
+        "torch.nn.parallel.replicate",
+        "torch.nn.parallel.replicate.replicate",
+        "torch.nn.parallel.parallel_apply",
+        "torch.nn.parallel.parallel_apply.parallel_apply",
+    }
+)
 # torch's and apex's own, which `--replace-ddp` takes out.
 DDP_WRAPPERS = frozenset(
     {

@@ -84,9 +84,9 @@ class Locations:
         self._active: set[object] = set()
         self._cut = 0
 
-    def settle(self, node: ast.AST, place: str) -> None:
+    def settle(self, node: ast.AST, *places: str) -> None:
         """Note that an edit decides where an expression lies from now on."""
-        self._settled[node] = frozenset({place})
+        self._settled[node] = frozenset(places)
         self._known.clear()
 
     def of(self, node: ast.expr) -> Place:
@@ -182,12 +182,12 @@ class Locations:
 
     def _call(self, node: ast.Call) -> Place:
         name = self._name_of(node.func)
-        if name is not None:
+        if name is not None and name not in k.SPLIT_RUNS:
             return self._library_call(name, node)
         given = [*node.args, *[kw.value for kw in node.keywords]]
         if self._batch_of(node):
             return self._batch_place(node)
-        models = self.script.models_of(node.func)
+        models = self.script.models_run(node)
         if models:
             if models <= self.prepared and not self.script.callees(node) - self._forwards(node):
                 if not self.placed and _together([self.of(a) for a in given]) == {HOST}:
@@ -359,13 +359,16 @@ class Locations:
         return None
 
     def _parameter(self, name: str, scope: Scope) -> Place:
-        calls = self.script.callers(scope)
+        return _union(self.of(given) for given in self.given(name, scope))
+
+    def given(self, name: str, scope: Scope) -> list[ast.expr]:
+        """What the calls of a function hand to one of its parameters."""
         parameters = scope.positional()
         if name not in parameters or name == scope.self_name():
-            return NOWHERE
+            return []
         index = parameters.index(name) - (1 if scope.self_name() is not None else 0)
-        given = [call_argument(call, index, name) for call in calls]
-        return _union(self.of(g) for g in given if g is not None)
+        found = [call_argument(call, index, name) for call in self.script.callers(scope)]
+        return [argument for argument in found if argument is not None]
 
     def _stores(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
         """The statements inside a statement that bind a name."""

@@ -456,7 +456,7 @@ class Placement:
         found = {
             self.script.scope_of(loop)
             for loop, _ in self.script.loader_loops
-            if any(isinstance(c, ast.Call) and self.script.models_of(c.func) for c in walk(loop))
+            if any(isinstance(c, ast.Call) and self.script.models_run(c) for c in walk(loop))
         }
         return {scope for scope in found if scope.kind == "function" and not scope.is_method}
 

@@ -82,6 +82,12 @@ class LibraryCalls:
             return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
         if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
             return first or (keywords.get("module") or set())
+        if name in k.SPLIT_RUNS:
+            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
+            inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
+            given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
+            ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
+            return set().union(*ran)
         if name == "apex.amp.initialize":
             return self._initialized(node, arguments, keywords)
         if k.is_progress(name):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.interpreter import Interpreter
@@ -38,6 +39,7 @@ class TrainedModels:
         def scope_of(self, node: Node) -> Scope: ...
         def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
         def models_of(self, node: ast.expr) -> set[Thing]: ...
+        def qualname(self, node: ast.expr) -> str | None: ...
         def trains_around(self, node: Node) -> bool: ...
         def functions(self) -> Iterator[Scope]: ...
         def _leading_to_backward(self) -> set[Scope]: ...
@@ -68,6 +70,13 @@ class TrainedModels:
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
         return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
 
+    def models_run(self, call: ast.Call) -> set[Thing]:
+        """Models that a call runs: those it calls, or hands to `nn.parallel.data_parallel`."""
+        if self.qualname(call.func) not in k.SPLIT_RUNS:
+            return self.models_of(call.func)
+        model = call_argument(call, 0, "module")
+        return self.models_of(model) if model is not None else set()
+
     @cached_property
     def trained_models(self) -> set[Thing]:
         """Models whose parameters an optimizer, or a loop written by hand, updates."""
@@ -91,7 +100,7 @@ class TrainedModels:
             # Updated by hand: the models whose outputs are computed where backward is called.
             for call in self.calls():
                 if self.scope_of(call) in {b.scope for b in self.backwards}:
-                    found |= self.models_of(call.func)
+                    found |= self.models_run(call)
         return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
 
     def _is_never_made(self, model: Thing) -> bool:
@@ -184,7 +193,7 @@ class TrainedModels:
             for call in self.calls()
             if (self.scope_of(call) in scopes or self.trains_around(call))
             and not is_in_model(self, self.scope_of(call))
-            for model in self.models_of(call.func)
+            for model in self.models_run(call)
         }
 
     def holders_outside_modules(self, model: Thing) -> list[Holder]:

@@ -2,6 +2,7 @@
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
+with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertBefore
 from accelify.findings import Safety, Severity
@@ -39,36 +42,37 @@ def transform(context: Context) -> Iterator[Change]:
             done.update((one, other))
             context.claim(one, other)
             target = one.targets[0]
-            device = _device(context, one, target, accelerator)
+            device = _device(context, one.value, target, accelerator)
             line = f"{tree.segment(target)} = {device}"
             edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
             message = f"every process would use `{short(tree.segment(one.value))}`"
             yield context.change(CHOICE, one, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
-        node: ast.stmt = assignment.whole or assignment.statement
+        node: ast.AST = assignment.whole or assignment.statement
+        if assignment.is_part:
+            node = assignment.value
         if node in done:
             continue
         done.add(node)
         accelerator = context.accelerator(assignment.statement)
         if accelerator is None and node is _anchored(context):
             accelerator = context.accelerator(assignment.statement) or "accelerator"
-        if accelerator is None or assignment.statement.value is None:
+        if accelerator is None:
             continue
-        statement = assignment.statement
-        context.claim(assignment.whole or assignment.statement.value)
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-        device = _device(context, statement, target, accelerator)
+        context.claim(assignment.whole or assignment.value)
+        target, value = assignment.target, assignment.value
+        device = _device(context, value, target, accelerator)
         if _repeats(context, assignment):
-            edit: Edit = DeleteStatement(statement)
+            edit: Edit = DeleteStatement(assignment.statement)
         elif assignment.whole is not None:
             edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
         else:
-            edit = verbs.replace(tree, statement.value, device)
+            edit = verbs.replace(tree, value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
         yield context.change(
             CHOICE,
             node,
-            f"every process would use `{short(tree.segment(statement.value))}`",
+            f"every process would use `{short(tree.segment(value))}`",
             [edit],
             core=True,
             evidence=evidence,
@@ -78,7 +82,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
     """Choices that stand first in both branches of an `if` that does other things too."""
     whole = {a.statement for a in context.plan.devices.assignments if a.whole is not None}
-    known = {a.statement for a in context.plan.devices.assignments} - whole
+    known = {a.statement for a in context.plan.devices.assignments if not a.is_part} - whole
     for branch in context.tree.nodes(ast.If):
         one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
         other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
@@ -87,9 +91,8 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
                 yield one[0], other[0], branch
 
 
-def _device(context: Context, statement: ast.stmt, target: ast.expr, accelerator: str) -> str:
+def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
-    value = getattr(statement, "value", None)
     values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
     if not all(isinstance(one, (ast.Constant, ast.JoinedStr)) for one in values):
         return f"{accelerator}.device"
@@ -105,6 +108,7 @@ def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
         or branch.orelse
         or tree.is_elif(branch)
         or assignment.whole is not None
+        or assignment.is_part
     ):
         return False
     _, _, block = tree.block_of(branch)
@@ -117,8 +121,7 @@ def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
 
 
 def _target(assignment: DeviceAssignment) -> str | None:
-    statement = assignment.statement
-    return dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+    return dotted(assignment.target)
 
 
 def _anchored(context: Context) -> ast.stmt | None:
@@ -159,10 +162,20 @@ def _constants(context: Context) -> Iterator[Change]:
             if accelerator is None or context.is_claimed(value):
                 continue
             context.claim(value)
-            edit = verbs.replace(tree, value, f"{accelerator}.device")
+            device = f"{accelerator}.device"
+            if isinstance(value, ast.Constant) and _is_foreign(context, call):
+                # What is no torch's own may read the text that it is given.
+                device = f"str({device})" if ":" in text else f"{device}.type"
+            edit = verbs.replace(tree, value, device)
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
+
+
+def _is_foreign(context: Context, call: ast.Call) -> bool:
+    """Whether a call runs a function of a library that is not torch's."""
+    library = (context.script.qualname(call.func) or "torch").split(".")[0]
+    return library not in k.TORCH_LIBRARIES
 
 
 def _selections(context: Context) -> Iterator[Change]:
@@ -177,6 +190,11 @@ def _selections(context: Context) -> Iterator[Change]:
                 [DeleteStatement(stmt)],
                 core=True,
             )
+        held = isinstance(stmt, ast.withitem) and script.qualname(call.func) == "torch.cuda.device"
+        if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
+            message = "every process would work on the same GPU in here; the Accelerator has selected its own"
+            edit = verbs.replace(tree, call.args[0], "-1")
+            yield context.change(SELECT, call, message, [edit], core=True)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
@@ -194,6 +212,19 @@ def _selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
                     "all processes share the GPUs named here; choose them when launching",
                 )
+
+
+def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
+    """Whether a GPU is one that the script names, or that its options do: none that a tensor is on."""
+    if isinstance(device, ast.Constant):
+        return isinstance(device.value, (int, str))
+    if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
+        if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
+            return not context.script.is_a(device, v.DEVICE)
+    if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
+        return False
+    given = list(sources(context.script, device))
+    return bool(given) and all(_is_told(context, one, far - 1) for one in given)
 
 
 def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:

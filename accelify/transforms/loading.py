@@ -1,6 +1,7 @@
 """Checkpoints are loaded to the process's own device.
 
-checkpoint = torch.load(path)    ->  checkpoint = torch.load(path, map_location=accelerator.device)
+checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location=accelerator.device)
+torch.set_rng_state(checkpoint["random"])   ->  torch.set_rng_state(checkpoint["random"].cpu())
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.effects import FILES, READING, opens_for_writing
-from accelify.analysis.syntax import call_keyword, target_names, walk
+from accelify.analysis.steps import sources
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names, walk
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
@@ -35,6 +37,10 @@ _NO_READERS = (
     "matplotlib.",
     "torchvision.utils.",
 )
+_STATES = frozenset({"torch.set_rng_state", "torch.random.set_rng_state", "torch.cuda.set_rng_state"})
+_ALL_STATES = frozenset({"torch.cuda.set_rng_state_all"})
+# How many names lie between a checkpoint and what is read of it at most.
+_FAR = 4
 _LISTING = _READS - {"torch.load"}
 # Marks the paths of calls that are not known to read.
 _OTHER = "?"
@@ -46,6 +52,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def transform(context: Context) -> Iterator[Change]:
     """Yield a map_location for loads of checkpoints, and a wait before loads of what was just written."""
     yield from _waits(context)
+    placed: set[ast.expr] = set()
     for call in context.script.calls():
         if context.script.qualname(call.func) != "torch.load" or context.is_claimed(call):
             continue
@@ -69,7 +76,50 @@ def transform(context: Context) -> Iterator[Change]:
                 continue
         except verbs.EditError:
             continue
+        placed.add(call)
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
+    yield from _random_states(context, placed)
+
+
+def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
+    """States of random numbers out of a checkpoint that is loaded to the device: torch takes them from the host."""
+    tree = context.tree
+    for call in context.script.calls() if placed else ():
+        name = context.script.qualname(call.func) or ""
+        state = call_argument(call, 0, "states" if name in _ALL_STATES else "new_state")
+        if name not in _STATES | _ALL_STATES or state is None or context.is_claimed(call):
+            continue
+        if not isinstance(state, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            continue
+        if tree.in_fstring(call) or not _comes_from(context, state, placed, _FAR):
+            continue
+        edits: list[Edit] = [verbs.insert(tree, tree.end(state), ".cpu()", -5)]
+        if name in _ALL_STATES:
+            edits = [
+                verbs.insert(tree, tree.start(state), "[state.cpu() for state in ", 5),
+                verbs.insert(tree, tree.end(state), "]", -5),
+            ]
+        message = "the state of random numbers has to lie on the CPU, where the checkpoint no longer does"
+        yield context.change(LOAD, call, message, edits)
+
+
+def _comes_from(context: Context, node: ast.expr, calls: set[ast.expr], far: int) -> bool:
+    """Whether an expression is, or is a part of, what one of some calls gives back; not what is on the CPU by then."""
+    while isinstance(node, (ast.Subscript, ast.Call, ast.Attribute)) and node not in calls:
+        if isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("get", "pop"):
+                return False
+            node = node.func
+        elif isinstance(node, ast.Attribute) and context.script.scope_of(node).self_name() == dotted(
+            node.value
+        ):
+            break
+        node = node.value
+    if node in calls:
+        return True
+    if far == 0 or not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    return any(_comes_from(context, s, calls, far - 1) for s in sources(context.script, node))
 
 
 def _is_checkpoint(context: Context, call: ast.Call) -> bool:

@@ -35,6 +35,8 @@ _TAKING_ANY = frozenset(
     "add_scalar add_image set_description set_postfix".split()
 )
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+# Where a function's tensor lies that some of its callers give it from the host and others from the device.
+_EITHER = frozenset({HOST, DEVICE})
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -93,8 +95,16 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
 def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iterator[Change]:
     before, after = context.locations
     placed = [o for o in operands if after.of(o) == {DEVICE}]
+    mixed = [] if placed else [o for o in operands if after.of(o) == _EITHER]
     left = [o for o in operands if after.of(o) == {HOST}]
-    if not placed or not left or any(before.of(o) != {HOST} for o in [*placed, *left]):
+    # What a round before may have moved was on the host where it met what always was.
+    if not left or any(before.of(o) != {HOST} for o in [*mixed, *left]):
+        return
+    if any(HOST not in before.of(o) for o in placed):
+        return
+    if mixed:
+        yield from _of_either(context, node, mixed, left)
+    if not placed:
         return
     made = [_maker(context, o) for o in left]
     edits: list[Edit] = []
@@ -120,6 +130,31 @@ def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iter
     yield context.change(MEETING, node, message, edits, core=True)
 
 
+def _of_either(
+    context: Context, node: ast.expr, mixed: list[ast.expr], left: list[ast.expr]
+) -> Iterator[Change]:
+    """What a function is given from the host by some calls and from the device by others: the host's follows it."""
+    after = context.locations[1]
+    device = _device_of(mixed)
+    edits: list[Edit] = []
+    for operand in left if device is not None else []:
+        maker = _maker(context, operand)
+        if context.is_claimed(operand):
+            return
+        if maker is not None and any(maker is n for n in walk(operand)):
+            edits.append(_make_there(context, maker, str(device)))
+        else:
+            edits += _with_method(context, operand, f".to({device})")
+        after.settle(operand, DEVICE, HOST)
+    text = context.tree.segment(mixed[0])
+    message = f"`{_short(text)}` is on the host or on the device, and what it meets is on the host"
+    if not edits:
+        for operand in mixed:
+            edits += _fetched(context, operand)
+            after.settle(operand, HOST)
+    yield context.change(MEETING, node, message, edits, core=True)
+
+
 def _is_none_or_moved(context: Context, node: ast.expr) -> bool:
     """Whether a name may hold None, or is moved by lines of the function already: under a test, say."""
     if not isinstance(node, ast.Name):
@@ -142,7 +177,7 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
     if not isinstance(node.target, (ast.Name, ast.Attribute)) or context.is_claimed(node.value):
         return
     total = before.of(node.target) == after.of(node.target) == {HOST}
-    if total and after.of(node.value) == {DEVICE} and before.of(node.value) == {HOST}:
+    if total and after.of(node.value) in ({DEVICE}, _EITHER) and before.of(node.value) == {HOST}:
         after.settle(node.value, HOST)
         message = (
             f"`{_short(context.tree.segment(node.target))}` is on the host, where the batch no longer is"
@@ -153,7 +188,7 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
 def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
     """Whether a call runs a model that prepare has put on the device by then."""
     script = context.script
-    models = script.models_of(call.func)
+    models = script.models_run(call)
     if not models or not models <= context.plan.prepared or not context.plan.after_prepare(call, models):
         return False
     return not is_in_model(script, script.scope_of(call))
@@ -176,11 +211,14 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
 def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]) -> Iterator[Change]:
     """What a model is given from the host, where it was on the host itself: nothing else of the script moves it."""
     before, after = context.locations
-    if any(before.of(argument) == {DEVICE} for argument in call.args):
+    given = call.args
+    if context.script.qualname(call.func) in k.SPLIT_RUNS:
+        given = call.args[1:2]
+    if any(before.of(argument) == {DEVICE} for argument in given):
         return  # the model was there before: what it is given on the host, it wants there
-    if context.script.models_of(call.func) & taken_to_cpu:
+    if context.script.models_run(call) & taken_to_cpu:
         return
-    for argument in call.args:
+    for argument in given:
         if isinstance(argument, ast.Starred) or after.of(argument) != {HOST} or before.of(argument) != {HOST}:
             continue
         device = _own_device(context, call)
@@ -202,15 +240,15 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]
 
 def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
     """A tensor on the host, or an array, takes no index from the device."""
-    before, after = context.locations
+    after = context.locations[1]
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if not after.of(node.value) or not after.of(node.value) <= {HOST, ARRAY}:
         return
-    found = [p for p in parts if after.of(p) == {DEVICE} and before.of(p) == {HOST}]
+    found = [p for p in parts if _is_placed_by_now(context, p)]
     maker = node.value if isinstance(node.value, ast.Call) and after.makes(node.value) else None
     device = _device_of(found) if maker is not None else None
     if maker is not None and device is not None:
-        after.settle(maker, DEVICE)
+        after.settle(maker, *{place for part in found for place in after.of(part)})
         message = f"`{_short(context.tree.segment(maker))}` is made on the host, where the batch no longer is"
         yield context.change(MEETING, maker, message, [_make_there(context, maker, device)], core=True)
     elif found:
@@ -219,6 +257,21 @@ def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
             after.settle(part, HOST)
         message = f"`{_short(context.tree.segment(node.value))}` is on the host, where an index has to be too"
         yield context.change(MEETING, node, message, edits, core=True)
+
+
+def _is_placed_by_now(context: Context, node: ast.expr) -> bool:
+    """Whether prepare puts an expression on the device, or what a call hands to the function for it to read."""
+    before, after = context.locations
+    if after.of(node) not in ({DEVICE}, _EITHER) or HOST not in before.of(node):
+        return False
+    if before.of(node) != after.of(node):
+        return True
+    names = [n for n in walk(node) if isinstance(n, ast.Name) and None in after.bindings(n)]
+    return any(
+        after.of(given) == {DEVICE} and HOST in before.of(given)
+        for name in names
+        for given in after.given(name.id, context.script.scope_of(name))
+    )
 
 
 def _maker(context: Context, node: ast.expr) -> ast.Call | None:
@@ -279,6 +332,8 @@ def _device_of(placed: list[ast.expr]) -> str | None:
     for node in placed:
         while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            node = node.value  # x[:, :2] lies where x does
         if isinstance(node, (ast.Name, ast.Attribute)):
             return f"{ast.unparse(node)}.device"
     return None
@@ -290,12 +345,16 @@ def _own_device(context: Context, node: ast.AST) -> str | None:
 
 
 def _fetched(context: Context, node: ast.expr) -> list[Edit]:
+    return _with_method(context, node, ".cpu()")
+
+
+def _with_method(context: Context, node: ast.expr, call: str) -> list[Edit]:
     tree = context.tree
     if isinstance(node, _ALONE):
-        return [verbs.insert(tree, tree.end(node), ".cpu()", -5)]
+        return [verbs.insert(tree, tree.end(node), call, -5)]
     return [
         verbs.insert(tree, tree.start(node), "(", 5),
-        verbs.insert(tree, tree.end(node), ").cpu()", -5),
+        verbs.insert(tree, tree.end(node), f"){call}", -5),
     ]
 
 

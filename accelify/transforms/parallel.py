@@ -3,18 +3,25 @@
 model = nn.DataParallel(model)    ->  (gone)
 model = nn.DataParallel(Net())    ->  model = Net()
 self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which is not prepared by itself)
+
+out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
+
+What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.syntax import call_argument, dotted
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.conditions import only_reads
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.values import Class, Sequence, Thing
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -22,11 +29,14 @@ from accelify.transforms.base import Change, Context, Rule
 PARALLEL = Rule(
     "ACC109", "data-parallel", "DataParallel splits each batch over the GPUs of one process.", Severity.ERROR
 )
+# The methods of a DataParallel that make its copies and run them.
+_STEPS = frozenset({"replicate", "scatter", "parallel_apply", "gather"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
     parts: set[Thing] = set()
+    wrapped: set[Thing] = set()
     for call in context.script.calls():
         if not _wraps(context, call):
             continue
@@ -34,6 +44,7 @@ def transform(context: Context) -> Iterator[Change]:
         if inner is None:
             continue
         stmt = context.tree.statement(call)
+        wrapped |= context.script.things(call)
         if not context.plan.is_prepared(call):
             parts |= context.script.things(call)
         edits: list[Edit]
@@ -65,6 +76,154 @@ def transform(context: Context) -> Iterator[Change]:
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
     yield from _inner_modules(context, parts)
+    yield from _asked_for(context, wrapped)
+    yield from _split_runs(context)
+    yield from _copied_runs(context)
+
+
+def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
+    """Functions that insist on a DataParallel: what only changes how that copies its model goes with it."""
+    script, tree = context.script, context.tree
+    for call in script.calls() if wrapped else ():
+        for callee in script.callees(call):
+            asking = _asks_for_wrapper(context, callee)
+            given = call_argument(call, callee.positional().index(asking), asking) if asking else None
+            if asking is None or given is None or not script.things(given) & wrapped:
+                continue
+            stmt = tree.parent(call)
+            if isinstance(stmt, ast.Expr) and _only_patches(callee, asking):
+                context.claim(stmt)
+                message = (
+                    f"`{callee.name}` changes how DataParallel copies the model, which it no longer does"
+                )
+                yield context.change(PARALLEL, call, message, [DeleteStatement(stmt)], core=True)
+                continue
+            message = f"`{callee.name}` wants a DataParallel, and the model is none any more"
+            yield context.todo(
+                PARALLEL, call, message, "this wants a DataParallel, and the model is none any more"
+            )
+
+
+def _asks_for_wrapper(context: Context, callee: Scope) -> str | None:
+    """The parameter of a function that is asserted to be a DataParallel: `assert isinstance(model, DataParallel)`."""
+    module = context.script.interpreter.module_of(callee)
+    for stmt in getattr(callee.node, "body", []):
+        test = stmt.test if isinstance(stmt, ast.Assert) else None
+        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+            asked, kind = test.args
+            if isinstance(asked, ast.Name) and asked.id in callee.positional() and not callee.is_method:
+                if context.effects.qualname(module, callee, kind) in k.PARALLEL_WRAPPERS:
+                    return asked.id
+    return None
+
+
+def _only_patches(callee: Scope, name: str) -> bool:
+    """Whether a function does nothing but replace methods of the wrapper that it is given."""
+    for stmt in getattr(callee.node, "body", []):
+        if isinstance(stmt, ast.Assign):
+            target = stmt.targets[0]
+            own = isinstance(target, ast.Attribute) and dotted(target.value) == name and target.attr in _STEPS
+            if not isinstance(target, ast.Name) and not own:
+                return False
+        elif isinstance(stmt, ast.Expr):
+            if not isinstance(stmt.value, ast.Constant):
+                return False
+        elif not isinstance(stmt, (ast.Assert, ast.FunctionDef)):
+            return False
+    return True
+
+
+def _split_runs(context: Context) -> Iterator[Change]:
+    """`nn.parallel.data_parallel(model, x)` runs the model on parts of the batch: here, on all of its own."""
+    tree = context.tree
+    for call in context.script.calls() if b"data_parallel" in tree.data else ():
+        if context.script.qualname(call.func) not in k.SPLIT_RUNS or context.is_claimed(call):
+            continue
+        message = "prepare distributes the model; data_parallel must not spread it over the same GPUs"
+        edits = [] if tree.in_fstring(call) else _plain_run(context, call)
+        if edits:
+            context.claim(call.func, *call.args[2:4])
+            edits = _of_one_branch(context, call) or edits
+        yield context.change(PARALLEL, call, message, edits, core=bool(edits))
+
+
+def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
+    """The edits that leave a call of the model; none where its arguments cannot be told apart."""
+    tree = context.tree
+    model, inputs = call_argument(call, 0, "module"), call_argument(call, 1, "inputs")
+    options = call_argument(call, 4, "module_kwargs")
+    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+    parts = [n for n in (model, inputs, options) if n is not None]
+    if not isinstance(model, plain) or inputs is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return []
+    if any(isinstance(w, Sequence) for w in context.script.values(inputs)) and not isinstance(
+        inputs, ast.Tuple
+    ):
+        return []  # a tuple is spread, a list is not
+    if any(tree.end(a) > tree.start(b) for a, b in pairwise(parts)):
+        return []
+    given = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
+    if not given:
+        return []
+    first, last = tree.start(given[0]), tree.end(given[-1])
+    edits: list[Edit] = [
+        Replace(tree.start(call), tree.start(model), ""),
+        Replace(tree.end(model), first, "("),
+    ]
+    if options is None:
+        return [*edits, Replace(last, tree.end(call), ")")]
+    behind = Replace(tree.end(options), tree.end(call), ")")
+    return [*edits, Replace(last, tree.start(options), ", **"), behind]
+
+
+def _of_one_branch(context: Context, call: ast.Call) -> list[Edit]:
+    """`if several: y = data_parallel(model, x, ids)` and `else: y = model(x)` are the same: the second is left."""
+    tree, stmt = context.tree, context.tree.statement(call)
+    branch = tree.parent(stmt)
+    if not isinstance(branch, ast.If) or branch.body != [stmt] or len(branch.orelse) != 1:
+        return []
+    other, inputs = branch.orelse[0], call_argument(call, 1, "inputs")
+    if tree.is_elif(branch) or not tree.own_line(branch) or not only_reads(branch.test) or len(call.args) < 2:
+        return []
+    given = inputs.elts if isinstance(inputs, ast.Tuple) else [call.args[1]]
+    run = ast.unparse(ast.Call(call.args[0], list[ast.expr](given), []))
+    one = ast.unparse(stmt).replace(ast.unparse(call), run)
+    if one != ast.unparse(other) or other.lineno != other.end_lineno:
+        return []
+    context.claim(stmt, branch.test)
+    return [
+        Replace(tree.start(branch), tree.start(other), ""),
+        Replace(tree.end(other), tree.end(branch), ""),
+    ]
+
+
+def _copied_runs(context: Context) -> Iterator[Change]:
+    """Copies of a model on all GPUs that the script, or a function of another module that it calls, makes itself."""
+    script, done = context.script, set[Scope]()
+    for call in script.calls():
+        if script.qualname(call.func) in k.COPIED_RUNS and script.scope_of(call) not in done:
+            done.add(script.scope_of(call))
+            yield _copied_run(context, call, "it")
+        for callee in script.callees(call):
+            module = script.interpreter.module_of(callee)
+            if module in script.modules or callee in done or b"parallel" not in module.tree.data:
+                continue
+            inner = (n for n in walk(callee.node) if isinstance(n, ast.Call))
+            if any(context.effects.qualname(module, callee, c.func) in k.COPIED_RUNS for c in inner):
+                done.add(callee)
+                yield _copied_run(context, call, f"`{callee.name}`")
+
+
+def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
+    message = (
+        f"{what} copies the model to several GPUs and runs it there, in every process: call the model instead"
+    )
+    return context.todo(
+        PARALLEL,
+        call,
+        message,
+        "every process would run the model on all GPUs; call the prepared model instead",
+    )
 
 
 def _wraps(context: Context, call: ast.Call) -> bool:

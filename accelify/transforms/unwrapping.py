@@ -3,6 +3,7 @@
 model.module.encoder                  ->  accelerator.unwrap_model(model).encoder
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
+if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -173,10 +175,11 @@ def _bare_uses(context: Context) -> Iterator[Change]:
                 and parent.func.id in ("len", "list")
             )
         )
+        asked = isinstance(parent, ast.Call) and _asks_for_class(context, parent, name)
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
-        if not wanted or context.is_claimed(name) or tree.in_fstring(name):
+        if not (wanted or asked) or context.is_claimed(name) or tree.in_fstring(name):
             continue
         if not _is_prepared_name(context, name) or not _after_prepare(context, name):
             continue
@@ -184,7 +187,29 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if accelerator is None:
             continue
         edit = verbs.replace(tree, name, f"{accelerator}.unwrap_model({tree.segment(name)})")
-        yield context.change(UNWRAP, name, "a wrapped model has no parts to count or to take", [edit])
+        message = "a wrapped model has no parts to count or to take"
+        if asked:
+            message = "a wrapped model is of the wrapper's class"
+        yield context.change(UNWRAP, name, message, [edit])
+
+
+def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:
+    """`type(model)`, or `isinstance(model, Net)` of a class that no wrapper of it is of."""
+    if not isinstance(call.func, ast.Name) or not call.args or call.args[0] is not model or call.keywords:
+        return False
+    if call.func.id == "type":
+        return len(call.args) == 1
+    if call.func.id != "isinstance" or len(call.args) != 2:
+        return False
+    kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+    return any(
+        isinstance(w, Class) and not w.external_bases() & (k.PARALLEL_WRAPPERS | k.DDP_WRAPPERS)
+        for kind in kinds
+        for w in context.script.values(kind)
+    ) or any(
+        name != "torch.nn.Module" and k.is_module_class(name)
+        for name in (context.script.qualname(kind) or "" for kind in kinds)
+    )
 
 
 def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:

@@ -45,6 +45,57 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
+@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'"])
+def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
+    setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\ngpu = args.gpu"
+    check_transformed(
+        "end",
+        f"with torch.cuda.device({gpu}):\n    n = 1",
+        "with torch.cuda.device(-1):\n    n = 1",
+        setup=setup,
+    )
+
+
+@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device"])
+def test_the_gpu_of_a_tensor_stays(gpu: str) -> None:
+    check_noop("end", f"with torch.cuda.device({gpu}):\n    n = 1", "ACC113")
+
+
+@pytest.mark.parametrize(
+    ("text", "given"), [("cuda", "accelerator.device.type"), ("cuda:0", "str(accelerator.device)")]
+)
+def test_functions_of_other_libraries_are_given_text(text: str, given: str) -> None:
+    imports = "from torchsummary import summary"
+    ready = f"summary(model, (4,), device={text!r})\nnoise = torch.zeros(4, device={text!r})"
+    after = convert(ready=ready, imports=imports).new_text
+    assert f"summary(model, (4,), device={given})\n" in after
+    assert "torch.zeros(4, device=accelerator.device)\n" in after
+
+
+def test_an_option_that_names_the_device_may_say_the_cpu() -> None:
+    told = "args = argparse.ArgumentParser().parse_args()"
+    before = f"{told}\ndevice = torch.device(args.device if torch.cuda.is_available() else 'cpu')"
+    after = f'{told}\naccelerator = Accelerator(cpu=str(args.device) == "cpu")\ndevice = accelerator.device'
+    check_transformed("setup", before, after, imports="import argparse")
+
+
+def test_the_name_of_a_gpu_that_is_used_beside_the_device_made_of_it() -> None:
+    before = "GPU = 'cuda:0'\ndevice = torch.device(GPU)"
+    kept = "GPU = 'cuda:0'\naccelerator = Accelerator(cpu=str(GPU) == \"cpu\")\ndevice = accelerator.device"
+    check_transformed("setup", before, kept, batch="x, y = x.to(device), y.to(device)")
+    after = "accelerator = Accelerator()\nGPU = accelerator.device\ndevice = accelerator.device"
+    check_transformed("setup", before, after, end="noise = torch.randn(4, device=GPU)")
+
+
+def test_a_choice_among_other_values() -> None:
+    chosen = "accelerator = Accelerator()\nrate, device, size = 0.1, accelerator.device, 8"
+    check_transformed("setup", f"rate, device, size = 0.1, {DEVICE.removeprefix('device = ')}, 8", chosen)
+    told = "args = argparse.ArgumentParser().parse_args()"
+    before = f"{told}\nrate, device = 0.1, torch.device('cuda:0' if args.gpu else 'cpu')"
+    after = f"{told}\naccelerator = Accelerator(cpu=not args.gpu)\nrate, device = 0.1, accelerator.device"
+    check_transformed("setup", before, after, imports="import argparse")
+
+
 def test_the_cpu_stays_the_cpu() -> None:
     after = "accelerator = Accelerator(cpu=True)\ndevice = accelerator.device"
     check_transformed("setup", "device = torch.device('cpu')", after)

@@ -149,3 +149,32 @@ def test_a_file_that_was_just_saved_is_asked_for_when_it_is_there() -> None:
     text = place_of(convert(end=end).new_text, "end")
     assert "'a.pt')\naccelerator.wait_for_everyone()\nassert os.path.isfile('a.pt')\n" in text
     assert text.count("wait_for_everyone") == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("torch.set_rng_state(checkpoint['random'])", "torch.set_rng_state(checkpoint['random'].cpu())"),
+        ("state = checkpoint.get('random')\ntorch.random.set_rng_state(state)", None),
+        (
+            "torch.cuda.set_rng_state_all(checkpoint['cuda'])",
+            "torch.cuda.set_rng_state_all([state.cpu() for state in checkpoint['cuda']])",
+        ),
+        (
+            "torch.set_rng_state(checkpoint['random'].cpu())",
+            "torch.set_rng_state(checkpoint['random'].cpu())",
+        ),
+    ],
+)
+def test_states_of_random_numbers_lie_on_the_host(call: str, kept: str | None) -> None:
+    text = convert(end=f"checkpoint = torch.load('m.pt')\n{call}").new_text
+    kept = kept or call.replace("set_rng_state(state)", "set_rng_state(state.cpu())")
+    assert (
+        place_of(text, "end") == f"checkpoint = torch.load('m.pt', map_location=accelerator.device)\n{kept}"
+    )
+
+
+def test_states_of_this_run_stay() -> None:
+    check_noop("end", "state = torch.get_rng_state()\ntorch.set_rng_state(state)", "ACC207")
+    loads = "checkpoint = torch.load('m.pt')\nstate = torch.get_rng_state()\ntorch.set_rng_state(state)"
+    assert convert(end=loads).new_text.count(".cpu()") == 0

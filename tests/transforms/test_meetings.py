@@ -198,3 +198,50 @@ def test_a_model_is_tried_on_the_host_before_it_is_prepared() -> None:
     ready = "first = next(iter(loader))\nseen = model(torch.zeros(1, 4))\nmodel = model.to(device)"
     conversion = convert(ready=ready, setup=CHOSEN)
     assert "seen = model(torch.zeros(1, 4))\n" in conversion.new_text
+
+
+HELPERS = """
+def one_hot(labels):
+    rows = torch.zeros(labels.size(0), 2)
+    rows[torch.arange(labels.size(0)), labels.long()] = 1
+    return rows
+
+def padded(z):
+    pad = torch.zeros(z.size(0), 1)
+    return torch.cat([z[:, :3], pad], 1), torch.cat([z * 2, torch.ones(z.size(0), 1)], 1), pad * (z + 1)
+"""
+
+
+def test_a_function_is_given_tensors_of_both_sides() -> None:
+    batch = f"wanted = one_hot(y)\nwide = padded(x)[0]\n{MOVED}\nwanted, wide = wanted.cuda(), wide.cuda()"
+    ends = "seen = one_hot(torch.zeros(2)), padded(torch.zeros(2, 4))"
+    text = convert(setup=HELPERS, batch=batch, end=ends).new_text
+    assert "rows[torch.arange(labels.size(0)), labels.long().cpu()] = 1\n" in text
+    assert "return torch.cat([z[:, :3], pad.to(z.device)], 1), torch.cat([(z * 2).cpu(), torch.ones(" in text
+    assert "pad * ((z + 1).cpu())\n" in text
+
+
+def test_a_function_is_given_tensors_of_the_host_alone() -> None:
+    ends = "seen = one_hot(torch.zeros(2)), padded(torch.zeros(2, 4))"
+    check_noop("setup", HELPERS, "ACC120", batch=MOVED, end=ends)
+
+
+def test_what_the_round_before_has_moved_was_on_the_host_again() -> None:
+    steps = """
+    it = iter(loader)
+    for step in range(3):
+        try:
+            x, y = next(it)
+        except StopIteration:
+            if step:
+                it = iter(loader)
+                x, y = next(it)
+        both = torch.cat([y, torch.zeros(1)])
+        x, y = x.cuda(), y.cuda()
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    text = convert(end=steps, batch=MOVED).new_text
+    assert "both = torch.cat([y, torch.zeros(1, device=y.device)])\n" in text

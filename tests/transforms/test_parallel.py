@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 
@@ -110,3 +114,90 @@ def test_what_is_done_without_the_wrapper_is_done_always(head: str, kept: str) -
     setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
     text = place_of(convert(ready=snippet, setup=setup).new_text, "ready")
     assert text.split("\nmodel, optimizer, loader")[0] == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("model, x.cuda(), range(torch.cuda.device_count())", "model(x)"),
+        ("model, inputs=x", "model(x)"),
+        ("model, (x, y[:, None]), [0, 1]", "model(x, y[:, None])"),
+        ("model, x, module_kwargs={'y': y}", "model(x, **{'y': y})"),
+    ],
+)
+def test_a_run_on_parts_of_the_batch_is_one_of_the_model(given: str, kept: str) -> None:
+    conversion = check_transformed(
+        "loss",
+        f"loss = F.cross_entropy(nn.parallel.data_parallel({given}), y)",
+        f"loss = F.cross_entropy({kept}, y)",
+    )
+    assert "ACC109" in {f.code for f in conversion.applied}
+
+
+def test_parts_in_a_list_that_may_be_a_tuple_are_left_to_a_person() -> None:
+    loss = "both = (x, x)\nloss = F.cross_entropy(nn.parallel.data_parallel(model, both), y)"
+    assert "ACC109" in {f.code for f in convert(loss=loss).remaining}
+
+
+def test_the_branch_of_a_forward_that_splits_its_batch_is_the_other_one() -> None:
+    net = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.main = nn.Linear(4, 2)
+        self.ngpu = 1
+
+    def forward(self, x):
+        {forward}
+        return output
+
+model = Net()
+"""
+    both = "if x.is_cuda and self.ngpu > 1:\n            output = {}\n        else:\n            output = self.main(x)"
+    before = net.format(forward=both.format("nn.parallel.data_parallel(self.main, x, range(self.ngpu))"))
+    check_transformed("build", before + SGD, net.format(forward="output = self.main(x)") + SGD)
+
+
+COPIED = """
+def on_all(model, x):
+    ids = list(range(torch.cuda.device_count()))
+    replicas = torch.nn.parallel.replicate(model, ids)
+    parts = torch.nn.parallel.scatter(x, ids)
+    outs = torch.nn.parallel.parallel_apply(replicas[: len(parts)], parts)
+    return torch.nn.parallel.gather(outs, ids[0])
+"""
+
+
+def test_copies_that_the_script_makes_are_left_to_a_person(tmp_path: Path) -> None:
+    loss = "loss = F.cross_entropy(on_all(model, x), y)"
+    found = [f for f in convert(setup=COPIED, loss=loss).remaining if f.code == "ACC109"]
+    assert [f.message.split(" copies")[0] for f in found] == ["it"]
+    (tmp_path / "copies.py").write_text(f"import torch\n{COPIED}")
+    (tmp_path / "main.py").write_text(frame(imports="from copies import on_all", loss=loss))
+    conversion = convert_project(Source.read(tmp_path / "main.py"))[0]
+    found = [f for f in conversion.remaining if f.code == "ACC109"]
+    assert [f.message.split(" copies")[0] for f in found] == ["`on_all`"]
+    assert "# TODO(accelify ACC109)" in conversion.new_text
+
+
+PATCH = """
+def patch(wrapper):
+    assert isinstance(wrapper, nn.DataParallel)
+    old = wrapper.replicate
+    def copies(module, ids):
+        return old(module, ids)
+    wrapper.replicate = copies
+"""
+
+
+def test_what_changes_the_copies_of_a_wrapper_goes_with_it() -> None:
+    check_transformed("ready", "model = nn.DataParallel(model)\npatch(model)", "", setup=PATCH)
+
+
+def test_other_functions_that_want_a_wrapper_are_left_to_a_person() -> None:
+    ready = "model = nn.DataParallel(model)\npatch(model)"
+    conversion = convert(ready=ready, setup=f"{PATCH}    print(wrapper)\n")
+    assert [f.message for f in conversion.remaining if f.code == "ACC109"] == [
+        "`patch` wants a DataParallel, and the model is none any more"
+    ]
+    check_noop("setup", PATCH, "ACC109")

@@ -169,3 +169,22 @@ def test_the_parts_of_a_model_are_its_own() -> None:
 @pytest.mark.parametrize("place", ["batch", "epoch"])
 def test_a_model_that_is_given_back_to_its_name_stays_prepared(place: str) -> None:
     check_noop(place, "model = model.apply(lambda part: part)", "ACC208")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "type({}) is Net",
+        "type({}).__name__ == 'Net'",
+        "isinstance({}, Net)",
+        "isinstance({}, (nn.Linear, nn.Sequential))",
+    ],
+)
+def test_the_class_of_a_model_is_its_own(asked: str) -> None:
+    before, after = asked.format("model"), asked.format("accelerator.unwrap_model(model)")
+    check_transformed("epoch", f"if {before}:\n    n = 1", f"if {after}:\n    n = 1", setup=NET, build=BUILD)
+
+
+@pytest.mark.parametrize("asked", ["isinstance(model, nn.Module)", "isinstance(model, nn.DataParallel)"])
+def test_whether_it_is_a_module_or_wrapped_may_be_asked_of_a_wrapper(asked: str) -> None:
+    check_noop("epoch", f"if {asked}:\n    n = 1", "ACC208", setup=NET, build=BUILD)
