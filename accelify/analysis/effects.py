@@ -7,11 +7,12 @@ has to be run by all of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
@@ -98,6 +99,11 @@ _LOOKING = frozenset(
 _CHANGING = frozenset(
     "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
 )
+_COLLECTING = frozenset("dict list tuple set OrderedDict collections.OrderedDict zip enumerate".split())
+# What changes how a model runs, or what of it is trained.
+_SETTING = frozenset(
+    "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
+)
 
 
 _MAKING = (
@@ -129,6 +135,8 @@ class Effects:
     tied: str = ""
     state: set[tuple[Scope, str]] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    sets_model: bool = False
     reads: bool = False
     lists: bool = False
     calls_model: bool = False
@@ -154,7 +162,7 @@ class SideEffects:
         self.interpreter = script.interpreter
         self._known: dict[Scope, Effects] = {}
         self._known_nodes: dict[Node, Effects] = {}
-        self._attributes: dict[str, list[tuple[Module, ast.Attribute]]] | None = None
+        self._kept = KeptState(script, self._is_for_all, self._shows)
 
     def of(self, scope: Scope) -> Effects:
         """What a function of the program does, itself and through what it calls."""
@@ -163,10 +171,11 @@ class SideEffects:
             found = self._known[scope] = Effects()
             module = self.interpreter.module_of(scope)
             self._look(found, module, scope, scope.nodes)
-            changed = {n for n in found.changes if not self._is_made_in(scope, n)} - {scope.self_name()}
+            changed = {n for n in found.changes if not self._is_made_in(scope, n, n in found.parts)}
+            changed.discard(scope.self_name() or "")
             if changed:
                 found.tie(f"it changes `{sorted(changed)[0]}`")
-            found.changes = set()
+            found.changes, found.parts = set(), set()
         return found
 
     def of_nodes(self, node: Node) -> Effects:
@@ -189,7 +198,7 @@ class SideEffects:
                     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                         name = self.qualname(own.module, method, node.value.func)
                         opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
-                        if opened and any(self._own_attribute(method, t) for t in node.targets):
+                        if opened and any(own_attribute(method, t) for t in node.targets):
                             return True
         return False
 
@@ -202,10 +211,23 @@ class SideEffects:
             return effects.tied
         if effects.calls_model and not unwrapped:
             return "it calls the model"
+        # What only prints costs lines on the screen where all do it, and another model where one does it alone.
+        prints = effects.kinds() <= {TERMINAL}
+        if prints and effects.sets_model:
+            return "it changes the model"
         for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
-            if self._read_elsewhere(owner, name):
+            if self._kept.is_read(owner, name):
                 return f"it sets `{name}`, which is read elsewhere"
+            if self._kept.is_of_model(owner) or (prints and not self._kept.is_shown_only(owner, name)):
+                return f"it sets `{name}` of its object"
         return ""
+
+    def _is_for_all(self, scope: Scope) -> bool:
+        effects = self.of(scope)
+        return bool(effects.tied) or effects.calls_model or scope in self.script.training_scopes
+
+    def _shows(self, scope: Scope) -> bool:
+        return bool(self.of(scope).sites)
 
     # -- looking
 
@@ -230,40 +252,26 @@ class SideEffects:
                 found.tie("it hands on values")
 
     def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
-        name = self._own_attribute(scope, target)
-        owner = self._class_of(scope)
+        name = own_attribute(scope, target)
+        owner = class_of(scope)
         if name is not None and owner is not None:
             found.state.add((owner, name))
         elif isinstance(target, ast.Name):
             if target.id in scope.globals:
                 found.state.add((module.scopes.module, target.id))
         else:
-            root = _root(target)
-            if root is None:
-                found.tie("it changes what it is given")
-            else:
-                found.changes.add(root)
+            self._change(
+                found, target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
+            )
 
-    def _own_attribute(self, scope: Scope, target: ast.expr) -> str | None:
-        """`x` of `self.x`, `self.x[...]` and `self.x.y` in a method."""
-        method = scope
-        while not method.is_method and method.parent is not None and method.parent.kind == "function":
-            method = method.parent
-        own = method.self_name()
-        node: ast.expr = target
-        while isinstance(node, (ast.Attribute, ast.Subscript)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
-                return node.attr if own is not None else None
-            node = node.value
-        return None
-
-    def _class_of(self, scope: Scope) -> Scope | None:
-        current: Scope | None = scope
-        while current is not None:
-            if current.is_method:
-                return current.parent
-            current = current.parent
-        return None
+    def _change(self, found: Effects, changed: ast.expr) -> None:
+        root = _root(changed)
+        if root is None:
+            found.tie("it changes what it is given")
+            return
+        found.changes.add(root)
+        if not isinstance(changed, ast.Name):
+            found.parts.add(root)
 
     def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
         func = call.func
@@ -284,6 +292,8 @@ class SideEffects:
             found.tie("it ends the run")
         elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
             found.tie("it draws random numbers")
+        elif name.startswith("torch.nn.init."):
+            found.tie("it sets weights")
         elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
@@ -307,9 +317,10 @@ class SideEffects:
             found.reads = found.reads or inner.reads
             found.lists = found.lists or inner.lists
             found.calls_model = found.calls_model or inner.calls_model
+            found.sets_model = found.sets_model or inner.sets_model
             if inner.tied:
                 found.tie(inner.tied)
-            own = self._class_of(callee)
+            own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
@@ -344,19 +355,18 @@ class SideEffects:
             and not callees
         ):
             found.calls_model = True
-        inplace = attribute.endswith("_") and not attribute.startswith("_") and attribute != "requires_grad_"
+            found.sets_model = found.sets_model or attribute in _SETTING
+        inplace = attribute.endswith("_") and not attribute.startswith("_")
         # `os.remove` changes files, not `os`.
         files = self.qualname(module, scope, func) in WRITING
         if (attribute in _CHANGING or inplace) and not callees and not files:
-            name, owner = self._own_attribute(scope, base), self._class_of(scope)
+            name, owner = own_attribute(scope, base), class_of(scope)
             if name is None and isinstance(base, ast.Attribute) and owner is not None:
-                name = self._own_attribute(scope, func)
+                name = own_attribute(scope, func)
             if name is not None and owner is not None:
                 found.state.add((owner, name))
             else:
-                root = _root(base)
-                if root is not None:
-                    found.changes.add(root)
+                self._change(found, base)
 
     def into_memory(self, call: ast.Call) -> bool:
         """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""
@@ -426,8 +436,11 @@ class SideEffects:
             return False
         return root in scope.locals and all(a.arg != root for a in scope.parameters())
 
-    def _is_made_in(self, scope: Scope, name: str) -> bool:
-        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen."""
+    def _is_made_in(self, scope: Scope, name: str, parts: bool) -> bool:
+        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen.
+
+        With `parts`, what lies in them as well: `own = self.state_dict()` is new, the weights in it are the model's.
+        """
         if scope.kind != "function" or name in scope.globals or name not in scope.locals:
             return False
         if any(a.arg == name for a in scope.parameters()):
@@ -442,7 +455,9 @@ class SideEffects:
                     if (
                         isinstance(target, ast.Name)
                         and target.id == name
-                        and not isinstance(node.value, _MAKING)
+                        and (
+                            not isinstance(node.value, _MAKING) or (parts and _holds_given(scope, node.value))
+                        )
                     ):
                         return False
         return True
@@ -451,68 +466,6 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
-
-    # -- who reads what is kept
-
-    def _read_elsewhere(self, owner: Scope, name: str) -> bool:
-        if owner.kind == "module":
-            module = self.interpreter.module_of(owner)
-            return any(
-                n.id == name
-                and isinstance(n.ctx, ast.Load)
-                and (scope := self._scope_in(module, n)).resolve(name) is owner
-                and scope.kind != "module"
-                and self._gives_back(module, n)
-                for n in module.tree.nodes(ast.Name)
-            ) or any(True for _ in self._reads_of(name))
-        for module, node in self._reads_of(name):
-            scope = self._scope_in(module, node)
-            if self._class_of(scope) is owner and isinstance(node.value, ast.Name):
-                if self._gives_back(module, node):
-                    return True
-            elif self._may_be(module, scope, node.value, owner):
-                return True
-        return False
-
-    def _gives_back(self, module: Module, node: Node) -> bool:
-        """Whether the function around a read hands something back (or there is none)."""
-        scope = self._scope_in(module, node)
-        return scope.kind != "function" or any(
-            isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
-            for n in scope.nodes
-        )
-
-    def _scope_in(self, module: Module, node: Node) -> Scope:
-        return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
-
-    def _may_be(self, module: Module, scope: Scope, node: ast.expr, owner: Scope) -> bool:
-        """Whether an expression can be an instance of a class: yes where nothing is known of it."""
-        held = self.interpreter.evaluate(module, scope, node)
-        if not held:
-            return True
-        for value in held:
-            if isinstance(value, Thing):
-                if value.cls is None and value.kind in (v.UNKNOWN, v.INSTANCE):
-                    return True
-                if value.cls is not None and any(c.scope is owner for c in value.cls.ancestry()):
-                    return True
-            elif isinstance(value, Class) and any(c.scope is owner for c in value.ancestry()):
-                return True
-        return False
-
-    def _reads_of(self, name: str) -> Iterator[tuple[Module, ast.Attribute]]:
-        if self._attributes is None:
-            self._attributes = {}
-            seen: set[int] = set()
-            for module in self.script.program.modules.values():
-                if id(module.tree) in seen:
-                    continue
-                seen.add(id(module.tree))
-                for node in module.tree.nodes(ast.Attribute):
-                    if isinstance(node.ctx, ast.Load):
-                        self._attributes.setdefault(node.attr, []).append((module, node))
-        for module, node in self._attributes.get(name, ()):
-            yield (self.script.module_of(node) if module in self.script.modules else module), node
 
 
 def is_download(call: ast.Call, name: str | None) -> bool:
@@ -574,6 +527,17 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _holds_given(scope: Scope, value: ast.expr) -> bool:
+    """Whether what an expression makes can hold parts of what a function is given: `{"a": self.anchors}`."""
+    given = {a.arg for a in scope.parameters()}
+    if not isinstance(value, ast.Call):
+        return any(isinstance(n, ast.Name) and n.id in given for n in walk(value))
+    func = value.func
+    if isinstance(func, ast.Attribute) and (func.attr in _LOOKS or _root(func) == scope.self_name()):
+        return _root(func) is not None
+    return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)
 
 
 def _flat(target: ast.expr) -> list[ast.expr]:

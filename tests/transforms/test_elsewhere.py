@@ -373,3 +373,63 @@ def test_a_checkpoint_that_a_helper_copied_is_waited_for(tmp_path: Path) -> None
     conversion = converted(tmp_path, helper, ready="state = load_checkpoint('first.pt')", end=end)
     assert "wait_for_everyone" not in place_of(conversion.new_text, "ready")
     assert "accelerator.wait_for_everyone()\nstate = load_checkpoint" in place_of(conversion.new_text, "end")
+
+
+CHANGES = {
+    "weights through a dictionary": "own = self.state_dict()\n    for k in own:\n        print(k)\n"
+    "        own[k].copy_(v[k])",
+    "tensors in a list of its own": "own = [self.table]\n    print(v)\n    own[0].fill_(v)",
+    "an attribute": "print(v)\n    self.scale = v",
+    "what is trained": "for p in self.parameters():\n        print(p)\n        p.requires_grad_(False)",
+}
+
+
+@pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
+def test_a_method_that_prints_and_changes_its_model_is_called_by_all(tmp_path: Path, body: str) -> None:
+    method = textwrap.indent(body, "    ")
+    helper = f"""
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.table = torch.zeros(4)
+    def forward(self, x):
+        return self.fc(x)
+    def change(self, v):
+    {method}
+"""
+    build = "model = Net()\nmodel.change(3)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    conversion = converted(tmp_path, helper, build=build)
+    assert "\nmodel.change(3)\n" in conversion.new_text
+    assert not findings(conversion)
+
+
+def test_what_a_method_that_prints_keeps_for_the_training(tmp_path: Path) -> None:
+    """A line counter that only its own lines show is left to the main process, a rate for the training is not."""
+    helper = """
+    class Settings:
+        def __init__(self):
+            self.rate, self.rows = 0.1, 0
+        def slow(self, rate):
+            print(rate)
+            self.rate = rate
+        def row(self, x):
+            print(self.rows, x)
+            self.rows = self.rows + 1
+        def use(self, optimizer):
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate
+    """
+    ready = "settings = Settings()\nsettings.slow(0.5)\nsettings.row(1)\nsettings.use(optimizer)"
+    conversion = converted(tmp_path, helper, ready=ready)
+    expected = f"settings = Settings()\nsettings.slow(0.5)\n{GUARD}settings.row(1)\nsettings.use(optimizer)"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+@pytest.mark.parametrize("line", ["net.eval()", "torch.nn.init.zeros_(net.weight)"])
+def test_a_function_that_prints_and_changes_the_model_is_called_by_all(tmp_path: Path, line: str) -> None:
+    helper = f"def change(net):\n    print(net)\n    {line}\n"
+    conversion = converted(tmp_path, helper, ready="change(model)")
+    assert place_of(conversion.new_text, "ready").endswith("change(model)")
+    assert "is_main_process" not in conversion.new_text
