@@ -16,7 +16,7 @@ from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
 from accelify.analysis.values import Class, Imported, Thing, Values
 
@@ -391,11 +391,13 @@ class SideEffects:
             name in _FILES
             or attribute in _FILE_METHODS
             or name == "torch.save"
-            or writes_by_shell(call, name)
+            or writes_by_shell(call, name, scope)
         ):
             return FILES
-        if name in _TERMINAL or name == "builtins.print" or name in ("tqdm.write", "tqdm.tqdm.write"):
+        if name in _TERMINAL or name in ("builtins.print", "tqdm.write", "tqdm.tqdm.write"):
             return TERMINAL
+        if run_for_all(call, name, scope):
+            return TERMINAL  # what it writes, if anything, cannot be seen
         if is_download(call, name):
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):

@@ -23,7 +23,7 @@ from accelify.analysis.effects import (
     opens_for_writing,
 )
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -68,8 +68,13 @@ def transform(context: Context) -> Iterator[Change]:
         elif (around := _rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
+        elif _makes_data(context, run) and context.runs_everywhere(last):
+            edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
         context.guarded.update(run)
-        yield context.change(FILES, stmt, "every process would write this", edits)
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        command = isinstance(call, ast.Call) and _runs_command(context, call)
+        does = "run this command" if command else "write this"
+        yield context.change(FILES, stmt, f"every process would {does}", edits)
     yield from _left_open(context)
 
 
@@ -154,7 +159,7 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     paths = {tree.segment(path) for stmt in written for path in _paths(context, stmt)}
     calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
     # What a command writes cannot be seen, and in a new folder every process may open its log.
-    anything = any(writes_by_shell(call, script.qualname(call.func)) for call in calls)
+    anything = any(_runs_command(context, call) for call in calls)
     folders = {tree.segment(call.args[0]) for call in calls if _makes_folder(call) and call.args}
     folder = any(_makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
@@ -219,6 +224,17 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     block = tree.block_of(around)[2]
     trains_later = any(script.trains(s) for s in block[block.index(around) + 1 :])
     return around if trains_later and not script.trains(around) and context.runs_everywhere(around) else None
+
+
+def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
+    """Whether a command is run before the training, which may need what it leaves."""
+    tree, script = context.tree, context.script
+    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    if not any(_runs_command(context, call) for call in calls) or script.enclosing_loops(run[0]):
+        return False
+    end = tree.end(run[-1])
+    body = script.scope_of(run[0]).nodes
+    return any(isinstance(s, ast.stmt) and tree.start(s) > end and script.trains(s) for s in body)
 
 
 def _makes_folder(call: ast.Call) -> bool:
@@ -328,11 +344,20 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
-    if name in WRITING or writes_by_shell(call, name) or _opened_and_left(context, call):
+    if name in WRITING or _runs_command(context, call) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
     return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
+
+
+def _runs_command(context: Context, call: ast.Call) -> bool:
+    """Whether a call hands a command to the shell that one process runs for all, or one that writes."""
+    name, scope = context.script.qualname(call.func), context.script.scope_of(call)
+    if writes_by_shell(call, name, scope):
+        return True
+    # Where there is no Accelerator yet, what is not known to write is not spoken of.
+    return context.accelerator(call) is not None and run_for_all(call, name, scope)
 
 
 def _saves_picture(context: Context, call: ast.Call) -> bool:

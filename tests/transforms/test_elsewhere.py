@@ -40,6 +40,8 @@ WRITES = {
     "np.save": "def keep(x, path):\n    np.save(path, x)\n",
     "picture": "def keep(x, path):\n    image = Image.fromarray(x.numpy())\n    image.save(path)\n",
     "plot": "def keep(x, path):\n    figure = plt.figure()\n    plt.plot(x)\n    figure.savefig(path)\n",
+    "shell": "import subprocess\n\n\ndef keep(x, path):\n    run = 'convert ' + str(x) + ' ' + path\n"
+    "    subprocess.call(run, shell=True)\n",
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "remove": "def keep(x, path):\n    if os.path.exists(path):\n        os.remove(path)\n",

@@ -212,7 +212,6 @@ def test_pictures_that_save_themselves(made: str) -> None:
     "reading",
     [
         "rows = json.load(open(path))",
-        "os.system('score ' + path)",
         "rows = read(path)",
         "with open(path) as g:\n    g.read()",
     ],
@@ -307,8 +306,25 @@ def test_commands_that_write_are_run_once(command: str) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["'./plot.py {} {} &'.format(epoch, 'out')", "'score a.txt'"])
+def test_commands_whose_results_are_not_asked_for_are_run_once(command: str) -> None:
+    check_transformed(
+        "epoch",
+        f"os.system({command})",
+        f"if accelerator.is_main_process:\n    os.system({command})",
+    )
+
+
+def test_what_a_command_leaves_is_there_for_the_training() -> None:
+    command = "os.system('./get_data.sh')"
+    expected = f"if accelerator.is_main_process:\n    {command}\naccelerator.wait_for_everyone()"
+    check_transformed("ready", command, expected)
+    check_transformed("end", command, expected.partition("\naccel")[0])
+
+
 def test_commands_that_tell_something_stay() -> None:
     check_noop("ready", "os.system('nvidia-smi')", "ACC203")
+    check_noop("ready", "os.system('taskset -p 0xff %d' % os.getpid())", "ACC203")
     check_noop("ready", "import subprocess\nsubprocess.run(['git', 'log'], capture_output=True)", "ACC203")
 
 
