@@ -28,7 +28,9 @@ _PICTURES = frozenset(
     """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
     torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
     scipy.misc.imsave skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
-    scipy.io.wavfile.write plotly.io.write_image""".split()
+    scipy.io.wavfile.write plotly.io.write_image plotly.io.write_html plotly.offline.plot plotly.plotly.plot
+    matplotlib.image.imsave torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    imageio.v2.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v3.imwrite""".split()
 )
 _FILES = frozenset(
     """os.remove os.unlink os.rename os.replace os.symlink os.link shutil.copy shutil.copyfile shutil.copy2
@@ -46,9 +48,10 @@ _TERMINAL = frozenset(
 )
 # What a statement that does nothing else is put under a guard for.
 WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
-_PICTURE_METHODS = frozenset({"savefig"})
+_PICTURE_METHODS = frozenset("savefig write_html write_image write_videofile write_gif".split())
 _FILE_METHODS = frozenset(
-    "to_csv to_json to_pickle to_excel to_parquet to_hdf write_text write_bytes save_pretrained push_to_hub".split()
+    "to_csv to_json to_pickle to_excel to_parquet to_hdf tofile write_text write_bytes save_pretrained "
+    "push_to_hub".split()
 )
 # Methods that write, by name alone: few enough, and rarely anything else.
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})

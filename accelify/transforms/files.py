@@ -32,6 +32,7 @@ FILES = Rule("ACC203", "file-write", "Every process would write the same files."
 
 _REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
 _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
+_PICTURES = tuple(".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg .pdf .mp4".split())
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -365,11 +366,23 @@ def _saves_picture(context: Context, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
         return False
     made = context.script.things(call.func.value)
-    if _is_drawn(context, call.func.value):
+    if _is_drawn(context, call.func.value) or _names_picture(context, call.args[0]):
         return True
     return any(
         t.kind == v.TENSOR or (t.qualname or "").startswith(("PIL.", "matplotlib.animation.", "imageio."))
         for t in made
+    )
+
+
+def _names_picture(context: Context, path: ast.expr) -> bool:
+    """Whether a path ends as those of pictures do: `os.path.join(folder, "a.png")`, whatever saves itself there."""
+    given = [path]
+    if isinstance(path, ast.Name):
+        given = [b.value for b in context.locations[1].bindings(path) if isinstance(b, ast.Assign)]
+    return any(
+        isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.lower().endswith(_PICTURES)
+        for one in given
+        for n in walk(one)
     )
 
 

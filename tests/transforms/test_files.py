@@ -11,7 +11,7 @@ from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt"
+MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def test_what_does_not_write_stays(snippet: str) -> None:
         "os.mkdir('out')  # é",
         "shutil.copy('a', 'b')",
         "np.save('a.npy', np.zeros(3))",
+        "plotly.offline.plot({}, filename='a.html')",
         "plt.savefig('a.png')",
         "with open('log.txt', 'a') as f:\n    f.write('x')",
         "with open('log.txt', mode='w') as f:\n    json.dump(1, f)",
@@ -206,6 +207,19 @@ def test_pictures_that_save_themselves(made: str) -> None:
         f"picture = {made}\nif accelerator.is_main_process:\n    picture.save('a.gif')",
         imports="from PIL import Image\nfrom matplotlib import animation",
     )
+
+
+@pytest.mark.parametrize("path", ["os.path.join('out', 'a.png')", "f'{epoch}.JPG'", "path"])
+def test_pictures_that_a_transform_gives_back(path: str) -> None:
+    before = f"picture = restore(x)\npath = '%d.gif' % epoch\npicture.save({path})"
+    check_transformed(
+        "epoch",
+        before,
+        before.replace("picture.save", "if accelerator.is_main_process:\n    picture.save"),
+        imports="import torchvision.transforms as T",
+        setup="restore = T.Compose([T.ToPILImage()])",
+    )
+    check_noop("epoch", "state = gather(x)\nstate.save('a.dat')", "ACC203", setup="gather = print")
 
 
 @pytest.mark.parametrize(
