@@ -377,11 +377,12 @@ class SideEffects:
 
     def _into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
         places = [*call.args[:2], *[kw.value for kw in call.keywords]]
-        given = [a for a in places if isinstance(a, (ast.Name, ast.Attribute, ast.Call))]
-        return any(
+        return any(self._is_buffer(module, scope, a) for a in places)
+
+    def _is_buffer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and any(
             isinstance(held, Thing) and held.qualname in _BUFFERS
-            for argument in given
-            for held in self.interpreter.evaluate(module, scope, argument)
+            for held in self.interpreter.evaluate(module, scope, node)
         )
 
     def _writes(self, module: Module, scope: Scope, call: ast.Call, name: str, attribute: str) -> str | None:
@@ -410,7 +411,7 @@ class SideEffects:
             return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             if attribute in _STREAM_METHODS:
-                return LOGS
+                return None if self._is_buffer(module, scope, call.func.value) else LOGS
             if attribute == "save" and call.args and not name and not self.interpreter.calls.get(call):
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):

@@ -87,6 +87,14 @@ def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     assert not findings(conversion)
 
 
+def test_what_is_written_to_memory_is_written_nowhere(tmp_path: Path) -> None:
+    helper = (
+        "import io\n\n\ndef fetch(n):\n    handle = io.BytesIO()\n    handle.write(n)\n    return handle\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="handle = fetch(1)")
+    assert not findings(conversion)
+
+
 def test_what_is_used_is_only_said(tmp_path: Path) -> None:
     helper = "def keep(x):\n    np.save('x', x)\n    return 'x'\n"
     conversion = converted(tmp_path, helper, epoch="path = keep(x)")
