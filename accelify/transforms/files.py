@@ -357,8 +357,9 @@ def _runs_command(context: Context, call: ast.Call) -> bool:
     name, scope = context.script.qualname(call.func), context.script.scope_of(call)
     if writes_by_shell(call, name, scope):
         return True
-    # Where there is no Accelerator yet, what is not known to write is not spoken of.
-    return context.accelerator(call) is not None and run_for_all(call, name, scope)
+    # Where there is no Accelerator yet, what is not known to write is not spoken of. (Asking for it hands it on to the
+    # function: only for what needs it.)
+    return run_for_all(call, name, scope) and context.accelerator(call) is not None
 
 
 def _saves_picture(context: Context, call: ast.Call) -> bool:
