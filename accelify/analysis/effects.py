@@ -12,6 +12,18 @@ from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.effect_sites import (
+    DOWNLOADS,
+    FILES,
+    FOLDERS,
+    LOGS,
+    PICTURES,
+    TERMINAL,
+    Site,
+    as_called,
+    asked_for,
+    asks_first,
+)
 from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
@@ -19,9 +31,6 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
 from accelify.analysis.values import Class, Imported, Thing, Values
-
-FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
-LOGS = "logs"  # lines and figures added to what is open already
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
 _PICTURES = frozenset(
@@ -115,17 +124,6 @@ _MAKING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Site:
-    """One place that does something: of which kind, by what, where; `missing` where it looks first what is there."""
-
-    kind: str
-    name: str
-    path: str
-    line: int
-    missing: bool = False
-
-
 @dataclass
 class Effects:
     """What some code does.
@@ -180,6 +178,10 @@ class SideEffects:
                 found.tie(f"it changes `{sorted(changed)[0]}`")
             found.changes, found.parts = set(), set()
         return found
+
+    def sites_of(self, call: ast.Call, callee: Scope) -> list[Site]:
+        """What a function does where a call of the script runs it."""
+        return list(as_called(self.of(callee).sites, call, callee, self.script.scope_of(call)))
 
     def of_nodes(self, node: Node) -> Effects:
         """What a statement or expression of the script does."""
@@ -286,7 +288,8 @@ class SideEffects:
             kind = None
         if kind is not None:
             path, line = self._place(module, call)
-            found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
+            missing, asked = asks_first(module, call), asked_for(module, scope, call)
+            found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
         if name.startswith(tuple(READING)) and kind is None:
@@ -312,9 +315,10 @@ class SideEffects:
                     found.calls_model = True
         for callee in in_order(callees):
             inner = self.of(callee)
-            asked = bool(inner.sites) and _asks_first(module, call)
-            for site in inner.sites:
-                site = replace(site, missing=True) if asked else site
+            first = bool(inner.sites) and asks_first(module, call)
+            asked = asked_for(module, scope, call) if inner.sites else ""
+            for site in as_called(inner.sites, call, callee, scope):
+                site = replace(site, missing=site.missing or first, asked=site.asked or asked)
                 if site not in found.sites:
                     found.sites.append(site)
             found.reads = found.reads or inner.reads
@@ -495,21 +499,6 @@ def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
         if given is not None:
             return given
     return None
-
-
-def _asks_first(module: Module, call: ast.Call) -> bool:
-    """Whether something is made only where it does not exist."""
-    for ancestor in module.tree.ancestors(call):
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        if isinstance(ancestor, ast.If):
-            words = {n.attr for n in walk(ancestor.test) if isinstance(n, ast.Attribute)}
-            words |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)}
-            if words & {"exists", "isdir", "is_dir", "isfile"}:
-                return True
-        if isinstance(ancestor, ast.Try):
-            return True
-    return False
 
 
 def _writing_mode(mode: ast.expr | None) -> bool:

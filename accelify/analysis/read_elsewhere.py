@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.kept import class_of, own_attribute
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.sites import Item
 from accelify.analysis.syntax import dotted
@@ -36,7 +36,7 @@ class ReadElsewhere:
         for callee in self.script.callees(call):
             if self.script.interpreter.module_of(callee) in self.script.modules:
                 continue
-            pairs = _handed(call, callee)
+            pairs = handed_to(call, callee)
             found += [a for a, name in pairs if a not in found and self._loops_over(callee, name)]
         return found
 
@@ -71,7 +71,7 @@ class ReadElsewhere:
             if any(read is a for a in self.gone_through(call)):
                 calls.add(call)
             for callee in own:
-                for argument, name in _handed(call, callee):
+                for argument, name in handed_to(call, callee):
                     if argument is read and (callee, name) not in seen:
                         seen.add((callee, name))
                         reads += self.script.reads(name, callee)
@@ -112,7 +112,7 @@ class ReadElsewhere:
             if isinstance(node, ast.Call):
                 for callee in self.script.interpreter.calls.get(node, ()):
                     if any(
-                        _wrapped(a, names) and self._loops_over(callee, n) for a, n in _handed(node, callee)
+                        _wrapped(a, names) and self._loops_over(callee, n) for a, n in handed_to(node, callee)
                     ):
                         return True
         return False
@@ -133,15 +133,6 @@ class ReadElsewhere:
 def _hands_on(scope: Scope) -> bool:
     """Whether a function gives what it goes through to whoever called it."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in scope.nodes)
-
-
-def _handed(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
-    """What a call hands over, with the parameters that take it."""
-    names = callee.positional()
-    if callee.self_name() is not None:
-        names = names[1:]
-    pairs = list(zip(call.args, names, strict=False))
-    return pairs + [(kw.value, kw.arg) for kw in call.keywords if kw.arg is not None]
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

@@ -12,16 +12,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.effects import (
-    DOWNLOADS,
-    FILES,
-    FOLDERS,
-    LOGS,
-    PICTURES,
-    TERMINAL,
-    Effects,
-    Site,
-)
+from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
+from accelify.analysis.effects import Effects
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -80,7 +72,9 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns and all(s.missing for s in sites):
             continue
         if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
-            if context.runs_everywhere(stmt) and not context.meets_others(stmt):
+            if context.runs_everywhere(stmt) and not (
+                context.meets_others(stmt) or _runs_model(context, call)
+            ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
@@ -133,10 +127,21 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
         if script.interpreter.module_of(callee) in script.modules:
             return None  # guarded inside
         inner = context.effects.of(callee)
-        found.sites += inner.sites
+        found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
+
+
+def _runs_model(context: Context, call: ast.Call) -> bool:
+    """Whether a call can run a prepared model, for whose steps all processes meet: none of them may come first."""
+    callees = context.script.callees(call)
+    if not any(context.effects.of(callee).calls_model for callee in callees):
+        return False
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    return any(callee.is_method for callee in callees) or any(
+        isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL) for a in given
+    )
 
 
 def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:

@@ -443,3 +443,52 @@ def test_a_function_that_prints_and_changes_the_model_is_called_by_all(tmp_path:
     conversion = converted(tmp_path, helper, ready="change(model)")
     assert place_of(conversion.new_text, "ready").endswith("change(model)")
     assert "is_main_process" not in conversion.new_text
+
+
+SAMPLES = """
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.fc(x)
+    def sample(self, folder=None):
+        if folder is not None:
+            make(folder)
+        return self.forward(torch.ones(1, 4))
+def make(folder):
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+"""
+NET = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+
+
+def test_a_prepared_model_is_run_by_all_at_once(tmp_path: Path) -> None:
+    """Processes meet in its forward: one that came first would wait there for the others."""
+    conversion = converted(tmp_path, SAMPLES, build=NET, epoch="y = model.sample('a')")
+    assert "main_process_first" not in conversion.new_text
+    assert "its result is used" in findings(conversion)[0]
+
+
+def test_what_is_only_written_where_a_path_is_given(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, SAMPLES, build=NET, epoch="y = model.sample()\nz = model.sample(None)")
+    assert place_of(conversion.new_text, "epoch").count("model.sample(") == 2
+    assert not findings(conversion)
+    helper = "def show(x, path='', **more):\n    if path and x > 1:\n        np.save(path, x)\n    return x\n"
+    helper += "def both(x, out=None):\n    return show(x, path=out)\n"
+    quiet = "show(1)\nshow(1, '')\nboth(1)\nnames = {}"
+    conversion = converted(tmp_path, helper, epoch=quiet)
+    assert place_of(conversion.new_text, "epoch") == quiet
+    conversion = converted(tmp_path, helper, ready="names = {}", epoch="a = show(1, 'a')\nb = both(1, 'a')")
+    assert len(findings(conversion)) == 2
+    conversion = converted(tmp_path, helper, ready="names = {}", epoch="a = show(1, **names)")
+    assert len(findings(conversion)) == 1
+
+
+def test_a_download_that_is_not_asked_for(tmp_path: Path) -> None:
+    helper = "import urllib.request\n\n\ndef load(root, download=True):\n    if download:\n"
+    helper += "        urllib.request.urlretrieve('http://x', root)\n    return 1\n"
+    conversion = converted(tmp_path, helper, ready="a = load('a', download=False)\nb = load('b')")
+    expected = "a = load('a', download=False)\nwith accelerator.main_process_first():\n    b = load('b')"
+    assert place_of(conversion.new_text, "ready") == expected
