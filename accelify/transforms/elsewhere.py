@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
 from accelify.analysis.effects import Effects
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -89,7 +90,7 @@ def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
         effects = _effects(context, call)
         if effects is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if not context.plan.on_main_only(call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
             yield call, effects
 
 

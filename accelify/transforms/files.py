@@ -22,6 +22,7 @@ from accelify.analysis.effects import (
     makes_folder_again,
     opens_for_writing,
 )
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, dotted, walk
@@ -77,6 +78,7 @@ def transform(context: Context) -> Iterator[Change]:
         does = "run this command" if command else "write this"
         yield context.change(FILES, stmt, f"every process would {does}", edits)
     yield from _left_open(context)
+    yield from _own_folders(context)
 
 
 def _asked_first(context: Context) -> Iterator[Change]:
@@ -143,6 +145,12 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     if not isinstance(call, ast.Call) or not _makes_folder(call):
         yield context.change(FILES, stmt, message)
         return
+    yield context.change(FILES, stmt, f"{message}: the folder may be there", _may_be_there(context, call))
+
+
+def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
+    """The edits after which a folder may be there already; none where they cannot be made."""
+    tree = context.tree
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
@@ -151,7 +159,21 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
         edits += [Replace(tree.end(call.func) - len("mkdir"), tree.end(call.func), "makedirs")]
     elif plain:
         edits = []
-    yield context.change(FILES, stmt, f"{message}: the folder may be there", edits)
+    return edits
+
+
+def _own_folders(context: Context) -> Iterator[Change]:
+    """Folders that samples give their names: each process makes those of its samples, and two may make the same."""
+    for call in context.script.calls():
+        stmt = context.tree.parent(call)
+        if isinstance(stmt, ast.Expr) and _makes_folder(call) and not makes_folder_again(call):
+            if _is_writing(context, call) and writes_own(context.plan, call):
+                message = (
+                    "each process makes the folders of its own samples, and another may have made one already"
+                )
+                edits = _may_be_there(context, call)
+                if edits:
+                    yield context.change(FILES, stmt, message, edits)
 
 
 def _read_back(context: Context, written: list[ast.stmt]) -> bool:
@@ -276,7 +298,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         path = opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if context.effects.into_memory(call):
+        if context.effects.into_memory(call) or writes_own(context.plan, call):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
@@ -333,10 +355,13 @@ def _statements(context: Context) -> Iterator[ast.stmt]:
 def _writes(context: Context, stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         call = stmt.value
-        return _is_writing(context, call) and not context.needs_all(stmt)
+        return (
+            _is_writing(context, call) and not context.needs_all(stmt) and not writes_own(context.plan, call)
+        )
     if isinstance(stmt, ast.With):
         return any(
-            _opens_for_writing(context, item.context_expr) for item in stmt.items
+            _opens_for_writing(context, item.context_expr) and not writes_own(context.plan, item.context_expr)  # type: ignore[arg-type]
+            for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
 
