@@ -12,16 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.effects import (
-    DOWNLOADS,
-    FILES,
-    FOLDERS,
-    LOGS,
-    PICTURES,
-    TERMINAL,
-    Effects,
-    Site,
-)
+from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
+from accelify.analysis.effects import Effects
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -80,8 +73,9 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns and all(s.missing for s in sites):
             continue
         if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
-            meet = context.meets_others(stmt) or _runs_a_model(context, call)
-            if context.runs_everywhere(stmt) and not meet:
+            if context.runs_everywhere(stmt) and not (
+                context.meets_others(stmt) or _runs_model(context, call)
+            ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
@@ -90,19 +84,13 @@ def left(context: Context) -> Iterator[Change]:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
-def _runs_a_model(context: Context, call: ast.Call) -> bool:
-    """Whether a call runs a model that is trained, whose engine may have the processes meet in its forward."""
-    of_model = isinstance(call.func, ast.Attribute) and context.plan.is_prepared(call.func.value, v.MODEL)
-    return of_model or any(context.effects.of(c).calls_model for c in context.script.callees(call))
-
-
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
     """The calls of other modules' functions that do something to the world and are not taken care of."""
     for call in context.script.calls():
         effects = _effects(context, call)
         if effects is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if not context.plan.on_main_only(call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
             yield call, effects
 
 
@@ -140,10 +128,21 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
         if script.interpreter.module_of(callee) in script.modules:
             return None  # guarded inside
         inner = context.effects.of(callee)
-        found.sites += inner.sites
+        found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
+
+
+def _runs_model(context: Context, call: ast.Call) -> bool:
+    """Whether a call can run a prepared model, for whose steps all processes meet: none of them may come first."""
+    callees = context.script.callees(call)
+    if not any(context.effects.of(callee).calls_model for callee in callees):
+        return False
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    return any(callee.is_method for callee in callees) or any(
+        isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL) for a in given
+    )
 
 
 def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
