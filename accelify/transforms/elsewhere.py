@@ -157,12 +157,14 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over."""
+    """The prepared models that a statement hands over, or calls a method of: one process alone runs no wrapper."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return []
     if not context.plan.after_prepare(stmt):
         return []
     given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
+    if isinstance(stmt.value.func, ast.Attribute):
+        given.append(stmt.value.func.value)
     return [
         a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
     ]

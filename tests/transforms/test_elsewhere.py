@@ -134,6 +134,17 @@ def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}keep(accelerator.unwrap_model(model), 'a')"
 
 
+def test_a_method_of_the_model_is_called_past_its_wrapper(tmp_path: Path) -> None:
+    """The wrapper runs a method as one of its forwards, for which the ranks may meet."""
+    helper = (
+        "class Net(torch.nn.Linear):\n    def log(self, path):\n        with open(path, 'a') as f:\n"
+        "            f.write('done')\n"
+    )
+    build = "model = Net(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = converted(tmp_path, helper, build=build, epoch="model.log('a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"
+
+
 def test_a_model_that_draws_a_picture(tmp_path: Path) -> None:
     helper = (
         "def draw(net, path):\n    with torch.no_grad():\n        plt.imsave(path, net(torch.zeros(1, 4)))\n"
