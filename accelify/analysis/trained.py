@@ -114,6 +114,12 @@ class TrainedModels:
         """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
         site = optimizer.site
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
+        while (
+            isinstance(given, ast.BinOp)
+            and isinstance(given.op, ast.Add)
+            and isinstance(given.right, ast.Name)
+        ):
+            given = given.left  # [image] + more
         return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
 
     def outermost(self, models: set[Thing]) -> set[Thing]:
