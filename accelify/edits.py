@@ -270,7 +270,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         indent = tree.indent(stmt)
         offset = tree.line_start(tree.start(stmt))
         heading = _heading(tree, offset) if edit.above_comment else offset
-        lines = (*edit.lines, "") if heading < offset else edit.lines
+        lines = (*edit.lines, "") if heading < offset and edit.lines[-1] else edit.lines
         text = "".join(f"{indent}{line}{newline}" if line else newline for line in lines)
         offset = heading
         plan.replaces.append(Replace(offset, offset, text, edit.order))

@@ -478,6 +478,24 @@ def test_the_report_page_takes_notebooks(run: Run, book: Path) -> None:  # noqa:
     assert f"{book}:cell 4:" in page.read_text()
 
 
+def test_the_import_comes_first_where_a_comment_heads_the_first_cell() -> None:
+    train = (
+        "model = nn.Linear(4, 2)\noptimizer = optim.Adam(model.parameters())\nfor step in range(3):\n"
+        "    loss = model(torch.randn(8, 4)).pow(2).mean()\n    optimizer.zero_grad()\n    loss.backward()\n"
+        "    optimizer.step()"
+    )
+    texts = [
+        "# the text of the file\nwith open('text') as f:\n    text = f.read()\n\nprint(text[:9])",
+        "import torch\nfrom torch import nn, optim",
+        train,
+    ]
+    conversion, new = convert(json.dumps(notebook([("code", text) for text in texts])).encode())
+    assert conversion.status == CONVERTED, conversion.reason
+    lines = codes(new)[0].splitlines()
+    assert lines[:2] == ["from accelify.runtime import Accelerator", ""]
+    assert lines.index("# the text of the file") + 1 == lines.index("with open('text') as f:")
+
+
 def test_neighbours_in_two_cells_get_a_guard_each() -> None:
     guarded = ["import os\nos.makedirs('a')", "os.makedirs('b')\nos.makedirs('c')"]
     conversion, new = convert(json.dumps(notebook([*CELLS, *[("code", text) for text in guarded]])).encode())

@@ -64,7 +64,8 @@ class Reach:
         home = node_of(self.script, scope)
         if home is self.root:
             if self.root.kind != "class" and self.tree.start(node) < self.anchor.offset:
-                return None
+                if scope is self.root or not self._is_called_behind(scope):
+                    return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
             return self._written(scope, home)
@@ -82,6 +83,13 @@ class Reach:
             if extra not in self.threaded:
                 self.threaded.append(extra)
         return self._written(scope, home)
+
+    def _is_called_behind(self, scope: Scope) -> bool:
+        """Whether a function within the one that makes the Accelerator is called only when it is made."""
+        while scope.parent is not None and scope.parent is not self.root:
+            scope = scope.parent
+        calls = self.script.callers(scope)
+        return bool(calls) and all(self.tree.start(call) > self.anchor.offset for call in calls)
 
     def _sees_global(self, home: Scope) -> bool:
         """Whether the accelerator is a global of the module that a function stands in."""

@@ -52,6 +52,7 @@ def changed_by_gathering(
         or _labels_beside(script, statements, later, gathered)
         or _curved(script, [forward, *later])
         or _extreme(script, later, gathered)
+        or _share_of_a_part(later)
         or _mean_by_samples(script, loop, [forward, *later])
         or _sum_by_batches(script, loop, loaders, later)
     )
@@ -142,6 +143,24 @@ def _extreme(script: ScriptModel, statements: Sequence[ast.stmt], gathered: set[
             name = dotted(stmt.targets[0])  # type: ignore[attr-defined]
             if name is not None and any(dotted(a) == name for a in value.args) and len(value.args) == 2:
                 return f"`{name}` compares one batch with the next"
+    return None
+
+
+def _share_of_a_part(later: Sequence[ast.stmt]) -> str | None:
+    """`hits / (labels == kind).sum()`, added up over batches: the mean of the shares of larger batches is another."""
+    for stmt in (n for s in later for n in walk(s)):
+        if isinstance(stmt, ast.AugAssign):
+            added: list[ast.expr] = [stmt.value]
+        elif (
+            isinstance(stmt, ast.Call) and isinstance(stmt.func, ast.Attribute) and stmt.func.attr == "append"
+        ):
+            added = stmt.args
+        else:
+            continue
+        for node in (n for value in added for n in walk(value)):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                if any(isinstance(n, ast.Compare) for n in walk(node.right)):
+                    return f"`{ast.unparse(node)}` is the share in a part of the batch"
     return None
 
 

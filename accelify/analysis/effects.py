@@ -7,27 +7,39 @@ has to be run by all of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.effect_sites import (
+    DOWNLOADS,
+    FILES,
+    FOLDERS,
+    LOGS,
+    PICTURES,
+    TERMINAL,
+    Site,
+    as_called,
+    asked_for,
+    asks_first,
+)
+from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
 from accelify.analysis.values import Class, Imported, Thing, Values
-
-FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
-LOGS = "logs"  # lines and figures added to what is open already
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
 _PICTURES = frozenset(
     """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
     torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
     scipy.misc.imsave skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
-    scipy.io.wavfile.write plotly.io.write_image""".split()
+    scipy.io.wavfile.write plotly.io.write_image plotly.io.write_html plotly.offline.plot plotly.plotly.plot
+    matplotlib.image.imsave torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    imageio.v2.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v3.imwrite""".split()
 )
 _FILES = frozenset(
     """os.remove os.unlink os.rename os.replace os.symlink os.link shutil.copy shutil.copyfile shutil.copy2
@@ -45,9 +57,10 @@ _TERMINAL = frozenset(
 )
 # What a statement that does nothing else is put under a guard for.
 WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
-_PICTURE_METHODS = frozenset({"savefig"})
+_PICTURE_METHODS = frozenset("savefig write_html write_image write_videofile write_gif".split())
 _FILE_METHODS = frozenset(
-    "to_csv to_json to_pickle to_excel to_parquet to_hdf write_text write_bytes save_pretrained push_to_hub".split()
+    "to_csv to_json to_pickle to_excel to_parquet to_hdf tofile write_text write_bytes save_pretrained "
+    "push_to_hub".split()
 )
 # Methods that write, by name alone: few enough, and rarely anything else.
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
@@ -98,23 +111,17 @@ _LOOKING = frozenset(
 _CHANGING = frozenset(
     "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
 )
+_COLLECTING = frozenset("dict list tuple set OrderedDict collections.OrderedDict zip enumerate".split())
+# What changes how a model runs, or what of it is trained.
+_SETTING = frozenset(
+    "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
+)
 
 
 _MAKING = (
     ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
     ast.JoinedStr, ast.GeneratorExp,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Site:
-    """One place that does something: of which kind, by what, where; `missing` where it looks first what is there."""
-
-    kind: str
-    name: str
-    path: str
-    line: int
-    missing: bool = False
 
 
 @dataclass
@@ -129,6 +136,8 @@ class Effects:
     tied: str = ""
     state: set[tuple[Scope, str]] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    sets_model: bool = False
     reads: bool = False
     lists: bool = False
     calls_model: bool = False
@@ -154,7 +163,7 @@ class SideEffects:
         self.interpreter = script.interpreter
         self._known: dict[Scope, Effects] = {}
         self._known_nodes: dict[Node, Effects] = {}
-        self._attributes: dict[str, list[tuple[Module, ast.Attribute]]] | None = None
+        self._kept = KeptState(script, self._is_for_all, self._shows)
 
     def of(self, scope: Scope) -> Effects:
         """What a function of the program does, itself and through what it calls."""
@@ -163,11 +172,16 @@ class SideEffects:
             found = self._known[scope] = Effects()
             module = self.interpreter.module_of(scope)
             self._look(found, module, scope, scope.nodes)
-            changed = {n for n in found.changes if not self._is_made_in(scope, n)} - {scope.self_name()}
+            changed = {n for n in found.changes if not self._is_made_in(scope, n, n in found.parts)}
+            changed.discard(scope.self_name() or "")
             if changed:
                 found.tie(f"it changes `{sorted(changed)[0]}`")
-            found.changes = set()
+            found.changes, found.parts = set(), set()
         return found
+
+    def sites_of(self, call: ast.Call, callee: Scope) -> list[Site]:
+        """What a function does where a call of the script runs it."""
+        return list(as_called(self.of(callee).sites, call, callee, self.script.scope_of(call)))
 
     def of_nodes(self, node: Node) -> Effects:
         """What a statement or expression of the script does."""
@@ -189,7 +203,7 @@ class SideEffects:
                     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                         name = self.qualname(own.module, method, node.value.func)
                         opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
-                        if opened and any(self._own_attribute(method, t) for t in node.targets):
+                        if opened and any(own_attribute(method, t) for t in node.targets):
                             return True
         return False
 
@@ -202,10 +216,23 @@ class SideEffects:
             return effects.tied
         if effects.calls_model and not unwrapped:
             return "it calls the model"
+        # What only prints costs lines on the screen where all do it, and another model where one does it alone.
+        prints = effects.kinds() <= {TERMINAL}
+        if prints and effects.sets_model:
+            return "it changes the model"
         for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
-            if self._read_elsewhere(owner, name):
+            if self._kept.is_read(owner, name):
                 return f"it sets `{name}`, which is read elsewhere"
+            if self._kept.is_of_model(owner) or (prints and not self._kept.is_shown_only(owner, name)):
+                return f"it sets `{name}` of its object"
         return ""
+
+    def _is_for_all(self, scope: Scope) -> bool:
+        effects = self.of(scope)
+        return bool(effects.tied) or effects.calls_model or scope in self.script.training_scopes
+
+    def _shows(self, scope: Scope) -> bool:
+        return bool(self.of(scope).sites)
 
     # -- looking
 
@@ -230,40 +257,26 @@ class SideEffects:
                 found.tie("it hands on values")
 
     def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
-        name = self._own_attribute(scope, target)
-        owner = self._class_of(scope)
+        name = own_attribute(scope, target)
+        owner = class_of(scope)
         if name is not None and owner is not None:
             found.state.add((owner, name))
         elif isinstance(target, ast.Name):
             if target.id in scope.globals:
                 found.state.add((module.scopes.module, target.id))
         else:
-            root = _root(target)
-            if root is None:
-                found.tie("it changes what it is given")
-            else:
-                found.changes.add(root)
+            self._change(
+                found, target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
+            )
 
-    def _own_attribute(self, scope: Scope, target: ast.expr) -> str | None:
-        """`x` of `self.x`, `self.x[...]` and `self.x.y` in a method."""
-        method = scope
-        while not method.is_method and method.parent is not None and method.parent.kind == "function":
-            method = method.parent
-        own = method.self_name()
-        node: ast.expr = target
-        while isinstance(node, (ast.Attribute, ast.Subscript)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
-                return node.attr if own is not None else None
-            node = node.value
-        return None
-
-    def _class_of(self, scope: Scope) -> Scope | None:
-        current: Scope | None = scope
-        while current is not None:
-            if current.is_method:
-                return current.parent
-            current = current.parent
-        return None
+    def _change(self, found: Effects, changed: ast.expr) -> None:
+        root = _root(changed)
+        if root is None:
+            found.tie("it changes what it is given")
+            return
+        found.changes.add(root)
+        if not isinstance(changed, ast.Name):
+            found.parts.add(root)
 
     def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
         func = call.func
@@ -275,7 +288,8 @@ class SideEffects:
             kind = None
         if kind is not None:
             path, line = self._place(module, call)
-            found.sites.append(Site(kind, name or attribute, path, line, _asks_first(module, call)))
+            missing, asked = asks_first(module, call), asked_for(module, scope, call)
+            found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
         if name.startswith(tuple(READING)) and kind is None:
@@ -284,6 +298,8 @@ class SideEffects:
             found.tie("it ends the run")
         elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
             found.tie("it draws random numbers")
+        elif name.startswith("torch.nn.init."):
+            found.tie("it sets weights")
         elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
@@ -299,17 +315,19 @@ class SideEffects:
                     found.calls_model = True
         for callee in in_order(callees):
             inner = self.of(callee)
-            asked = bool(inner.sites) and _asks_first(module, call)
-            for site in inner.sites:
-                site = replace(site, missing=True) if asked else site
+            first = bool(inner.sites) and asks_first(module, call)
+            asked = asked_for(module, scope, call) if inner.sites else ""
+            for site in as_called(inner.sites, call, callee, scope):
+                site = replace(site, missing=site.missing or first, asked=site.asked or asked)
                 if site not in found.sites:
                     found.sites.append(site)
             found.reads = found.reads or inner.reads
             found.lists = found.lists or inner.lists
             found.calls_model = found.calls_model or inner.calls_model
+            found.sets_model = found.sets_model or inner.sets_model
             if inner.tied:
                 found.tie(inner.tied)
-            own = self._class_of(callee)
+            own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
@@ -344,19 +362,18 @@ class SideEffects:
             and not callees
         ):
             found.calls_model = True
-        inplace = attribute.endswith("_") and not attribute.startswith("_") and attribute != "requires_grad_"
+            found.sets_model = found.sets_model or attribute in _SETTING
+        inplace = attribute.endswith("_") and not attribute.startswith("_")
         # `os.remove` changes files, not `os`.
         files = self.qualname(module, scope, func) in WRITING
         if (attribute in _CHANGING or inplace) and not callees and not files:
-            name, owner = self._own_attribute(scope, base), self._class_of(scope)
+            name, owner = own_attribute(scope, base), class_of(scope)
             if name is None and isinstance(base, ast.Attribute) and owner is not None:
-                name = self._own_attribute(scope, func)
+                name = own_attribute(scope, func)
             if name is not None and owner is not None:
                 found.state.add((owner, name))
             else:
-                root = _root(base)
-                if root is not None:
-                    found.changes.add(root)
+                self._change(found, base)
 
     def into_memory(self, call: ast.Call) -> bool:
         """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""
@@ -364,11 +381,12 @@ class SideEffects:
 
     def _into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
         places = [*call.args[:2], *[kw.value for kw in call.keywords]]
-        given = [a for a in places if isinstance(a, (ast.Name, ast.Attribute, ast.Call))]
-        return any(
+        return any(self._is_buffer(module, scope, a) for a in places)
+
+    def _is_buffer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and any(
             isinstance(held, Thing) and held.qualname in _BUFFERS
-            for argument in given
-            for held in self.interpreter.evaluate(module, scope, argument)
+            for held in self.interpreter.evaluate(module, scope, node)
         )
 
     def _writes(self, module: Module, scope: Scope, call: ast.Call, name: str, attribute: str) -> str | None:
@@ -381,11 +399,13 @@ class SideEffects:
             name in _FILES
             or attribute in _FILE_METHODS
             or name == "torch.save"
-            or writes_by_shell(call, name)
+            or writes_by_shell(call, name, scope)
         ):
             return FILES
-        if name in _TERMINAL or name == "builtins.print" or name in ("tqdm.write", "tqdm.tqdm.write"):
+        if name in _TERMINAL or name in ("builtins.print", "tqdm.write", "tqdm.tqdm.write"):
             return TERMINAL
+        if run_for_all(call, name, scope):
+            return TERMINAL  # what it writes, if anything, cannot be seen
         if is_download(call, name):
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
@@ -395,7 +415,7 @@ class SideEffects:
             return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             if attribute in _STREAM_METHODS:
-                return LOGS
+                return None if self._is_buffer(module, scope, call.func.value) else LOGS
             if attribute == "save" and call.args and not name and not self.interpreter.calls.get(call):
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
@@ -426,8 +446,11 @@ class SideEffects:
             return False
         return root in scope.locals and all(a.arg != root for a in scope.parameters())
 
-    def _is_made_in(self, scope: Scope, name: str) -> bool:
-        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen."""
+    def _is_made_in(self, scope: Scope, name: str, parts: bool) -> bool:
+        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen.
+
+        With `parts`, what lies in them as well: `own = self.state_dict()` is new, the weights in it are the model's.
+        """
         if scope.kind != "function" or name in scope.globals or name not in scope.locals:
             return False
         if any(a.arg == name for a in scope.parameters()):
@@ -442,7 +465,9 @@ class SideEffects:
                     if (
                         isinstance(target, ast.Name)
                         and target.id == name
-                        and not isinstance(node.value, _MAKING)
+                        and (
+                            not isinstance(node.value, _MAKING) or (parts and _holds_given(scope, node.value))
+                        )
                     ):
                         return False
         return True
@@ -451,68 +476,6 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
-
-    # -- who reads what is kept
-
-    def _read_elsewhere(self, owner: Scope, name: str) -> bool:
-        if owner.kind == "module":
-            module = self.interpreter.module_of(owner)
-            return any(
-                n.id == name
-                and isinstance(n.ctx, ast.Load)
-                and (scope := self._scope_in(module, n)).resolve(name) is owner
-                and scope.kind != "module"
-                and self._gives_back(module, n)
-                for n in module.tree.nodes(ast.Name)
-            ) or any(True for _ in self._reads_of(name))
-        for module, node in self._reads_of(name):
-            scope = self._scope_in(module, node)
-            if self._class_of(scope) is owner and isinstance(node.value, ast.Name):
-                if self._gives_back(module, node):
-                    return True
-            elif self._may_be(module, scope, node.value, owner):
-                return True
-        return False
-
-    def _gives_back(self, module: Module, node: Node) -> bool:
-        """Whether the function around a read hands something back (or there is none)."""
-        scope = self._scope_in(module, node)
-        return scope.kind != "function" or any(
-            isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
-            for n in scope.nodes
-        )
-
-    def _scope_in(self, module: Module, node: Node) -> Scope:
-        return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
-
-    def _may_be(self, module: Module, scope: Scope, node: ast.expr, owner: Scope) -> bool:
-        """Whether an expression can be an instance of a class: yes where nothing is known of it."""
-        held = self.interpreter.evaluate(module, scope, node)
-        if not held:
-            return True
-        for value in held:
-            if isinstance(value, Thing):
-                if value.cls is None and value.kind in (v.UNKNOWN, v.INSTANCE):
-                    return True
-                if value.cls is not None and any(c.scope is owner for c in value.cls.ancestry()):
-                    return True
-            elif isinstance(value, Class) and any(c.scope is owner for c in value.ancestry()):
-                return True
-        return False
-
-    def _reads_of(self, name: str) -> Iterator[tuple[Module, ast.Attribute]]:
-        if self._attributes is None:
-            self._attributes = {}
-            seen: set[int] = set()
-            for module in self.script.program.modules.values():
-                if id(module.tree) in seen:
-                    continue
-                seen.add(id(module.tree))
-                for node in module.tree.nodes(ast.Attribute):
-                    if isinstance(node.ctx, ast.Load):
-                        self._attributes.setdefault(node.attr, []).append((module, node))
-        for module, node in self._attributes.get(name, ()):
-            yield (self.script.module_of(node) if module in self.script.modules else module), node
 
 
 def is_download(call: ast.Call, name: str | None) -> bool:
@@ -538,21 +501,6 @@ def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
     return None
 
 
-def _asks_first(module: Module, call: ast.Call) -> bool:
-    """Whether something is made only where it does not exist."""
-    for ancestor in module.tree.ancestors(call):
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        if isinstance(ancestor, ast.If):
-            words = {n.attr for n in walk(ancestor.test) if isinstance(n, ast.Attribute)}
-            words |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)}
-            if words & {"exists", "isdir", "is_dir", "isfile"}:
-                return True
-        if isinstance(ancestor, ast.Try):
-            return True
-    return False
-
-
 def _writing_mode(mode: ast.expr | None) -> bool:
     if isinstance(mode, ast.Constant):
         return isinstance(mode.value, str) and any(c in mode.value for c in "wax")
@@ -574,6 +522,17 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _holds_given(scope: Scope, value: ast.expr) -> bool:
+    """Whether what an expression makes can hold parts of what a function is given: `{"a": self.anchors}`."""
+    given = {a.arg for a in scope.parameters()}
+    if not isinstance(value, ast.Call):
+        return any(isinstance(n, ast.Name) and n.id in given for n in walk(value))
+    func = value.func
+    if isinstance(func, ast.Attribute) and (func.attr in _LOOKS or _root(func) == scope.self_name()):
+        return _root(func) is not None
+    return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)
 
 
 def _flat(target: ast.expr) -> list[ast.expr]:

@@ -155,7 +155,10 @@ class _Analysis:
         return found
 
     def _number_of_the_model(self, forward: list[int]) -> str | None:
-        """A loss that the model gives back: `logits, loss = model(x, y)`, and `loss.item()` behind it."""
+        """A loss that the model gives back: `logits, loss = model(x, y)`, and `loss.item()` behind it.
+
+        What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
+        """
         for index in forward:
             stmt = self.statements[index]
             if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
@@ -163,11 +166,18 @@ class _Analysis:
             if not self._is_forward(stmt.value):
                 continue
             given = {n for t in stmt.targets for n in target_names(t)}
-            for call in (n for s in self.statements[index + 1 :] for n in walk(s)):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-                    owner = call.func.value
-                    if call.func.attr == "item" and isinstance(owner, ast.Name) and owner.id in given:
-                        return owner.id
+            sums: dict[str, str] = {name: name for name in given}
+            for node in (n for s in self.statements[index + 1 :] for n in walk(s)):
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    added = _addend(node.value, sums)
+                    if added is not None:
+                        sums[node.targets[0].id] = added
+                    elif node.targets[0].id not in given:
+                        sums.pop(node.targets[0].id, None)
+                number = _taken_as_number(node)
+                added = _addend(number, sums) if number is not None else None
+                if added is not None:
+                    return added
         return None
 
     def _keeps_something(self) -> bool:
@@ -433,3 +443,33 @@ def _reduces(script: ScriptModel, value: ast.expr) -> bool:
             if name.endswith(("_loss", "cross_entropy")):
                 return True
     return False
+
+
+def _addend(value: ast.expr, sums: dict[str, str]) -> str | None:
+    """Which of some names a sum is made of; of `2 * name` too."""
+    queue = [value]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, ast.Name) and part.id in sums:
+            return sums[part.id]
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
+            queue += [part.right, part.left]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            queue += [part.right] if isinstance(part.left, ast.Constant) else []
+    return None
+
+
+def _taken_as_number(node: ast.AST) -> ast.expr | None:
+    """The tensor of `x.item()`, `float(x)`, `x.data[0]`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        owner = node.func.value
+        return owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
+        return node.args[0] if len(node.args) == 1 else None
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "data"
+    ):
+        return node.value.value
+    return None

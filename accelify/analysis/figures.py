@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from accelify.analysis import values as v
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.losses import MEAN, SUM, LossReductions
 from accelify.analysis.scopes import Scope
@@ -71,6 +72,8 @@ class Figures:
     def _kind(self, value: ast.expr, depth: int) -> str | None:
         if isinstance(value, ast.Constant):
             return None
+        if self.is_part_of_mean(value):
+            return "mean" if self._kind(value.left, depth + 1) is not None else None  # type: ignore[attr-defined]
         if any(self._counts(node) for node in walk(value)):
             if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not self.is_loss(value):
                 # Hits of a batch over its size.
@@ -99,6 +102,17 @@ class Figures:
                 return "mean"
             return self._of_functions(inner)
         return None
+
+    def is_part_of_mean(self, value: ast.expr) -> bool:
+        """`loss / len(loader)`: the parts of all batches of one process add up to its mean."""
+        return (
+            isinstance(value, ast.BinOp)
+            and isinstance(value.op, ast.Div)
+            and isinstance(value.right, ast.Call)
+            and dotted(value.right.func) == "len"
+            and len(value.right.args) == 1
+            and bool(self.script.things(value.right.args[0], v.LOADER))
+        )
 
     def _is_weighted(self, value: ast.expr) -> bool:
         """`loss.item() * n` with a number that each batch makes anew: its tokens, whatever it is called."""
@@ -201,6 +215,10 @@ class Figures:
         for stmt in walk(loop):
             if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
                 found |= {n for t in stmt.targets for n in target_names(t)}
+        # A loss of samples that are made of noise, which differs between processes too.
+        inside = {n for n in walk(loop) if isinstance(n, ast.Call)}
+        losses = [b.loss for b in self.script.backwards if b.call in inside]
+        found |= {loss.id for loss in losses if isinstance(loss, ast.Name)}
         for _ in range(3):
             before = len(found)
             for stmt in walk(loop):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.figures import draws
@@ -13,6 +13,8 @@ from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
 
+# Through how many functions a call is looked for.
+_FARTHEST_CALL = 2
 Settled = dict[str, list[tuple[ast.For | ast.AsyncFor | ast.While, frozenset[str]]]]
 
 
@@ -40,6 +42,8 @@ def follow(
     for call in script.calls():
         if draws(call):
             loaders = {t for b in script.things(call, v.BATCH) for t in b.link("loader")}
+            # next(enumerate(loader))
+            loaders = loaders or (script.iterated(call.args[0]) if len(call.args) == 1 else set())
             if plan.is_sharded(loaders):
                 drawn.append(call)
                 loops += [loop for loop in script.enclosing_loops(call)[:1] if loop not in loops]
@@ -63,11 +67,17 @@ def follow(
 def follow_reordered(
     plan: Plan, bindings: Callable[[ast.Name], Iterable[ast.stmt | None]]
 ) -> OwnShare | None:
-    """Follow the batches of shuffled data that every process evaluates whole, each in an order of its own.
+    """Follow the batches of shuffled data that every process evaluates whole in the midst of a training pass.
 
-    Their figures differ where the loop ends early or its last batch is smaller. None where there are no such loops.
+    There the random streams stand apart, and each process draws an order of its own; behind the pass they are together
+    again. The figures differ where the loop ends early or its last batch is smaller. None where there are none.
     """
     script = plan.script
+    passes = {
+        loop
+        for loop, loaders in script.loader_loops
+        if plan.is_sharded(loaders) and any(script.trains(s) for s in loop.body)
+    }
     loops = [
         e.loop
         for e in plan.evaluations
@@ -75,9 +85,19 @@ def follow_reordered(
         and not plan.is_sharded(e.loaders)
         and not plan.on_main_only(e.loop)
         and not e.only_looks
-        and any(is_shuffled(loader) for loader in e.loaders)
+        and any(is_shuffled(script, loader) for loader in e.loaders)
+        and runs_in(script, passes, e.loop)
     ]
     return OwnShare(script, loops, (), lambda slot, node: False, bindings) if loops else None
+
+
+def runs_in(script: ScriptModel, loops: Set[ast.AST], node: ast.AST, far: int = 0) -> bool:
+    """Whether a node stands in one of some loops, or in a function that is called there."""
+    if any(ancestor in loops for ancestor in script.tree.ancestors(node)):
+        return True
+    scope = script.scope_of(node)
+    calls = script.callers(scope) if scope.kind == "function" and far < _FARTHEST_CALL else []
+    return any(runs_in(script, loops, call, far + 1) for call in calls)
 
 
 def _is_reduced(script: ScriptModel, settled: Settled, slot: Slot, node: ast.expr) -> bool:

@@ -50,9 +50,13 @@ WRITER_CLASSES = frozenset(
         TENSORBOARD,
         "torch.utils.tensorboard.writer.SummaryWriter",
         "tensorboardX.SummaryWriter",
+        "tensorboardX.writer.SummaryWriter",
+        "tensorboard.SummaryWriter",
         "visdom.Visdom",
         "tensorboard_logger.Logger",
         "tensorflow.summary.FileWriter",
+        "tensorflow.compat.v1.summary.FileWriter",
+        "tensorflow.train.SummaryWriter",
     }
 )
 PROGRESS_CALLS = frozenset(

@@ -6,6 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
 from accelify.analysis.values import Function, Thing, Values
@@ -20,14 +21,31 @@ def is_shardable(thing: Thing) -> bool:
     return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
 
 
-def is_shuffled(thing: Thing) -> bool:
-    """Whether torch's loader goes through its data in an order that is drawn anew for each pass."""
+def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
+    """Whether torch's loader is sure to go through its data in an order that is drawn anew for each pass."""
     if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
         return False
-    shuffles = call_argument(thing.site, 2, "shuffle")
     if call_keyword(thing.site, "generator") is not None:
         return False
-    return shuffles is not None and not is_constant(shuffles, False)
+    asked = call_argument(thing.site, 2, "shuffle")
+    if isinstance(asked, ast.Name) and thing.made_by and thing.module in script.modules:
+        asked = _given(script.scope_of(thing.site), thing.made_by[0], asked.id)
+    return asked is not None and is_constant(asked, True)
+
+
+def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
+    """What a call of a function gives it for a parameter, or else its default."""
+    if not isinstance(function.node, ast.FunctionDef):
+        return None
+    own = function.node.args
+    every = [*own.posonlyargs, *own.args]
+    names = [a.arg for a in every][1 if function.self_name() is not None else 0 :]
+    given = call_argument(call, names.index(name), name) if name in names else call_keyword(call, name)
+    if given is not None:
+        return given
+    defaults = zip([a.arg for a in every[len(every) - len(own.defaults) :]], own.defaults, strict=True)
+    keywords = zip([a.arg for a in own.kwonlyargs], own.kw_defaults, strict=True)
+    return next((value for arg, value in [*defaults, *keywords] if arg == name), None)
 
 
 def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:

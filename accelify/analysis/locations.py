@@ -143,6 +143,8 @@ class Locations:
         if isinstance(node, ast.Subscript):
             return self.of(node.value)
         if isinstance(node, ast.BinOp):
+            if any(_is_text(side) for side in (node.left, node.right)):
+                return NOWHERE  # "feat/%s.npy" % name
             return _together([self.of(node.left), self.of(node.right)])
         if isinstance(node, ast.Compare):
             if all(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
@@ -467,6 +469,10 @@ class Locations:
         if loop is not None and id(loop) in self._loops and node is iterated:
             return self._placed(self._loops[id(loop)])
         return self.of(node)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:

@@ -26,6 +26,7 @@ MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear
 PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 _DEEPEST = 12
+_FARTHEST_FACTOR = 6
 
 
 @dataclass(frozen=True)
@@ -213,15 +214,17 @@ class LossReductions:
         )
         return bool(weights) and len(weights) + len(libraries) == len(held) and not runs
 
-    def _divisor(self, factor: ast.expr) -> ast.expr | None:
+    def _divisor(self, factor: ast.expr, far: int = 0) -> ast.expr | None:
         """The `n` of a factor `1 / n`, or of `beta * (1 / n)`."""
+        if far > _FARTHEST_FACTOR:
+            return None  # `mask = mask * other` is made of itself
         factor = self._reciprocal(factor)
         if not isinstance(factor, ast.BinOp):
             return None
         if isinstance(factor.op, ast.Div):
             return factor.right if isinstance(factor.left, ast.Constant) else None
         if isinstance(factor.op, ast.Mult):
-            return self._divisor(factor.left) or self._divisor(factor.right)
+            return self._divisor(factor.left, far + 1) or self._divisor(factor.right, far + 1)
         return None
 
     def _reciprocal(self, node: ast.expr) -> ast.expr:

@@ -47,7 +47,7 @@ class Placement:
         self.wrapped = wrapped
         self.tree = script.tree
         self.held = Containers(script)
-        # Statements that take the length of a loader as it is without prepare, which so comes after them.
+        # Statements that measure or count over a loader as it is without prepare, which so comes after them.
         self.measured: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
 
@@ -410,6 +410,8 @@ class Placement:
                 continue
             parent = self.tree.parent(node)
             if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
+                continue
+            if self.tree.statement(node) in self.measured:
                 continue
             if (
                 isinstance(parent, ast.Call)

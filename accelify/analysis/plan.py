@@ -23,6 +23,7 @@ from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
 from accelify.analysis.named_devices import NamedDevice, seen_from
 from accelify.analysis.placement import Placement
+from accelify.analysis.read_elsewhere import ReadElsewhere, kept_whole
 from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -67,6 +68,8 @@ class Plan(ConstructorArguments):
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size)
         self.prepared: set[Thing] = set()
+        # Calls that hand a whole loader to functions which are not converted.
+        self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
         self.arguments: dict[str, str] = {}
@@ -166,6 +169,7 @@ class Plan(ConstructorArguments):
         if left is not None:
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
+        self._keep_whole(items)
         self.sites = self.placement.sites(list(items.values()))
         own = {t for t in self.prepared if t.kind == v.SCHEDULER and self._counts_own_steps(t)}
         if own:
@@ -173,6 +177,8 @@ class Plan(ConstructorArguments):
             self.prepared -= own
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         self.placement.measured = self._lengths_of_epochs(own)
+        if not self.known.distributed:
+            self.placement.measured += self.elsewhere.counted(self.prepared)
         if self.placement.measured:
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         for site in self.sites:
@@ -208,6 +214,13 @@ class Plan(ConstructorArguments):
         return None
 
     # -- loaders and schedulers
+
+    def _keep_whole(self, items: dict[object, Item]) -> None:
+        """Leave loaders unprepared that only functions which are not converted go through."""
+        self.elsewhere = ReadElsewhere(self.script)
+        whole = {} if self.known.distributed else kept_whole(list(items.values()), self.elsewhere)
+        for key in [key for key, item in items.items() if item in whole]:
+            self.whole_calls |= whole[items.pop(key)]
 
     def _loaders(self) -> set[Thing]:
         if self.script.fixed_batch_size is not None:

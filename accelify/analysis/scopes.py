@@ -176,3 +176,12 @@ def _bind(scope: Scope, node: Node) -> None:
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
     """Scopes by name and line: where the first of several decides, every run has to come to the same."""
     return sorted(scopes, key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))
+
+
+def handed_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
+    """What a call hands over, with the parameters that take it."""
+    names = callee.positional()
+    if callee.self_name() is not None:
+        names = names[1:]
+    pairs = list(zip(call.args, names, strict=False))
+    return pairs + [(kw.value, kw.arg) for kw in call.keywords if kw.arg is not None]

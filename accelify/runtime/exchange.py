@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import collectives
+from .data import own_numpy
 from .data.hand_made import own_share_of
 from .data.sharding import Shares
 from .nested import honor_type, is_array, leaves, map_leaves
@@ -30,6 +31,15 @@ class Exchange(ProcessControl):
     def _shares(self) -> Shares | None:
         loaders = self.gradient_state.loaders
         return loaders[-1].shares if loaders else self._hand_made
+
+    @property
+    def numpy_random(self) -> Any:
+        """`numpy.random`, whose numbers differ between ranks: for noise that each rank draws for its own batch.
+
+        On the main process it is `numpy.random` itself, with the script's seed. `numpy.random` alone draws the same on
+        every rank, so that what a script decides by it is decided alike.
+        """
+        return own_numpy.own()
 
     def shard_batch(self, *parts: Any) -> Any:
         """This process's share of a batch that the script made by hand, for training loops without a DataLoader.

@@ -141,13 +141,13 @@ class Context:
                 index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
             ):
                 break
-        # The Accelerator's own import comes first.
-        first = line.endswith("Accelerator") or "Accelerator," in line
+        first = line.endswith("Accelerator") or "Accelerator," in line  # its own import comes first
         if last is not None:
             return InsertAfter(last, (line,), order=-200 if first else -199), last
         docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         place = body[1] if docstring and len(body) > 1 else body[0]
-        return InsertBefore(place, (line, "") if first else (line,), order=-100 if first else -101), place
+        order = -100 if first else -101
+        return InsertBefore(place, (line, "") if first else (line,), order, above_comment=True), place
 
     def is_bound(self, name: str, node: ast.AST) -> bool:
         """Whether a name that a module imports is there at a node of it: in a notebook the import may stand below."""
@@ -255,6 +255,7 @@ class Context:
         if not values or self._is_filled_in_a_shared_loop(name.id, owner):
             return False
         reduced = whole | {s for s, _ in self.reduced}
+        evaluated = [[e.loop] for e in self.plan.evaluations if self._is_whole(e)]
         for value in values:
             calls = [c for c in walk(value) if isinstance(c, ast.Call)]
             callees = {s for c in calls for s in self.script.callees(c)}
@@ -262,9 +263,8 @@ class Context:
                 continue
             if callees and callees <= reduced:
                 continue
-            if owner in whole and not any(
-                self.script.trains(loop) for loop in self.script.enclosing_loops(value)
-            ):
+            loops = self.script.enclosing_loops(value)
+            if owner in whole and (loops[:1] in evaluated or not any(map(self.script.trains, loops))):
                 continue
             inner = [
                 n

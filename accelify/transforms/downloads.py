@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from accelify.analysis.effects import DOWNLOADS, is_download, opens_for_writing
+from accelify.analysis.effect_sites import DOWNLOADS
+from accelify.analysis.effects import is_download, opens_for_writing
 from accelify.analysis.syntax import call_keyword, is_constant, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
@@ -141,7 +142,7 @@ def _fetches_elsewhere(context: Context, call: ast.Call, stmt: ast.stmt) -> bool
     script = context.script
     if not any(
         script.interpreter.module_of(callee) not in script.modules
-        and DOWNLOADS in context.effects.of(callee).kinds()
+        and any(site.kind == DOWNLOADS for site in context.effects.sites_of(call, callee))
         for callee in script.callees(call)
     ):
         return False

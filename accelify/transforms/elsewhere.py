@@ -12,16 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.effects import (
-    DOWNLOADS,
-    FILES,
-    FOLDERS,
-    LOGS,
-    PICTURES,
-    TERMINAL,
-    Effects,
-    Site,
-)
+from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
+from accelify.analysis.effects import Effects
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -80,7 +73,9 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns and all(s.missing for s in sites):
             continue
         if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
-            if context.runs_everywhere(stmt) and not context.meets_others(stmt):
+            if context.runs_everywhere(stmt) and not (
+                context.meets_others(stmt) or _runs_model(context, call)
+            ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
@@ -95,7 +90,7 @@ def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
         effects = _effects(context, call)
         if effects is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if not context.plan.on_main_only(call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
             yield call, effects
 
 
@@ -133,10 +128,21 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
         if script.interpreter.module_of(callee) in script.modules:
             return None  # guarded inside
         inner = context.effects.of(callee)
-        found.sites += inner.sites
+        found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
+
+
+def _runs_model(context: Context, call: ast.Call) -> bool:
+    """Whether a call can run a prepared model, for whose steps all processes meet: none of them may come first."""
+    callees = context.script.callees(call)
+    if not any(context.effects.of(callee).calls_model for callee in callees):
+        return False
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    return any(callee.is_method for callee in callees) or any(
+        isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL) for a in given
+    )
 
 
 def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
@@ -151,12 +157,14 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over."""
+    """The prepared models that a statement hands over, or calls a method of: one process alone runs no wrapper."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return []
     if not context.plan.after_prepare(stmt):
         return []
     given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
+    if isinstance(stmt.value.func, ast.Attribute):
+        given.append(stmt.value.func.value)
     return [
         a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
     ]

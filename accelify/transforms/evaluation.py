@@ -32,6 +32,9 @@ REPEATED = Rule(
     "ACC303", "evaluation-repeated", "Every process evaluates the whole data set.", Severity.INFO, effort=10
 )
 
+# Why a function is run by all processes that puts its figures together itself.
+_OF_ALL = ("it asks the Accelerator", "it communicates")
+
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield gather_for_metrics for evaluation loops over sharded loaders, and a note for the others."""
@@ -56,6 +59,27 @@ def transform(context: Context) -> Iterator[Change]:
             context.ungathered.append(evaluation)
             continue
         yield from _gather(context, evaluation)
+    yield from _in_other_modules(context)
+
+
+def _in_other_modules(context: Context) -> Iterator[Change]:
+    """Functions that are not converted and go through a loader that is shared out: what they find is a share's."""
+    script, plan = context.script, context.plan
+    if plan.known.distributed:
+        return
+    for call in script.calls():
+        loaders = {t for a in plan.elsewhere.gone_through(call) for t in script.things(a, v.LOADER)}
+        loaders &= plan.prepared
+        if not loaders or call in plan.whole_calls or not plan.after_prepare(call, loaders):
+            continue
+        callees = script.callees(call)
+        if callees & script.backward_elsewhere or any(context.effects.of(s).tied in _OF_ALL for s in callees):
+            continue
+        name = min(callee.name for callee in callees)
+        yield context.todo(
+            GATHER, call, f"`{name}` is not converted, and goes through one process's share of the data",
+            "give this a loader that is not prepared, or gather what it finds",
+        )  # fmt: skip
 
 
 def left(context: Context) -> Iterator[Change]:

@@ -22,8 +22,9 @@ from accelify.analysis.effects import (
     makes_folder_again,
     opens_for_writing,
 )
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.shell import writes_by_shell
+from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -32,6 +33,7 @@ FILES = Rule("ACC203", "file-write", "Every process would write the same files."
 
 _REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
 _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
+_PICTURES = tuple(".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg .pdf .mp4".split())
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -68,9 +70,15 @@ def transform(context: Context) -> Iterator[Change]:
         elif (around := _rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
+        elif _makes_data(context, run) and context.runs_everywhere(last):
+            edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
         context.guarded.update(run)
-        yield context.change(FILES, stmt, "every process would write this", edits)
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        command = isinstance(call, ast.Call) and _runs_command(context, call)
+        does = "run this command" if command else "write this"
+        yield context.change(FILES, stmt, f"every process would {does}", edits)
     yield from _left_open(context)
+    yield from _own_folders(context)
 
 
 def _asked_first(context: Context) -> Iterator[Change]:
@@ -137,6 +145,12 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     if not isinstance(call, ast.Call) or not _makes_folder(call):
         yield context.change(FILES, stmt, message)
         return
+    yield context.change(FILES, stmt, f"{message}: the folder may be there", _may_be_there(context, call))
+
+
+def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
+    """The edits after which a folder may be there already; none where they cannot be made."""
+    tree = context.tree
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
@@ -145,7 +159,21 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
         edits += [Replace(tree.end(call.func) - len("mkdir"), tree.end(call.func), "makedirs")]
     elif plain:
         edits = []
-    yield context.change(FILES, stmt, f"{message}: the folder may be there", edits)
+    return edits
+
+
+def _own_folders(context: Context) -> Iterator[Change]:
+    """Folders that samples give their names: each process makes those of its samples, and two may make the same."""
+    for call in context.script.calls():
+        stmt = context.tree.parent(call)
+        if isinstance(stmt, ast.Expr) and _makes_folder(call) and not makes_folder_again(call):
+            if _is_writing(context, call) and writes_own(context.plan, call):
+                message = (
+                    "each process makes the folders of its own samples, and another may have made one already"
+                )
+                edits = _may_be_there(context, call)
+                if edits:
+                    yield context.change(FILES, stmt, message, edits)
 
 
 def _read_back(context: Context, written: list[ast.stmt]) -> bool:
@@ -154,7 +182,7 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     paths = {tree.segment(path) for stmt in written for path in _paths(context, stmt)}
     calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
     # What a command writes cannot be seen, and in a new folder every process may open its log.
-    anything = any(writes_by_shell(call, script.qualname(call.func)) for call in calls)
+    anything = any(_runs_command(context, call) for call in calls)
     folders = {tree.segment(call.args[0]) for call in calls if _makes_folder(call) and call.args}
     folder = any(_makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
@@ -221,6 +249,17 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     return around if trains_later and not script.trains(around) and context.runs_everywhere(around) else None
 
 
+def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
+    """Whether a command is run before the training, which may need what it leaves."""
+    tree, script = context.tree, context.script
+    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    if not any(_runs_command(context, call) for call in calls) or script.enclosing_loops(run[0]):
+        return False
+    end = tree.end(run[-1])
+    body = script.scope_of(run[0]).nodes
+    return any(isinstance(s, ast.stmt) and tree.start(s) > end and script.trains(s) for s in body)
+
+
 def _makes_folder(call: ast.Call) -> bool:
     name = dotted(call.func) or str(getattr(call.func, "attr", ""))
     return name.rsplit(".", 1)[-1] in ("mkdir", "makedirs")
@@ -259,7 +298,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         path = opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if context.effects.into_memory(call):
+        if context.effects.into_memory(call) or writes_own(context.plan, call):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
@@ -316,10 +355,13 @@ def _statements(context: Context) -> Iterator[ast.stmt]:
 def _writes(context: Context, stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         call = stmt.value
-        return _is_writing(context, call) and not context.needs_all(stmt)
+        return (
+            _is_writing(context, call) and not context.needs_all(stmt) and not writes_own(context.plan, call)
+        )
     if isinstance(stmt, ast.With):
         return any(
-            _opens_for_writing(context, item.context_expr) for item in stmt.items
+            _opens_for_writing(context, item.context_expr) and not writes_own(context.plan, item.context_expr)  # type: ignore[arg-type]
+            for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
 
@@ -328,11 +370,21 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
-    if name in WRITING or writes_by_shell(call, name) or _opened_and_left(context, call):
+    if name in WRITING or _runs_command(context, call) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
     return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
+
+
+def _runs_command(context: Context, call: ast.Call) -> bool:
+    """Whether a call hands a command to the shell that one process runs for all, or one that writes."""
+    name, scope = context.script.qualname(call.func), context.script.scope_of(call)
+    if writes_by_shell(call, name, scope):
+        return True
+    # Where there is no Accelerator yet, what is not known to write is not spoken of. (Asking for it hands it on to the
+    # function: only for what needs it.)
+    return run_for_all(call, name, scope) and context.accelerator(call) is not None
 
 
 def _saves_picture(context: Context, call: ast.Call) -> bool:
@@ -340,11 +392,23 @@ def _saves_picture(context: Context, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
         return False
     made = context.script.things(call.func.value)
-    if _is_drawn(context, call.func.value):
+    if _is_drawn(context, call.func.value) or _names_picture(context, call.args[0]):
         return True
     return any(
         t.kind == v.TENSOR or (t.qualname or "").startswith(("PIL.", "matplotlib.animation.", "imageio."))
         for t in made
+    )
+
+
+def _names_picture(context: Context, path: ast.expr) -> bool:
+    """Whether a path ends as those of pictures do: `os.path.join(folder, "a.png")`, whatever saves itself there."""
+    given = [path]
+    if isinstance(path, ast.Name):
+        given = [b.value for b in context.locations[1].bindings(path) if isinstance(b, ast.Assign)]
+    return any(
+        isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.lower().endswith(_PICTURES)
+        for one in given
+        for n in walk(one)
     )
 
 

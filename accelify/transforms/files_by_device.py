@@ -46,9 +46,9 @@ def transform(context: Context) -> Iterator[Change]:
         if context.accelerator(text) is None or any(context.tree.in_fstring(node) for node in devices):
             yield context.todo(NAMED, text, message, _MARK)
             continue
-        edits: list[Edit] = [
-            verbs.insert(context.tree, context.tree.end(node), ".type", -5) for node in devices
-        ]
+        # Before whatever else comes behind the name: another argument of the call around it.
+        ends = [context.tree.end(node) for node in devices]
+        edits: list[Edit] = [verbs.insert(context.tree, end, ".type", order=-50) for end in ends]
         yield context.change(NAMED, text, message, edits)
 
 

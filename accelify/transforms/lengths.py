@@ -44,9 +44,9 @@ def transform(context: Context) -> Iterator[Change]:
 def _hand_made_schedules(context: Context) -> Iterator[Change]:
     """`len(data) // batch_size` that a learning rate is computed from: each process makes fewer steps than that."""
     for node in context.tree.nodes(ast.BinOp):
-        if not isinstance(node.op, (ast.FloorDiv, ast.Div)) or not _is_batch_size(node.right):
+        if not isinstance(node.op, (ast.FloorDiv, ast.Div)) or not is_batch_size(node.right):
             continue
-        if not any(_counts_samples(context, inner) for inner in walk(node.left)):
+        if not any(counts_samples(context, inner) for inner in walk(node.left)):
             continue
         if _sets_learning_rate(context, node):
             text = context.tree.segment(node)
@@ -57,21 +57,30 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
             yield context.change(LENGTH, node, message)
 
 
-def _is_batch_size(node: ast.expr) -> bool:
+def is_batch_size(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return bool(k.BATCH_SIZE_NAME.search(name))
 
 
-def _counts_samples(context: Context, node: ast.AST) -> bool:
-    """`len(data)` of what a prepared loader reads, or of its sampler."""
-    if not (isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1):
+def counts_samples(context: Context, node: ast.AST) -> bool:
+    """`len(data)` or `data.__len__()` of what a prepared loader reads, or of its sampler."""
+    measured = _measured(node)
+    if measured is None:
         return False
-    root: ast.expr = node.args[0]
+    root: ast.expr = measured
     while isinstance(root, ast.Attribute):
         root = root.value
         if context.script.things(root, v.LOADER) & context.plan.prepared:
             return True
-    return context.script.is_a(node.args[0], v.DATASET)
+    return context.script.is_a(measured, v.DATASET)
+
+
+def _measured(node: ast.AST) -> ast.expr | None:
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "__len__" and not node.args:
+        return node.func.value
+    return node.args[0] if dotted(node.func) == "len" and len(node.args) == 1 else None
 
 
 def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> bool:

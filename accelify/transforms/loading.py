@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.effects import FILES, READING, opens_for_writing
+from accelify.analysis.effect_sites import FILES
+from accelify.analysis.effects import READING, opens_for_writing
 from accelify.analysis.loaded import comes_from
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.values import Method, Thing

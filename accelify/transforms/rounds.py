@@ -3,6 +3,10 @@
 batches = iter(loader)                    batches = iter(loader)
 for i in range(len(data) // 8):    ->     for i in range(min(len(data) // 8, len(loader))):
     x, y = next(batches)                      x, y = next(batches)
+
+for i, (x, y) in enumerate(loader):                for i, (x, y) in enumerate(loader):
+    if i == len(data) // batch_size:       ->          if i == len(data) // batch_size // accelerator.num_processes:
+        break                                              break
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from accelify.analysis.steps import lengths_read_by
 from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.lengths import counts_samples, is_batch_size
 
 ROUNDS = Rule(
     "ACC412",
@@ -32,6 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a bound for each loop over a number that is not the length of the loader that it draws from."""
     if context.plan.batch_size == "total":
         return
+    yield from _left_out(context)
     done: set[ast.AST] = set()
     for call in context.script.calls():
         source = _drawn_from(call)
@@ -69,6 +75,64 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(
                 ROUNDS, loop, message, f"end this with the batches of one process: len({text}) of them"
             )
+
+
+def _left_out(context: Context) -> Iterator[Change]:
+    for branch, _, number in epochs_of_whole_batches(context):
+        text = context.tree.segment(number)
+        message = (
+            f"`{text}` counts the whole batches of all processes: of N processes, each comes to 1/N of them"
+        )
+        accelerator = context.accelerator(branch)
+        if accelerator is None or context.tree.in_fstring(number):
+            yield context.todo(ROUNDS, branch, message, "divide this by the number of processes")
+            continue
+        divided = verbs.insert(context.tree, context.tree.end(number), f" // {accelerator}.num_processes")
+        yield context.change(ROUNDS, number, message, [divided])
+
+
+def epochs_of_whole_batches(context: Context) -> Iterator[tuple[ast.If, ast.For, ast.expr]]:
+    """The tests that end an epoch before its last batch, which is smaller; each with its loop and its bound.
+
+    `if i == len(data) // batch_size: break` in `for i, batch in enumerate(loader)`.
+    """
+    if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
+        return
+    for branch in context.tree.nodes(ast.If):
+        test = branch.test
+        if not (
+            isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(branch.body[-1], ast.Break)
+        ):
+            continue
+        number, loop = test.comparators[0], next(iter(context.script.enclosing_loops(branch)), None)
+        if not isinstance(test.ops[0], (ast.Eq, ast.GtE)) or not isinstance(loop, ast.For):
+            continue
+        if _counts_batches(loop, test.left) and _is_all_batches(context, number):
+            if context.plan.is_sharded(context.script.iterated(loop.iter)):
+                yield branch, loop, number
+
+
+def _counts_batches(loop: ast.For, counter: ast.expr) -> bool:
+    """Whether a name is the number of the round: `for i, batch in enumerate(loader)`."""
+    iterated, target = loop.iter, loop.target
+    return (
+        isinstance(counter, ast.Name)
+        and isinstance(iterated, ast.Call)
+        and dotted(iterated.func) == "enumerate"
+        and isinstance(target, ast.Tuple)
+        and isinstance(target.elts[0], ast.Name)
+        and target.elts[0].id == counter.id
+    )
+
+
+def _is_all_batches(context: Context, number: ast.expr) -> bool:
+    """`len(data) // batch_size`."""
+    return (
+        isinstance(number, ast.BinOp)
+        and isinstance(number.op, ast.FloorDiv)
+        and is_batch_size(number.right)
+        and counts_samples(context, number.left)
+    )
 
 
 def _drawn_from(call: ast.Call) -> ast.Name | ast.Attribute | None:

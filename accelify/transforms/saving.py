@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.sample_files import writes_own
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
@@ -32,8 +33,8 @@ def transform(context: Context) -> Iterator[Change]:
     for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
             continue
-        if context.effects.into_memory(call):
-            continue  # kept in memory, where every process may want it
+        if context.effects.into_memory(call) or writes_own(context.plan, call):
+            continue  # kept in memory, where every process may want it, or named by a sample that no other has
         accelerator = context.accelerator(call)
         if accelerator is None:
             yield context.todo(SAVE, call, "every process would write this file", "let one process save this")

@@ -7,7 +7,7 @@ if loss.item() < 0.01:    ->  if accelerator.reduce(loss.item(), reduction="mean
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -19,6 +19,7 @@ from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_n
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.rounds import epochs_of_whole_batches
 
 UNSHARDED = Rule(
     "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
@@ -135,6 +136,7 @@ def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
 
 def _shapes(context: Context) -> Iterator[Change]:
     tree = context.tree
+    whole = {loop: branch for branch, loop, _ in epochs_of_whole_batches(context)}
     for call in context.script.calls():
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         viewed = method in _VIEWS
@@ -144,6 +146,12 @@ def _shapes(context: Context) -> Iterator[Change]:
             continue  # of the configured size, whatever the batch's is
         carried = not _runs_for_each_batch(context, call)
         if carried and not _carried_into_batches(context, call):
+            continue
+        around = list(whole) if carried else context.script.enclosing_loops(call)
+        scope = context.script.scope_of(call)
+        if any(loop in whole and context.script.scope_of(loop) is scope for loop in around):
+            continue  # the batch that is smaller is left out
+        if not carried and _takes_whole_batches(context, around):
             continue
         for argument in call.args:
             node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
@@ -191,6 +199,16 @@ def _batch_target(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
         return loop.target if words <= {"tqdm", "iter", "DataLoader", "track"} else None
     pair = loop.target
     return pair.elts[1] if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 else None
+
+
+def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
+    """Whether some loops over loaders leave the batch out that is not whole: a process's are never smaller then."""
+    if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
+        return False
+    loaders = {
+        t for loop, held in context.script.loader_loops if loop in loops for t in held & context.plan.prepared
+    }
+    return bool(loaders) and all(_drops_last(t.site) for t in loaders)
 
 
 def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:

@@ -167,7 +167,12 @@ class _Totals:
 
     def _by_divisor(self, place: Place, kind: str, counters: set[str]) -> str:
         """Means of batches that are divided by the number of all samples are summed: each process has seen fewer."""
-        if kind != "mean" or self._splits_batches:
+        _, added = _addition(self.additions[place])
+        if (
+            kind != "mean"
+            or self._splits_batches
+            or (added is not None and self.figures.is_part_of_mean(added))
+        ):
             return kind
         by = list(divisors(self.script, self.loop, place.text))
         whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)

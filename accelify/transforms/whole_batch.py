@@ -3,6 +3,8 @@
 scores = images @ texts.t()
 distances = torch.cdist(features, features)
 d = a.unsqueeze(0) - a.unsqueeze(1)
+loss = criterion(fake - real.mean(0, keepdim=True), valid)
+loss = loss + torch.log(torch.sum(torch.exp(scores)))
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import target_names, walk
+from accelify.analysis.syntax import call_keyword, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 from accelify.transforms.base import Change, Context, Rule, short
@@ -143,9 +145,13 @@ def _learns(context: Context, cls: Class, method: Scope, made: ast.Call) -> bool
 def _compares(context: Context, node: ast.BinOp | ast.Call) -> bool:
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Sub):
-            return _spread_against(node.left, node.right)
+            sides = (node.left, node.right)
+            return _spread_against(*sides) or any(_is_mean_of_batch(context, side) for side in sides)
         return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
     func = node.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if last == "log" and len(node.args) == 1:
+        return _is_sum_of_batch(context, node.args[0])
     if not isinstance(func, ast.Attribute):
         return False
     if func.attr in ("pdist", "cdist"):
@@ -155,6 +161,31 @@ def _compares(context: Context, node: ast.BinOp | ast.Call) -> bool:
         return False
     pair = node.args[:2] if len(node.args) >= 2 else [func.value, *node.args]
     return len(pair) == 2 and _rows_with_rows(pair[0], pair[1])
+
+
+def _is_mean_of_batch(context: Context, node: ast.expr) -> bool:
+    """`scores.mean(0)` of what a model gives for the batch: what a sample is compared with."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "mean":
+        return False
+    owner, given = node.func.value, node.args
+    if context.script.qualname(node.func) == "torch.mean" and given:
+        owner, given = given[0], given[1:]
+    dim = given[0] if given else call_keyword(node, "dim")
+    return dim is not None and is_constant(dim, 0) and context.script.is_a(owner, v.OUTPUT)
+
+
+def _is_sum_of_batch(context: Context, node: ast.expr, far: int = 0) -> bool:
+    """`torch.sum(torch.exp(scores))`, by itself or in a name."""
+    if isinstance(node, ast.Name) and not far and context.script.is_a(node, v.OUTPUT, v.TENSOR):
+        scope = context.script.scope_of(node)
+        made = [s.value for s in context.tree.assigns(node.id) if context.script.scope_of(s) is scope]
+        return len(made) == 1 and _is_sum_of_batch(context, made[0], 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return any(_is_sum_of_batch(context, side, far) for side in (node.left, node.right))
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "sum":
+        return False
+    whole = 1 if context.script.qualname(node.func) == "torch.sum" else 0
+    return len(node.args) == whole and not node.keywords and context.script.is_a(node, v.OUTPUT, v.TENSOR)
 
 
 def _rows_with_rows(one: ast.expr, other: ast.expr) -> bool:

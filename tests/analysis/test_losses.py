@@ -124,3 +124,8 @@ def test_a_sum_over_classes_of_what_was_averaged() -> None:
     averaged = "p = torch.softmax(output, dim=1).mean(0)\n"
     assert reduction(f"{averaged}loss = F.mse_loss(output, y) + torch.sum(p * torch.log(p))") == "mean"
     assert reduction(f"{averaged}loss = F.mse_loss(output, y) + (p * p.log()).sum()") == "mean"
+
+
+def test_a_mask_that_is_made_of_itself() -> None:
+    loss = "mask = torch.ones(4, 1)\nmask = mask * (y != 0)\nloss = (mask * ((output - y) ** 2)).sum()"
+    assert reduction(loss) == "sum"

@@ -106,6 +106,29 @@ def test_ranks_draw_noise_of_their_own_and_rank_0_the_scripts():
     assert torch.equal(behind, other_behind)
 
 
+def _numpy_noise(ranks_streams):
+    np.random.seed(3)
+    accelerator = fresh_accelerator()
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(10)), batch_size=4, shuffle=True))
+    noise, decisions = [], []
+    for (x,) in loader:
+        noise.append(accelerator.numpy_random.normal(0, 1, x.shape[0]).tolist())
+        decisions.append(np.random.rand())
+    return noise, decisions, accelerator.numpy_random.randint(0, 1000, 8).tolist(), np.random.rand()
+
+
+def test_numpys_noise_is_the_ranks_own_and_decisions_are_shared():
+    """Also behind a round in which the ranks drew other numbers of numbers: 10 samples end with shares of a batch."""
+    results = run_ranks(2, _numpy_noise, None)
+    (noise, decisions, late, behind), (other_noise, other_decisions, other_late, other_behind) = results
+    np.random.seed(3)
+    assert noise[0] == np.random.normal(0, 1, 4).tolist()
+    assert decisions[0] == np.random.rand() == other_decisions[0]
+    assert noise[0] != other_noise[0]
+    assert late != other_late
+    assert behind == other_behind
+
+
 class Drawn(Dataset):
     """Samples that are nothing but what a worker drew for them."""
 

@@ -350,7 +350,31 @@ def gradient_given(acc):
     return [model]
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+        self.fc = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.fc(x) * self.scale
+
+
+def attributes_set_on_the_wrapper(acc):
+    model = acc.prepare(Scaled())
+    model.scale = 3.0
+    model.fc = nn.Linear(6, 1)
+    optimizer, loader = acc.prepare(torch.optim.SGD(model.parameters(), lr=0.01), loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        acc.backward(F.mse_loss(model(x), y))
+        optimizer.step()
+    model.note = "of the wrapper's own"
+    return [model, torch.tensor(float(acc.unwrap_model(model).scale))]
+
+
 STEPS = [
+    attributes_set_on_the_wrapper,
     gan,
     gan_together,
     own_methods,

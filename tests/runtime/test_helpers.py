@@ -1,5 +1,6 @@
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from accelify.runtime import (
     GeneralTracker,
     LocalSGD,
     ProfileKwargs,
+    collectives,
     find_executable_batch_size,
     get_logger,
     release_memory,
     set_seed,
 )
+from accelify.runtime.data import random_state
 
 
 def test_batch_size_shrinks_until_it_fits():
@@ -156,3 +159,16 @@ def test_mlflow_on_a_local_folder(tmp_path, monkeypatch):
     data = mlflow.get_run(run).data
     assert data.metrics["loss"] == 0.5
     assert data.params["lr"] == "0.1"
+
+
+def test_behind_a_pass_the_gpu_draws_as_rank_0_too(monkeypatch):
+    """Weights that a script draws anew for its next fold are the same on every rank."""
+    given = torch.full((16,), 7, dtype=torch.uint8)
+    put: list[tuple[torch.Tensor, torch.device]] = []
+    here = SimpleNamespace(device=torch.device("cuda:1"), is_main_process=False)
+    monkeypatch.setattr(random_state, "PartialState", lambda: here)
+    monkeypatch.setattr(collectives, "broadcast_tensors", lambda tensors: tensors[2].copy_(given))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.zeros(16, dtype=torch.uint8))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put.append((state, device)))
+    random_state.rejoin(random_state.open_pass(None))
+    assert [(state.tolist(), device) for state, device in put] == [(given.tolist(), here.device)]

@@ -18,15 +18,31 @@ def test_shares_are_even(samples, ranks):
     assert list(sizes) == sorted(sizes, reverse=True)
 
 
-def _batches(samples, batch, drop_last):
-    return BatchSampler(SequentialSampler(range(samples)), batch, drop_last)
+class OwnSampler(SequentialSampler):
+    """Of the script: nobody knows whether its batches belong together."""
 
 
-@given(st.integers(1, 50), st.integers(1, 9), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
-def test_every_sample_once(samples, batch, ranks, split, drop_last, even):
+def _batches(samples, batch, drop_last, sampler=SequentialSampler):
+    return BatchSampler(sampler(range(samples)), batch, drop_last)
+
+
+SAMPLERS = st.sampled_from([SequentialSampler, OwnSampler])
+
+
+@given(
+    st.integers(1, 50),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    SAMPLERS,
+)
+def test_every_sample_once(samples, batch, ranks, split, drop_last, even, sampler):
     original = list(_batches(samples, batch, drop_last))
     shards = [
-        BatchSamplerShard(_batches(samples, batch, drop_last), ranks, r, split, even) for r in range(ranks)
+        BatchSamplerShard(_batches(samples, batch, drop_last, sampler), ranks, r, split, even)
+        for r in range(ranks)
     ]
     drawn = [list(s) for s in shards]
     assert [len(s) for s in shards] == [len(d) for d in drawn] or (split and not even)
@@ -43,6 +59,8 @@ def test_every_sample_once(samples, batch, ranks, split, drop_last, even):
             assert shares.last == (step == steps - 1)
             found += own[step] if shares.sizes[rank] else []
             weights += shares.weight(rank)
+            if sampler is OwnSampler and even:
+                assert len({i // batch for i in own[step]}) == 1
         assert weights == pytest.approx(ranks)
     whole = [i for b in original for i in b]
     if drop_last and not split:

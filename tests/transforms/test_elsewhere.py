@@ -40,6 +40,8 @@ WRITES = {
     "np.save": "def keep(x, path):\n    np.save(path, x)\n",
     "picture": "def keep(x, path):\n    image = Image.fromarray(x.numpy())\n    image.save(path)\n",
     "plot": "def keep(x, path):\n    figure = plt.figure()\n    plt.plot(x)\n    figure.savefig(path)\n",
+    "shell": "import subprocess\n\n\ndef keep(x, path):\n    run = 'convert ' + str(x) + ' ' + path\n"
+    "    subprocess.call(run, shell=True)\n",
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "remove": "def keep(x, path):\n    if os.path.exists(path):\n        os.remove(path)\n",
@@ -85,6 +87,14 @@ def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     assert not findings(conversion)
 
 
+def test_what_is_written_to_memory_is_written_nowhere(tmp_path: Path) -> None:
+    helper = (
+        "import io\n\n\ndef fetch(n):\n    handle = io.BytesIO()\n    handle.write(n)\n    return handle\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="handle = fetch(1)")
+    assert not findings(conversion)
+
+
 def test_what_is_used_is_only_said(tmp_path: Path) -> None:
     helper = "def keep(x):\n    np.save('x', x)\n    return 'x'\n"
     conversion = converted(tmp_path, helper, epoch="path = keep(x)")
@@ -107,10 +117,32 @@ def test_missing_folders_are_made_by_the_main_process_first(tmp_path: Path) -> N
     assert place_of(conversion.new_text, "ready") == expected
 
 
+def test_a_function_that_runs_the_model_is_not_run_in_turns(tmp_path: Path) -> None:
+    """The processes meet in the forward of a model that is trained: one that waits for the others would hang them."""
+    helper = (
+        "def score(net, name):\n    if not os.path.exists(name):\n        os.makedirs(name)\n"
+        "    return net(torch.ones(1, 4)).mean()\n"
+    )
+    conversion = converted(tmp_path, helper, epoch="a = score(model, 'a')")
+    assert "main_process_first" not in conversion.new_text
+    assert len(findings(conversion)) == 1
+
+
 def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
     conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}keep(accelerator.unwrap_model(model), 'a')"
+
+
+def test_a_method_of_the_model_is_called_past_its_wrapper(tmp_path: Path) -> None:
+    """The wrapper runs a method as one of its forwards, for which the ranks may meet."""
+    helper = (
+        "class Net(torch.nn.Linear):\n    def log(self, path):\n        with open(path, 'a') as f:\n"
+        "            f.write('done')\n"
+    )
+    build = "model = Net(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = converted(tmp_path, helper, build=build, epoch="model.log('a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"
 
 
 def test_a_model_that_draws_a_picture(tmp_path: Path) -> None:
@@ -373,3 +405,112 @@ def test_a_checkpoint_that_a_helper_copied_is_waited_for(tmp_path: Path) -> None
     conversion = converted(tmp_path, helper, ready="state = load_checkpoint('first.pt')", end=end)
     assert "wait_for_everyone" not in place_of(conversion.new_text, "ready")
     assert "accelerator.wait_for_everyone()\nstate = load_checkpoint" in place_of(conversion.new_text, "end")
+
+
+CHANGES = {
+    "weights through a dictionary": "own = self.state_dict()\n    for k in own:\n        print(k)\n"
+    "        own[k].copy_(v[k])",
+    "tensors in a list of its own": "own = [self.table]\n    print(v)\n    own[0].fill_(v)",
+    "an attribute": "print(v)\n    self.scale = v",
+    "what is trained": "for p in self.parameters():\n        print(p)\n        p.requires_grad_(False)",
+}
+
+
+@pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
+def test_a_method_that_prints_and_changes_its_model_is_called_by_all(tmp_path: Path, body: str) -> None:
+    method = textwrap.indent(body, "    ")
+    helper = f"""
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.table = torch.zeros(4)
+    def forward(self, x):
+        return self.fc(x)
+    def change(self, v):
+    {method}
+"""
+    build = "model = Net()\nmodel.change(3)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    conversion = converted(tmp_path, helper, build=build)
+    assert "\nmodel.change(3)\n" in conversion.new_text
+    assert not findings(conversion)
+
+
+def test_what_a_method_that_prints_keeps_for_the_training(tmp_path: Path) -> None:
+    """A line counter that only its own lines show is left to the main process, a rate for the training is not."""
+    helper = """
+    class Settings:
+        def __init__(self):
+            self.rate, self.rows = 0.1, 0
+        def slow(self, rate):
+            print(rate)
+            self.rate = rate
+        def row(self, x):
+            print(self.rows, x)
+            self.rows = self.rows + 1
+        def use(self, optimizer):
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate
+    """
+    ready = "settings = Settings()\nsettings.slow(0.5)\nsettings.row(1)\nsettings.use(optimizer)"
+    conversion = converted(tmp_path, helper, ready=ready)
+    expected = f"settings = Settings()\nsettings.slow(0.5)\n{GUARD}settings.row(1)\nsettings.use(optimizer)"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+@pytest.mark.parametrize("line", ["net.eval()", "torch.nn.init.zeros_(net.weight)"])
+def test_a_function_that_prints_and_changes_the_model_is_called_by_all(tmp_path: Path, line: str) -> None:
+    helper = f"def change(net):\n    print(net)\n    {line}\n"
+    conversion = converted(tmp_path, helper, ready="change(model)")
+    assert place_of(conversion.new_text, "ready").endswith("change(model)")
+    assert "is_main_process" not in conversion.new_text
+
+
+SAMPLES = """
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.fc(x)
+    def sample(self, folder=None):
+        if folder is not None:
+            make(folder)
+        return self.forward(torch.ones(1, 4))
+def make(folder):
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+"""
+NET = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+
+
+def test_a_prepared_model_is_run_by_all_at_once(tmp_path: Path) -> None:
+    """Processes meet in its forward: one that came first would wait there for the others."""
+    conversion = converted(tmp_path, SAMPLES, build=NET, epoch="y = model.sample('a')")
+    assert "main_process_first" not in conversion.new_text
+    assert "its result is used" in findings(conversion)[0]
+
+
+def test_what_is_only_written_where_a_path_is_given(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, SAMPLES, build=NET, epoch="y = model.sample()\nz = model.sample(None)")
+    assert place_of(conversion.new_text, "epoch").count("model.sample(") == 2
+    assert not findings(conversion)
+    helper = "def show(x, path='', **more):\n    if path and x > 1:\n        np.save(path, x)\n    return x\n"
+    helper += "def both(x, out=None):\n    return show(x, path=out)\n"
+    quiet = "show(1)\nshow(1, '')\nboth(1)\nnames = {}"
+    conversion = converted(tmp_path, helper, epoch=quiet)
+    assert place_of(conversion.new_text, "epoch") == quiet
+    conversion = converted(tmp_path, helper, ready="names = {}", epoch="a = show(1, 'a')\nb = both(1, 'a')")
+    assert len(findings(conversion)) == 2
+    conversion = converted(tmp_path, helper, ready="names = {}", epoch="a = show(1, **names)")
+    assert len(findings(conversion)) == 1
+
+
+def test_a_download_that_is_not_asked_for(tmp_path: Path) -> None:
+    helper = "import urllib.request\n\n\ndef load(root, download=True):\n    if download:\n"
+    helper += "        urllib.request.urlretrieve('http://x', root)\n    return 1\n"
+    conversion = converted(tmp_path, helper, ready="a = load('a', download=False)\nb = load('b')")
+    expected = "a = load('a', download=False)\nwith accelerator.main_process_first():\n    b = load('b')"
+    assert place_of(conversion.new_text, "ready") == expected

@@ -165,12 +165,23 @@ for one, two in zip(seen, outputs):
     assert not [f for f in conversion.remaining if f.code == "ACC301" and "no call" in f.message]
 
 
-def test_a_loss_that_the_model_gives_back_is_not_gathered() -> None:
-    end = """
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "loss.item()",
+        "float(loss)",
+        "(F.cross_entropy(logits, y) + 2 * loss).item()",
+        "whole.item()",
+        "whole.data[0]",
+    ],
+)
+def test_a_number_that_the_model_gives_back_is_not_gathered(taken: str) -> None:
+    end = f"""
 total = 0
 for x, y in test_loader:
     logits, loss = model(x, y)
-    total += loss.item()
+    whole = F.cross_entropy(logits, y) + loss
+    total += {taken}
 print(total / len(test_loader))
 """
     conversion = convert(end=end)
@@ -334,3 +345,23 @@ def test_means_of_batches_over_the_number_of_samples(number: str) -> None:
         f"    total += F.cross_entropy(output, b){number}\ntotal /= len(test_loader.dataset)\nprint(total)"
     )
     assert "ACC303" in codes(convert(epoch=loop))
+
+
+@pytest.mark.parametrize(
+    ("added", "whole"),
+    [
+        ("hits[k] += (guess[y == k] == k).sum().item() / float((y == k).sum())", True),
+        ("shares.append((guess == y).sum().item() / (y == 1).sum().item())", True),
+        ("hits[k] += (guess == y).sum().item() / y.size(0)", False),
+    ],
+)
+def test_the_share_in_a_part_of_a_batch_is_not_gathered(added: str, whole: bool) -> None:
+    end = f"""
+hits, shares, k = [0, 0], [], 1
+for x, y in test_loader:
+    output = model(x)
+    guess = output.argmax(1)
+    {added}
+print(hits[1] / len(test_loader), shares)
+"""
+    assert ("gather_for_metrics" not in convert(end=end).new_text) == whole

@@ -11,7 +11,7 @@ from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt"
+MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def test_what_does_not_write_stays(snippet: str) -> None:
         "os.mkdir('out')  # é",
         "shutil.copy('a', 'b')",
         "np.save('a.npy', np.zeros(3))",
+        "plotly.offline.plot({}, filename='a.html')",
         "plt.savefig('a.png')",
         "with open('log.txt', 'a') as f:\n    f.write('x')",
         "with open('log.txt', mode='w') as f:\n    json.dump(1, f)",
@@ -208,11 +209,23 @@ def test_pictures_that_save_themselves(made: str) -> None:
     )
 
 
+@pytest.mark.parametrize("path", ["os.path.join('out', 'a.png')", "f'{epoch}.JPG'", "path"])
+def test_pictures_that_a_transform_gives_back(path: str) -> None:
+    before = f"picture = restore(x)\npath = '%d.gif' % epoch\npicture.save({path})"
+    check_transformed(
+        "epoch",
+        before,
+        before.replace("picture.save", "if accelerator.is_main_process:\n    picture.save"),
+        imports="import torchvision.transforms as T",
+        setup="restore = T.Compose([T.ToPILImage()])",
+    )
+    check_noop("epoch", "state = gather(x)\nstate.save('a.dat')", "ACC203", setup="gather = print")
+
+
 @pytest.mark.parametrize(
     "reading",
     [
         "rows = json.load(open(path))",
-        "os.system('score ' + path)",
         "rows = read(path)",
         "with open(path) as g:\n    g.read()",
     ],
@@ -307,8 +320,25 @@ def test_commands_that_write_are_run_once(command: str) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["'./plot.py {} {} &'.format(epoch, 'out')", "'score a.txt'"])
+def test_commands_whose_results_are_not_asked_for_are_run_once(command: str) -> None:
+    check_transformed(
+        "epoch",
+        f"os.system({command})",
+        f"if accelerator.is_main_process:\n    os.system({command})",
+    )
+
+
+def test_what_a_command_leaves_is_there_for_the_training() -> None:
+    command = "os.system('./get_data.sh')"
+    expected = f"if accelerator.is_main_process:\n    {command}\naccelerator.wait_for_everyone()"
+    check_transformed("ready", command, expected)
+    check_transformed("end", command, expected.partition("\naccel")[0])
+
+
 def test_commands_that_tell_something_stay() -> None:
     check_noop("ready", "os.system('nvidia-smi')", "ACC203")
+    check_noop("ready", "os.system('taskset -p 0xff %d' % os.getpid())", "ACC203")
     check_noop("ready", "import subprocess\nsubprocess.run(['git', 'log'], capture_output=True)", "ACC203")
 
 
@@ -437,3 +467,45 @@ def test_what_is_opened_above_the_imports_finds_its_module() -> None:
     """
     text = convert_source(Source.from_text(textwrap.dedent(script))).new_text
     assert 0 <= text.find("import os\n") < text.index("os.devnull")
+
+
+NAMED = {
+    "a text": "for name in ids:\n    np.save('out/%s.npy' % name, x)",
+    "an f-string": "for n, name in enumerate(ids):\n    torch.save(x[n], f'{name}.pt')",
+    "a path": "for n in range(8):\n    path = os.path.join('out', ids[n].split('/')[-1])\n    save_image(x, path)",
+    "a file": "for n, name in zip(range(8), ids):\n    with open(name + '.txt', 'w') as f:\n        f.write(name)",
+    "an index": "torch.save(x, 'out/%d.pt' % y.item())",
+}
+CUDA = "model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+ITEMS = "from torchvision.utils import save_image\nimport numpy as np"
+
+
+@pytest.mark.parametrize("writing", NAMED.values(), ids=NAMED)
+def test_each_process_writes_the_files_that_its_own_samples_name(writing: str) -> None:
+    check_noop("batch", f"ids = y\n{writing}", "ACC203", "ACC206", imports=ITEMS)
+
+
+@pytest.mark.parametrize("path", ["'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'"])
+def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
+    check_transformed(
+        "update",
+        f"np.save({path}, x)",
+        f"if accelerator.is_main_process:\n    np.save({path}, x)",
+        imports=ITEMS,
+    )
+
+
+def test_a_name_made_of_a_sample_is_no_tensor() -> None:
+    conversion = convert(batch="np.save('out/%s.npy' % y[0], x)", imports=ITEMS, build=CUDA)
+    assert "np.save('out/%s.npy' % y[0], x.cpu())" in conversion.new_text
+
+
+def test_folders_that_samples_name_may_be_there() -> None:
+    check_transformed("batch", "os.mkdir('out/%d' % y[0])", "os.makedirs('out/%d' % y[0], exist_ok=True)")
+
+
+def test_files_of_gathered_samples_are_the_main_process_s() -> None:
+    loop = "for x, y in test_loader:\n    out = model(x)\n    total += (out.argmax(1) == y).sum().item()\n"
+    writing = "    np.save('%d.npy' % y[0], out)\n"
+    conversion = convert(end=f"total = 0\n{loop}{writing}print(total)", imports=ITEMS)
+    assert "    if accelerator.is_main_process:\n        np.save(" in conversion.new_text

@@ -25,7 +25,7 @@ def test_the_kind_of_the_device_is_the_same_everywhere(text: str, after: str) ->
     assert f"path = {after}\n" in conversion.new_text
     straight = convert(setup=CHOICE, end=f"torch.save(model.state_dict(), {text})")
     assert f", {after})" in straight.new_text
-    loaded = convert(setup=CHOICE, ready=f"model.load_state_dict(torch.load({text}))")
+    loaded = convert(setup=CHOICE, end=f"model.load_state_dict(torch.load({text}))")
     assert f"torch.load({after}, map_location=accelerator.device)" in loaded.new_text
 
 

@@ -125,8 +125,16 @@ def test_a_figure_of_one_expression() -> None:
     assert found(setup="best = 0", epoch=epoch.replace("in loader", "in test_loader")) == set()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "mixed = DataLoader(data, batch_size=8, shuffle={})",
+        "def get_loader(data, size, shuffle=False):\n    return DataLoader(data, batch_size=size, shuffle=shuffle)\n"
+        "other = get_loader(data, 8, shuffle=True)\nmixed = get_loader(data, 8, {})",
+    ],
+)
 @pytest.mark.parametrize(("shuffle", "expected"), [("True", {"ACC414"}), ("False", set())])
-def test_decisions_by_data_that_each_process_shuffles(shuffle: str, expected: set[str]) -> None:
+def test_decisions_by_data_that_each_process_shuffles(made: str, shuffle: str, expected: set[str]) -> None:
     """All of it is evaluated by every process, but as far as `break` lets it, and no two draw the same order."""
     evaluate = """
     kept = []
@@ -140,8 +148,10 @@ def test_decisions_by_data_that_each_process_shuffles(shuffle: str, expected: se
         best = hits
         torch.save(model.state_dict(), "best.pt")
     """
-    made = f"mixed = DataLoader(data, batch_size=8, shuffle={shuffle})"
-    conversion = convert(setup="best = 0", ready=made, epoch=evaluate)
+    ready = made.format(shuffle)
+    assert "ACC414" not in codes(convert(setup="best = 0", ready=ready, epoch=evaluate))
+    inside = "if i == 4:\n" + textwrap.indent(textwrap.dedent(evaluate).strip(), "    ")
+    conversion = convert(setup="best = 0", ready=ready, update=f"optimizer.step()\n{inside}")
     assert codes(conversion) & {"ACC303", "ACC414"} == {"ACC303"} | expected
     # Waiting where not all processes come would hang.
     assert ("wait_for_everyone" in conversion.new_text) == (shuffle == "False")
@@ -230,3 +240,10 @@ def test_a_variable_that_a_comprehension_shares_with_the_training_loop() -> None
     loss = "x, _ = [_.float() for _ in (x, y)]\nloss = F.cross_entropy(model(x), y)"
     conversion = convert(imports="import math", ready="best = 0", loss=loss, epoch=epoch)
     assert "ACC414" not in codes(conversion)
+
+
+@pytest.mark.parametrize("drawn", ["next(enumerate(test_loader))", "next(enumerate(test_loader, 0))"])
+def test_a_batch_that_is_drawn_by_hand_from_an_enumeration(drawn: str) -> None:
+    loop = "for a, b in test_loader:\n    print(model(a).argmax(1) == b)\n"
+    epoch = f"j, (a, b) = {drawn}\nacc = (model(a).argmax(1) == b).float().mean().item()\nif acc > 0.9: break"
+    assert "ACC414" in found(epoch=loop + epoch)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, convert, place_of
 
 
 @pytest.mark.parametrize(
@@ -122,3 +124,39 @@ def test_a_log_file_is_begun_anew_by_one_process(before: str, after: str) -> Non
 )
 def test_a_log_file_that_is_gone_on_with_stays(call: str) -> None:
     check_noop("epoch", call, "ACC209", imports="import logging")
+
+
+CLOSURE = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    def say(text):
+        print(text)
+
+    {first}args = argparse.ArgumentParser().parse_args()
+    torch.manual_seed(args.seed)
+    model = nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        say(loss)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "after"), [("", "accelerator.print(text)"), ("say(1)\n    ", "print(text)")]
+)
+def test_a_function_that_stands_before_the_accelerator_and_runs_behind_it(first: str, after: str) -> None:
+    conversion = convert_source(Source.from_text(CLOSURE.format(first=first), PATH))
+    assert f"    def say(text):\n        {after}\n" in conversion.new_text

@@ -231,3 +231,12 @@ def test_results_by_their_sample(filled: str, whole: bool) -> None:
     text = convert(setup=FILLING, ready=ready, epoch="print(train_epoch())").new_text
     line = "    for part in gather_object([results]):\n        results.update(part)\n    return results"
     assert (line in text) is whole
+
+
+def test_a_loss_of_samples_that_are_made_of_noise() -> None:
+    """What is drawn in the pass differs between processes, as the batches do."""
+    update = (
+        "made = model(torch.randn(8, 4)).mean()\nmade.backward()\noptimizer.step()\ncosts.append(made.item())"
+    )
+    text = convert(setup="costs = []", update=update, end="print(costs)").new_text
+    assert 'costs = accelerator.reduce(costs, reduction="mean")' in text

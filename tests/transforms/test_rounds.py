@@ -89,3 +89,54 @@ def test_accumulation_takes_its_batches_as_before() -> None:
     conversion = convert("for step in range(4)", take)
     assert "for part in range(2):" in conversion.new_text
     assert "    # TODO(accelify ACC412): " in conversion.new_text
+
+
+WHOLE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(30, 3))
+batch_size = 4
+loader = DataLoader(data, batch_size=batch_size)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+real = torch.ones(batch_size, 1)
+for epoch in range(3):
+    for i, (x,) in enumerate(loader):
+        if i == {bound}:
+            {end}
+        noise = torch.rand(batch_size, 3)
+        loss = (model(x + noise) - real).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def converted_whole(bound: str, end: str = "break", batch_size: str = "per-process") -> Conversion:
+    text = WHOLE.format(bound=bound, end=end)
+    return convert_source(Source.from_text(text), ConvertOptions(batch_size=batch_size))
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "len(data) // batch_size",
+        "loader.dataset.__len__() // batch_size",
+        "len(loader.dataset) // batch_size",
+    ],
+)
+def test_an_epoch_that_leaves_its_last_batch_out(bound: str) -> None:
+    """Each process comes to its share of the whole batches, of which all have the configured size."""
+    conversion = converted_whole(bound)
+    assert f"if i == {bound} // accelerator.num_processes:" in conversion.new_text
+    assert "ACC404" not in {f.code for f in [*conversion.remaining, *conversion.applied]}
+    assert "num_processes" not in converted_whole(bound, batch_size="total").new_text
+
+
+@pytest.mark.parametrize(("bound", "end"), [("100", "break"), ("len(data) // batch_size", "print(i)")])
+def test_other_ends_stay(bound: str, end: str) -> None:
+    conversion = converted_whole(bound, end)
+    assert "num_processes" not in conversion.new_text
+    assert "ACC404" in {f.code for f in [*conversion.remaining, *conversion.applied]}

@@ -76,6 +76,21 @@ def test_a_plateau_on_a_gathered_metric_stays() -> None:
     assert "gather_for_metrics((output, b))" in conversion.new_text
 
 
+def test_a_plateau_on_a_metric_that_is_gathered_between_the_batches() -> None:
+    update = """
+    optimizer.step()
+    if i % 4 == 0:
+        total = 0
+        for a, b in test_loader:
+            output = model(a)
+            total += (output.argmax(1) == b).sum().item()
+        scheduler.step(total / len(data))
+    """
+    conversion = convert(ready=PLATEAU, update=update)
+    assert "gather_for_metrics((output, b))" in conversion.new_text
+    assert "ACC403" not in codes(conversion)
+
+
 def test_one_of_the_programs_own() -> None:
     conversion = convert(ready=OWN, update=BATCH)
     assert "ACC407" in {f.code for f in conversion.remaining}

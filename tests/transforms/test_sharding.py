@@ -141,6 +141,15 @@ def test_a_state_that_goes_from_batch_to_batch_has_the_size_of_whole_batches(sta
     assert "ACC404" not in codes(convert(end=own, **size))
 
 
+def test_loaders_that_leave_the_partial_batch_out_give_whole_ones() -> None:
+    made = {"setup": "batch_size = 8", "batch": "x = x + torch.randn(batch_size, 4)"}
+    build = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    assert "ACC404" in codes(convert(**made, build=build))
+    loader = "loader = DataLoader(data, batch_size=batch_size, drop_last=True)\n"
+    assert "ACC404" not in codes(convert(**made, ready=loader, build=build))
+    assert "ACC404" in codes(convert("total", **made, ready=loader, build=build))
+
+
 @pytest.mark.parametrize(
     ("loop", "size"),
     [

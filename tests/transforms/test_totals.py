@@ -49,6 +49,8 @@ def test_totals_outside_of_training_stay() -> None:
         ("total = total + loss.item()", "total / len(loader)", "mean"),
         ("total += float(loss)", "total / len(loader)", "mean"),
         ("total += loss", "total / len(loader)", "mean"),
+        ("total += loss / len(loader)", "total", "mean"),
+        ("total += (output.argmax(1) == y).float().mean() / len(loader)", "total", "mean"),
         ("total += loss.item() * x.size(0)", "total / len(loader.dataset)", "sum"),
         ("total += (output.argmax(1) == y).sum().item()", "total / len(loader.dataset)", "sum"),
         ("total += loss.item()", "total / len(loader.dataset)", "sum"),

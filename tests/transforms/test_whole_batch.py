@@ -46,13 +46,16 @@ PAIRS = [
     "term",
     [
         "torch.matmul(output, output.t())",
+        "output - other.mean(0, keepdim=True)",
+        "other - torch.mean(output, dim=0)",
+        "torch.log(torch.sum(torch.exp(output)) + torch.sum(torch.exp(other)))",
         "torch.cdist(output, output)",
         "output @ output.T",
         "F.pdist(output)",
     ],
 )
 def test_in_the_loop(term: str) -> None:
-    loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
+    loss = f"output, other = model(x), model(-x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
     assert "ACC408" in {f.code for f in convert(loss=loss).remaining}
 
 
@@ -64,6 +67,9 @@ def test_in_the_loop(term: str) -> None:
         "torch.matmul(output.unsqueeze(1), output.unsqueeze(2))",
         "output - output.unsqueeze(0)",
         "torch.cdist(output, centers)",
+        "output.mean() - model(-x).mean()",
+        "torch.log(output.sum(1))",
+        "output - output.mean(1, keepdim=True)",
     ],
 )
 def test_within_one_sample_or_with_what_is_none(term: str) -> None:

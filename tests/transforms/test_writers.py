@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 BOARD = "from torch.utils.tensorboard import SummaryWriter\nimport csv, sys\nimport wandb"
@@ -15,7 +17,8 @@ def test_other_writers_stay() -> None:
     )
 
 
-def test_the_main_process_has_the_writer() -> None:
+@pytest.mark.parametrize("library", ["torch.utils.tensorboard", "tensorboard", "tensorboardX"])
+def test_the_main_process_has_the_writer(library: str) -> None:
     check_transformed(
         "setup",
         MADE,
@@ -24,7 +27,7 @@ def test_the_main_process_has_the_writer() -> None:
         device = accelerator.device
         writer = SummaryWriter('runs') if accelerator.is_main_process else None
         """,
-        imports=BOARD,
+        imports=f"from {library} import SummaryWriter",
     )
 
 

@@ -162,6 +162,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         if sparse:
             # The reducer reduces sparse gradients where they lie: what it has begun cannot be averaged again.
             self.leave_reducer()
+        self.complete()
 
     # What scripts see
 

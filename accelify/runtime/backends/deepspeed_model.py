@@ -34,6 +34,7 @@ class DeepSpeedModel(ScriptAttributes):
         module.register_state_dict_post_hook(self._hook(DeepSpeedModel._complete_state))  # type: ignore[no-untyped-call]
         module.register_load_state_dict_pre_hook(self._hook(DeepSpeedModel._before_loading))  # type: ignore[no-untyped-call]
         module.register_load_state_dict_post_hook(self._hook(DeepSpeedModel._after_loading))  # type: ignore[no-untyped-call]
+        self.complete()
 
     @property
     def training_of(self) -> Training | None:

@@ -14,7 +14,28 @@ from .base import Backend
 
 
 class ScriptAttributes(torch.nn.Module):
-    """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`."""
+    """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`.
+
+    Once the wrapper is `complete`, what the script sets on it goes to the module as well, where that has the name.
+    """
+
+    def complete(self) -> None:
+        """From now on names of the module that are set are the script's doing."""
+        self.__dict__["_complete"] = True
+
+    def follow_parameters(self) -> None:
+        """Train exactly the parameters that the module has now."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        inner = own.get("_modules", {}).get("module")
+        if inner is not None and "_complete" in own and name not in own and not hasattr(type(self), name):
+            if any(name in held for held in (vars(inner), inner._modules, inner._parameters, inner._buffers)):
+                setattr(inner, name, value)
+                if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
+                    self.follow_parameters()
+                return
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         try:

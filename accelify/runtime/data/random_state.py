@@ -14,6 +14,7 @@ import torch
 
 from ..backends import xla_device
 from ..state import PartialState
+from . import own_numpy
 
 RNG_TYPES = ("torch", "cuda", "numpy", "python", "generator")
 
@@ -52,6 +53,8 @@ def own_random_state() -> dict[str, Any]:
     state: dict[str, Any] = {"python": _encode_python(random.getstate()), "torch": torch.get_rng_state()}
     if "numpy" in sys.modules:
         state["numpy"] = _encode_numpy(_numpy_state())
+    if own_numpy.made is not None:
+        state["own_numpy"] = _encode_numpy(own_numpy.made.get_state(legacy=True))
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
     on_xla = xla_device.random_state()
@@ -76,6 +79,11 @@ def _encode_numpy(state: Any) -> list[Any]:
     return [str(name), torch.tensor(keys.tolist()), int(position), int(has_gauss), float(cached)]
 
 
+def _decode_numpy(state: list[Any]) -> Any:
+    name, keys, position, has_gauss, cached = state
+    return name, keys.numpy().astype("uint32"), position, has_gauss, cached
+
+
 def restore_random_state(state: dict[str, Any]) -> None:
     """Set every generator of this process to a state from `own_random_state`."""
     if "python" in state:
@@ -84,8 +92,9 @@ def restore_random_state(state: dict[str, Any]) -> None:
     if "numpy" in state and _has_numpy():
         import numpy as np
 
-        name, keys, position, has_gauss, cached = state["numpy"]
-        np.random.set_state((name, keys.numpy().astype("uint32"), position, has_gauss, cached))
+        np.random.set_state(_decode_numpy(state["numpy"]))
+    if "own_numpy" in state:
+        own_numpy.stream().set_state(_decode_numpy(state["own_numpy"]))
     if "torch" in state:
         torch.set_rng_state(state["torch"].cpu())
     if "cuda" in state and torch.cuda.is_available():
@@ -98,6 +107,7 @@ def share_random_state() -> None:
     """Give every rank the state of rank 0's generators, so that an unseeded script decides the same everywhere."""
     from ..collectives import broadcast_object
 
+    own_numpy.made = None
     state = own_random_state() if PartialState().is_main_process else None
     state = broadcast_object(state)
     if not PartialState().is_main_process:
@@ -177,8 +187,8 @@ def open_pass(before: int | None) -> int:
 
 
 def rejoin(number: int) -> None:
-    """Behind the last batch of a pass: every rank goes on with rank 0's CPU stream, so that a script which draws there
-    (a split of the data for the next round) draws the same everywhere.
+    """Behind the last batch of a pass: every rank goes on with rank 0's streams, so that a script which draws there
+    (a split of the data for the next round, new weights for the next fold) draws the same everywhere.
 
     Inside another such pass the streams stay apart. Every rank comes to the same answer: it counts which passes began
     and which were read to their end, not which iterators are still there.
@@ -188,10 +198,31 @@ def rejoin(number: int) -> None:
     _apart.discard(number)
     if _apart or threading.current_thread() is not threading.main_thread():
         return
-    state = torch.get_rng_state()
-    broadcast_tensors([state])
+    device = PartialState().device
+    states = [torch.get_rng_state(), _packed_numpy()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    broadcast_tensors(states)
     if not PartialState().is_main_process:
-        torch.set_rng_state(state)
+        torch.set_rng_state(states[0])
+        _unpack_numpy(states[1])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(states[2], device)
+
+
+def _packed_numpy() -> torch.Tensor:
+    """NumPy's state as one tensor; an empty one without NumPy. Its keys have 32 bits, which a double holds exactly."""
+    if not _has_numpy():
+        return torch.empty(0, dtype=torch.float64)
+    _, keys, position, has_gauss, cached = _numpy_state()
+    return torch.tensor([*keys.tolist(), position, has_gauss, cached], dtype=torch.float64)
+
+
+def _unpack_numpy(packed: torch.Tensor) -> None:
+    if packed.numel():
+        *keys, position, has_gauss, cached = packed.tolist()
+        encoded = ["MT19937", torch.tensor([int(key) for key in keys]), int(position), int(has_gauss), cached]
+        restore_random_state({"numpy": encoded})
 
 
 def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:

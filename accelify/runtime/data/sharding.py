@@ -102,7 +102,8 @@ class BatchSamplerShard(BatchSampler):
         batch_sampler: the original's; yields lists of indices.
         num_processes, process_index: how many ranks there are, and which this is.
         split_batches: every batch is cut in shares. Otherwise a rank takes whole batches, rank r batch i*N+r,
-            and the last incomplete group is cut evenly over all (with drop_last it is left out).
+            and the last incomplete group is cut evenly over all (with drop_last it is left out). Batches of a sampler
+            that is not torch's are cut one by one: which samples make a batch may be what it is for.
         even_batches: every rank yields the same number of batches; False: as far as the batches reach.
     """
 
@@ -139,7 +140,14 @@ class BatchSamplerShard(BatchSampler):
         full, rest = divmod(batches, self.num_processes)
         if self.drop_last or not rest:
             return full
+        if self._keeps_batches:
+            return full + rest
         return full + (1 if self.even_batches or self.process_index < rest else 0)
+
+    @property
+    def _keeps_batches(self) -> bool:
+        """Whether samples of different batches must not meet in one."""
+        return self.even_batches and not _knows_its_order(self.batch_sampler)
 
     def __iter__(self) -> Iterator[list[Any]]:
         self.shares = deque()
@@ -149,8 +157,7 @@ class BatchSamplerShard(BatchSampler):
         size = 1 if self.split_batches else self.num_processes
         skip, self.skip_batches = self.skip_batches, 0
         after_skip, self.after_skip = self.after_skip, None
-        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
-        for number, (group, last) in enumerate(with_last(batches, size, whole=self.drop_last)):
+        for number, (group, last) in enumerate(self._steps(size)):
             if number < skip:
                 continue
             if after_skip is not None:
@@ -163,7 +170,7 @@ class BatchSamplerShard(BatchSampler):
                 self.process_index,
                 last=last,
                 split=self.split_batches,
-                pool=short,
+                pool=short and not (self._keeps_batches and len(group) == size),
                 even=self.even_batches,
             )
             if not own:
@@ -172,6 +179,16 @@ class BatchSamplerShard(BatchSampler):
             yield own
         if after_skip is not None:
             after_skip()
+
+    def _steps(self, size: int) -> Iterator[tuple[list[Any], bool]]:
+        """The groups of original batches that are one step each, and whether a step is the last."""
+        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
+        for group, last in with_last(batches, size, whole=self.drop_last):
+            if len(group) < size and self._keeps_batches:
+                for i, batch in enumerate(group):
+                    yield [batch], last and i + 1 == len(group)
+            else:
+                yield group, last
 
 
 class SkipBatchSampler(BatchSampler):

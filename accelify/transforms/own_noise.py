@@ -1,0 +1,99 @@
+"""Noise that NumPy draws for the batch at hand: each process draws its own.
+
+z = np.random.normal(0, 1, (x.shape[0], 100))    ->  z = accelerator.numpy_random.normal(0, 1, (x.shape[0], 100))
+
+NumPy's numbers are the same on every process, so that what a script decides by them is decided alike. Noise that is the
+same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import knowledge as k
+from accelify.analysis.counts import size_of
+from accelify.analysis.followed import runs_in
+from accelify.analysis.syntax import walk
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule, short
+
+NOISE = Rule(
+    "ACC423",
+    "shared-noise",
+    "NumPy would draw the same noise on every process.",
+    Severity.WARNING,
+    Safety.REVIEW,
+    effort=3,
+)
+_DRAWS = frozenset(
+    "normal randn rand uniform random random_sample standard_normal randint choice laplace exponential beta gamma "
+    "binomial poisson multivariate_normal dirichlet".split()
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the edits that draw with the process's own stream, in the training on shared data."""
+    if not context.plan.shares_training_data or b"random." not in context.tree.data:
+        return
+    loops = set(context.shared_loops())
+    for call in context.script.calls():
+        name = context.script.qualname(call.func) or ""
+        if not name.startswith("numpy.random.") or name.rsplit(".", 1)[1] not in _DRAWS:
+            continue
+        if (
+            not _has_size_of_batch(context, call)
+            or context.plan.on_main_only(call)
+            or context.is_guarded(call)
+        ):
+            continue
+        if not runs_in(context.script, loops, call):
+            continue
+        text = short(context.tree.segment(call))
+        message = f"`{text}` draws the same noise on every process, for batches that differ"
+        accelerator = context.accelerator(call)
+        func = call.func
+        if (
+            context.for_accelerate
+            or accelerator is None
+            or not isinstance(func, ast.Attribute)
+            or context.tree.in_fstring(call)
+            or context.is_claimed(call)
+        ):
+            yield context.change(
+                NOISE, call, f"{message}: draw it with torch, or seed NumPy with the rank added"
+            )
+            continue
+        own = verbs.replace(context.tree, func.value, f"{accelerator}.numpy_random")
+        yield context.change(NOISE, call, message, [own])
+
+
+def _has_size_of_batch(context: Context, call: ast.Call) -> bool:
+    """Whether a draw gives as many numbers as there are samples in the batch."""
+    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        for node in walk(argument):
+            if not isinstance(node, ast.expr):
+                continue
+            name = (
+                node.id
+                if isinstance(node, ast.Name)
+                else node.attr
+                if isinstance(node, ast.Attribute)
+                else ""
+            )
+            if size_of(node) is not None or k.BATCH_SIZE_NAME.search(name) or _is_size(context, node):
+                return True
+    return False
+
+
+def _is_size(context: Context, node: ast.expr) -> bool:
+    """Whether a name was made the size of a batch: `n = x.size(0)`."""
+    if not isinstance(node, ast.Name):
+        return False
+    scope = context.script.scope_of(node).resolve(node.id)
+    return any(
+        size_of(stmt.value) is not None
+        for stmt in context.tree.assigns(node.id)
+        if context.script.scope_of(stmt).resolve(node.id) is scope
+    )

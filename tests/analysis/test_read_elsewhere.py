@@ -1,0 +1,85 @@
+"""Loaders that functions of other modules go through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.transforms.support import place_of
+from tests.transforms.test_elsewhere import converted, findings
+
+EVALUATE = """
+def evaluate(model, batches):
+    hits = 0
+    for x, y in batches:
+        hits += (model(x).argmax(1) == y).sum().item()
+    return hits
+"""
+COUNT = """
+def weights(batches):
+    counts = np.zeros(2)
+    for i, (x, y) in enumerate(batches):
+        counts += np.bincount(y.numpy(), minlength=2)
+    return counts
+"""
+LOADERS = "loaders = {name: DataLoader(data, batch_size=8) for name in ('train', 'val')}\n"
+
+
+def test_a_loader_that_only_they_read_stays_whole(tmp_path: Path) -> None:
+    """Each process then comes to the original's figures, which a share of the data would not give."""
+    ready = LOADERS + "loader = loaders['train']\nval_loader = loaders['val']"
+    conversion = converted(tmp_path, EVALUATE, ready=ready, epoch="hits = evaluate(model, val_loader)")
+    expected = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"
+    assert expected in place_of(conversion.new_text, "ready")
+    assert not findings(conversion, "ACC301")
+
+
+def test_through_a_function_of_the_script(tmp_path: Path) -> None:
+    imports = "def score(loader):\n    print(len(loader))\n    return evaluate(model, loader)\n"
+    ready = LOADERS + "loader = loaders['train']\nval_loader = loaders['val']"
+    conversion = converted(tmp_path, EVALUATE, imports=imports, ready=ready, epoch="hits = score(val_loader)")
+    assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
+
+
+def test_one_that_the_script_reads_too_is_shared_out(tmp_path: Path) -> None:
+    ready = LOADERS + "loader = loaders['train']\nval_loader = loaders['val']"
+    epoch = "for x, y in val_loader:\n    model(x)\nhits = evaluate(model, val_loader)"
+    conversion = converted(tmp_path, EVALUATE, ready=ready, epoch=epoch)
+    assert "prepare(model, optimizer, loader, val_loader)" in conversion.new_text.replace("\n    ", "")
+    (message,) = findings(conversion, "ACC301")
+    assert message.startswith("`evaluate` is not converted, and goes through one process's share")
+
+
+@pytest.mark.parametrize("around", ["{}", "if True:\n    {}"])
+def test_what_is_counted_before_the_training_is_of_the_whole_data(tmp_path: Path, around: str) -> None:
+    ready = around.format("counts = weights(loader)")
+    conversion = converted(tmp_path, COUNT, ready=ready)
+    assert place_of(conversion.new_text, "ready").startswith(f"{ready}\nmodel, optimizer, loader = ")
+    assert not findings(conversion, "ACC301")
+
+
+def test_what_is_counted_behind_the_training_is_said(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, COUNT, epoch="counts = weights(loader)")
+    assert len(findings(conversion, "ACC301")) == 1
+
+
+HANDS_ON = """
+def pictures(batches):
+    for x, y in batches:
+        yield x, y
+class Ahead:
+    def __init__(self, batches):
+        self.batches = batches
+    def __iter__(self):
+        for x, y in self.batches:
+            yield x, y
+def first(batches):
+    return range(len(batches))
+"""
+
+
+@pytest.mark.parametrize("call", ["pictures(loader)", "Ahead(loader)", "first(loader)"])
+def test_what_hands_the_batches_on_is_no_matter(tmp_path: Path, call: str) -> None:
+    conversion = converted(tmp_path, HANDS_ON, epoch=f"batches = {call}")
+    assert not findings(conversion, "ACC301")

@@ -1,0 +1,68 @@
+"""Noise that NumPy draws for the batch at hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, frame
+
+IMPORTS = "import random\nimport numpy as np"
+USED = "x = x + torch.tensor(z)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "z = np.random.normal(0, 1, (x.shape[0], 4))",
+            "z = accelerator.numpy_random.normal(0, 1, (x.shape[0], 4))",
+        ),
+        ("z = np.random.rand(x.size(0), 4)", "z = accelerator.numpy_random.rand(x.size(0), 4)"),
+        (
+            "n = len(x)\nz = np.random.randint(0, 2, n)",
+            "n = len(x)\nz = accelerator.numpy_random.randint(0, 2, n)",
+        ),
+        (
+            "z = np.random.uniform(-1, 1, size=(batch_size, 4))",
+            "z = accelerator.numpy_random.uniform(-1, 1, size=(batch_size, 4))",
+        ),
+    ],
+)
+def test_each_process_draws_its_own(before: str, after: str) -> None:
+    snippets = {"imports": IMPORTS, "setup": "batch_size = 8"}
+    check_transformed("batch", f"{before}\n{USED}", f"{after}\n{USED}", **snippets)
+
+
+def test_a_function_that_the_loop_calls() -> None:
+    noise = "def noise(x):\n    return torch.tensor(np.random.randn({}))\n"
+    made = "x.size(0), 4"
+    check_transformed(
+        "ready",
+        noise.format(made),
+        noise.format(made).replace("np.random", "accelerator.numpy_random"),
+        imports=IMPORTS,
+        batch="x = x + noise(x)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("batch", "flip = np.random.rand() < 0.5"),
+        ("batch", "k = np.random.randint(0, 4)"),
+        ("batch", "k = random.choice([1, 2])"),
+        ("ready", "z = np.random.normal(0, 1, (8, 4))"),
+        ("end", "z = np.random.normal(0, 1, (len(data), 4))"),
+    ],
+)
+def test_decisions_and_what_is_drawn_elsewhere_stay(place: str, text: str) -> None:
+    check_noop(place, text, "ACC423", imports=IMPORTS)
+
+
+def test_for_accelerate_it_is_said() -> None:
+    text = frame(imports=IMPORTS, batch=f"z = np.random.rand(x.size(0), 4)\n{USED}")
+    conversion = convert_source(Source.from_text(text, PATH), ConvertOptions(runtime="accelerate"))
+    assert "z = np.random.rand(x.size(0), 4)" in conversion.new_text
+    assert "ACC423" in {f.code for f in conversion.remaining}
