@@ -209,7 +209,7 @@ SCHEDULER_NAME = re.compile(r"sched|lr_decay|lr_policy", re.I)
 CRITERION_NAME = re.compile(r"criterion|loss_?f|loss_func|objective|^loss$", re.I)
 DEVICE_NAME = re.compile(r"^(device|dev|DEVICE|_device|args_device)$|_device$")
 FLAG_NAME = re.compile(
-    r"^(use_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available|_mode|_enabled)?$"
+    r"^(uses?_?)?_?(cuda|gpu|gpus|accel)(_available|_flag|_is_available|_mode|_enabled)?$"
     r"|^(is|has|with|enable|on|train_on|run_on|to)_?(cuda|gpu)$",
     re.I,
 )

@@ -200,7 +200,7 @@ class Locations:
             return _together([self.of(a) for a in given])
         callees = self.script.callees(node)
         if callees:
-            return _union(self.of(value) for value in self._returned(node))
+            return _union(self.of(value) for value in [*self._returned(node), *self._given_back(node)])
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return NOWHERE
@@ -214,6 +214,19 @@ class Locations:
             for n in scope.nodes
             if isinstance(n, ast.Return) and n.value is not None
         ]
+
+    def _given_back(self, node: ast.Call) -> list[ast.expr]:
+        """The arguments that functions of modules which stay as they are give back, by the names they have there."""
+        found = []
+        for scope in self.script.callees(node):
+            names = scope.positional() if self.tree.parent(scope.node) is None else []
+            values = [n.value for n in scope.nodes if isinstance(n, ast.Return)]
+            given = {value.id if isinstance(value, ast.Name) else "" for value in values}
+            bound = {n.id for n in scope.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            for name in sorted(given) if given <= set(names) - bound else ():
+                place = names.index(name) - (scope.self_name() is not None)
+                found.append(call_argument(node, place, name) if place >= 0 else None)
+        return [argument for argument in found if argument is not None]
 
     def _forwards(self, node: ast.Call) -> set[object]:
         return {s for s in self.script.callees(node) if getattr(s.node, "name", "") == "forward"}

@@ -29,6 +29,10 @@ HOST_COPY = Rule(
 )
 # Libraries whose functions read a tensor through NumPy.
 _READERS = frozenset("numpy scipy sklearn pandas cv2 PIL skimage matplotlib seaborn imageio".split())
+# Those whose first argument is the path of a file: text, which a batch may hold for each of its samples.
+_OF_FILES = frozenset(
+    "save savez savez_compressed savetxt load loadtxt genfromtxt fromfile imwrite imread imsave open read_csv".split()
+)
 _PACKING = "torch.nn.utils.rnn.pack_padded_sequence"
 _OF_TENSORS = frozenset(
     "cpu to cuda long int size squeeze view flatten max min sum sort data detach shape".split()
@@ -91,7 +95,8 @@ def _arguments(context: Context) -> Iterator[Change]:
         name = context.script.qualname(call.func) or ""
         if name.split(".")[0] not in _READERS and not name.endswith("ToPILImage"):
             continue
-        for argument in [*call.args, *[kw.value for kw in call.keywords]]:
+        given = call.args[1:] if name.rpartition(".")[2] in _OF_FILES else call.args
+        for argument in [*given, *[kw.value for kw in call.keywords]]:
             if context.is_claimed(argument) or tree.in_fstring(argument):
                 continue
             # Where another line may have moved it, its copy costs nothing.

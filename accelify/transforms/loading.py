@@ -15,8 +15,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.effect_sites import FILES
 from accelify.analysis.effects import READING, opens_for_writing
-from accelify.analysis.steps import sources
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names, walk
+from accelify.analysis.loaded import comes_from
+from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
@@ -40,8 +40,6 @@ _NO_READERS = (
 )
 _STATES = frozenset({"torch.set_rng_state", "torch.random.set_rng_state", "torch.cuda.set_rng_state"})
 _ALL_STATES = frozenset({"torch.cuda.set_rng_state_all"})
-# How many names lie between a checkpoint and what is read of it at most.
-_FAR = 4
 _LISTING = _READS - {"torch.load"}
 # Marks the paths of calls that are not known to read.
 _OTHER = "?"
@@ -92,7 +90,7 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
             continue
         if not isinstance(state, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             continue
-        if tree.in_fstring(call) or not _comes_from(context, state, placed, _FAR):
+        if tree.in_fstring(call) or not comes_from(context.script, state, placed):
             continue
         edits: list[Edit] = [verbs.insert(tree, tree.end(state), ".cpu()", -5)]
         if name in _ALL_STATES:
@@ -102,25 +100,6 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
             ]
         message = "the state of random numbers has to lie on the CPU, where the checkpoint no longer does"
         yield context.change(LOAD, call, message, edits)
-
-
-def _comes_from(context: Context, node: ast.expr, calls: set[ast.expr], far: int) -> bool:
-    """Whether an expression is, or is a part of, what one of some calls gives back; not what is on the CPU by then."""
-    while isinstance(node, (ast.Subscript, ast.Call, ast.Attribute)) and node not in calls:
-        if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("get", "pop"):
-                return False
-            node = node.func
-        elif isinstance(node, ast.Attribute) and context.script.scope_of(node).self_name() == dotted(
-            node.value
-        ):
-            break
-        node = node.value
-    if node in calls:
-        return True
-    if far == 0 or not isinstance(node, (ast.Name, ast.Attribute)):
-        return False
-    return any(_comes_from(context, s, calls, far - 1) for s in sources(context.script, node))
 
 
 def _is_checkpoint(context: Context, call: ast.Call) -> bool:

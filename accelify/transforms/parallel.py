@@ -4,6 +4,9 @@ model = nn.DataParallel(model)    ->  (gone)
 model = nn.DataParallel(Net())    ->  model = Net()
 self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which is not prepared by itself)
 
+model.load_state_dict(torch.load(path))
+->  model.load_state_dict({name.removeprefix("module."): weight for name, weight in torch.load(path).items()})
+
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
 What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding.
@@ -19,6 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
+from accelify.analysis.loaded import comes_from
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Class, Sequence, Thing
@@ -36,7 +40,7 @@ _STEPS = frozenset({"replicate", "scatter", "parallel_apply", "gather"})
 def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
     parts: set[Thing] = set()
-    wrapped: set[Thing] = set()
+    wrapped: dict[Thing, list[ast.Call]] = {}
     for call in context.script.calls():
         if not _wraps(context, call):
             continue
@@ -44,7 +48,8 @@ def transform(context: Context) -> Iterator[Change]:
         if inner is None:
             continue
         stmt = context.tree.statement(call)
-        wrapped |= context.script.things(call)
+        for thing in context.script.things(call):
+            wrapped.setdefault(thing, []).append(call)
         if not context.plan.is_prepared(call):
             parts |= context.script.things(call)
         edits: list[Edit]
@@ -76,9 +81,61 @@ def transform(context: Context) -> Iterator[Change]:
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
     yield from _inner_modules(context, parts)
-    yield from _asked_for(context, wrapped)
+    yield from _asked_for(context, set(wrapped))
+    yield from _weights(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
+
+
+def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """Files of the script as it was have `module.` before the names of weights that a wrapped model is given."""
+    script, tree = context.script, context.tree
+    calls = list(script.calls()) if wrapped and b"load_state_dict" in tree.data else []
+    loads = {c for c in calls if script.qualname(c.func) == "torch.load"}
+    given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
+    # Where a script tells the wrapped model from the bare one, it knows about the names.
+    minded = {
+        script.scope_of(c)
+        for c in given
+        if isinstance(c.func, ast.Attribute) and (dotted(c.func.value) or "").endswith(".module")
+    }
+    for call in given if loads else ():
+        assert isinstance(call.func, ast.Attribute)
+        if script.scope_of(call) in minded or _is_of_this_run(context, call):
+            continue
+        state = call_argument(call, 0, "state_dict")
+        models = script.models_of(call.func.value)
+        wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
+        if state is None or not any(_is_behind(context, call, wrap) for wrap in wraps):
+            continue
+        if any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()):
+            continue
+        if tree.in_fstring(call) or context.is_claimed(call) or not comes_from(script, state, loads):
+            continue
+        start, end = tree.start(state), tree.end(state)
+        edits: list[Edit] = [
+            verbs.insert(tree, start, '{name.removeprefix("module."): weight for name, weight in ', 5),
+            verbs.insert(tree, end, ".items()}", -5),
+        ]
+        message = "files that were saved under DataParallel have `module.` before the names of the weights"
+        yield context.change(PARALLEL, call, message, edits)
+
+
+def _is_of_this_run(context: Context, call: ast.Call) -> bool:
+    """Whether weights are loaded behind the training, or in it: those that it has saved, which have no prefix."""
+    script = context.script
+    steps = [context.tree.start(n) for n in script.scope_of(call).nodes if script.trains(n)]
+    return bool(steps) and min(steps) < context.tree.start(call)
+
+
+def _is_behind(context: Context, call: ast.Call, wrap: ast.Call) -> bool:
+    """Whether a call can come behind a wrapping; in another function, unless that is called before it only."""
+    script, tree = context.script, context.tree
+    scope, own = script.scope_of(wrap), script.scope_of(call)
+    if scope is own:
+        return tree.start(call) > tree.start(wrap)
+    beside = [tree.start(c) for c in script.callers(own) if script.scope_of(c) is scope]
+    return not beside or max(beside) > tree.start(wrap)
 
 
 def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:

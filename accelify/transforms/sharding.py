@@ -15,7 +15,8 @@ from accelify.analysis import values as v
 from accelify.analysis.counts import size_of
 from accelify.analysis.figures import Figures
 from accelify.analysis.loaders import is_shardable
-from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -137,6 +138,7 @@ def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
 def _shapes(context: Context) -> Iterator[Change]:
     tree = context.tree
     whole = {loop: branch for branch, loop, _ in epochs_of_whole_batches(context)}
+    given = _sizes_of_loaders(context)
     for call in context.script.calls():
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         viewed = method in _VIEWS
@@ -144,7 +146,10 @@ def _shapes(context: Context) -> Iterator[Change]:
             continue
         if _fills_buffer(context, call):
             continue  # of the configured size, whatever the batch's is
+        shaped = viewed and not any(ast.unparse(a) == "-1" for a in call.args)
         carried = not _runs_for_each_batch(context, call)
+        if carried and shaped and call.args and _is_size_of_loader(context, call.args[0], given):
+            carried = not _is_called_for_each_batch(context, context.script.scope_of(call))
         if carried and not _carried_into_batches(context, call):
             continue
         around = list(whole) if carried else context.script.enclosing_loops(call)
@@ -154,7 +159,7 @@ def _shapes(context: Context) -> Iterator[Change]:
         if not carried and (_takes_whole_batches(context, around) or _is_of_whole_data(context, call)):
             continue
         for argument in call.args:
-            node = _configured_size(context, argument, whole=viewed or method in _HIDDEN_STATES)
+            node = _configured_size(context, argument, given, whole=viewed or method in _HIDDEN_STATES)
             if node is None:
                 continue
             text = tree.segment(node)
@@ -165,7 +170,7 @@ def _shapes(context: Context) -> Iterator[Change]:
                 break
             own = _batch_at_hand(context, call, viewed)
             leads = argument is call.args[0] and argument is node and not tree.in_fstring(call)
-            if viewed and leads and not any(ast.unparse(a) == "-1" for a in call.args):
+            if shaped and leads:
                 edit = Replace(tree.start(argument), tree.end(argument), "-1")
                 yield context.change(BATCH_SHAPE, call, message, [edit])
             elif leads and own and method not in _HIDDEN_STATES:
@@ -235,6 +240,34 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
     )
 
 
+def _is_called_for_each_batch(context: Context, scope: Scope, far: int = 3) -> bool:
+    """Whether a function is called in a loop over batches that are shared out, by itself or through others."""
+    return scope.kind == "function" and any(
+        _runs_for_each_batch(context, call)
+        or (far > 0 and _is_called_for_each_batch(context, context.script.scope_of(call), far - 1))
+        for call in context.script.callers(scope)
+    )
+
+
+def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope]]:
+    """The variables that loaders are told as the size of their batches, whatever they are called."""
+    found = set()
+    for loader in context.plan.prepared:
+        made = loader.site if loader.kind == v.LOADER else None
+        if isinstance(made, ast.Call) and context.tree.parent(made) is not None:
+            size = call_argument(made, 1, "batch_size")
+            owner = context.script.scope_of(made).resolve(size.id) if isinstance(size, ast.Name) else None
+            if owner is not None and isinstance(size, ast.Name):
+                found.add((size.id, owner))
+    return found
+
+
+def _is_size_of_loader(context: Context, node: ast.expr, given: set[tuple[str, Scope]]) -> bool:
+    if not isinstance(node, ast.Name) or not given:
+        return False
+    return (node.id, context.script.scope_of(node).resolve(node.id)) in given
+
+
 def _fills_buffer(context: Context, call: ast.Call) -> bool:
     """`noise.copy_(torch.randn(batch_size, n))`."""
     parent = context.tree.parent(call)
@@ -277,12 +310,15 @@ def _drops_last(made: ast.AST | None) -> bool:
     return isinstance(made, ast.Call) and is_constant(call_keyword(made, "drop_last"), True)
 
 
-def _configured_size(context: Context, argument: ast.expr, whole: bool) -> ast.expr | None:
+def _configured_size(
+    context: Context, argument: ast.expr, given: set[tuple[str, Scope]], whole: bool
+) -> ast.expr | None:
     """The configured batch size in an argument: as the whole of it, or (in the shape of a new tensor) anywhere."""
     nodes = [argument] if whole else [n for n in walk(argument) if isinstance(n, ast.expr)]
     for node in nodes:
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if k.BATCH_SIZE_NAME.search(name) and not _own_size(context, node):
+        known = _is_size_of_loader(context, node, given) or k.BATCH_SIZE_NAME.search(name)
+        if known and not _own_size(context, node):
             return node
     return None
 

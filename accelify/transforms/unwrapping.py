@@ -61,7 +61,8 @@ def transform(context: Context) -> Iterator[Change]:
             overridden = node.attr in k.MODULE_API and _is_overridden(context, node)
             if (node.attr in k.MODULE_API and not overridden) or not _after_prepare(context, base):
                 continue
-            if not overridden and _routed(context, node):
+            # What one process runs alone is never the wrapper's: it would wait there for the others.
+            if not overridden and not context.is_guarded(node) and _routed(context, node):
                 if not context.for_accelerate:
                     continue
                 context.trained_methods.append(node)

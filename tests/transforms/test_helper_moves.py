@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from accelify.convert import convert_project
 from accelify.source import Source
 
@@ -48,9 +50,10 @@ def test_helpers_that_nobody_calls_mean_nothing(tmp_path: Path) -> None:
     assert creation(tmp_path, tools) == "accelerator = Accelerator(cpu=True)"
 
 
-def test_the_flag_that_a_helper_is_given_decides(tmp_path: Path) -> None:
-    tools = "def move(x, cuda):\n    if cuda:\n        x = x.cuda()\n    return x\n"
-    script = TRAIN.replace("move(x)", "move(x, args.cuda)").replace(".long())", ".long(), cuda=args.cuda)")
+@pytest.mark.parametrize("flag", ["cuda", "use_cuda", "uses_cuda"])
+def test_the_flag_that_a_helper_is_given_decides(tmp_path: Path, flag: str) -> None:
+    tools = f"def move(x, {flag}):\n    if {flag}:\n        x = x.cuda()\n    return x\n"
+    script = TRAIN.replace("move(x)", "move(x, args.cuda)").replace(".long())", f".long(), {flag}=args.cuda)")
     assert creation(tmp_path, tools, script) == "accelerator = Accelerator(cpu=not args.cuda)"
 
 

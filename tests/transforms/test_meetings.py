@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, codes, convert, frame
 
 MOVED = "x, y = x.cuda(), y.cuda()"
 LOSS = "loss = F.cross_entropy(model(x), y)"
@@ -245,3 +248,29 @@ def test_what_the_round_before_has_moved_was_on_the_host_again() -> None:
     """
     text = convert(end=steps, batch=MOVED).new_text
     assert "both = torch.cat([y, torch.zeros(1, device=y.device)])\n" in text
+
+
+def test_a_name_out_of_the_batch_is_the_file_s() -> None:
+    batch = f"for name in y:\n    np.savetxt(name, x)\n{MOVED}"
+    text = convert(setup="import numpy as np", batch=batch).new_text
+    assert "np.savetxt(name, x.cpu())\n" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "copied"),
+    [
+        ("    for part in x:\n        part.mul_(2)\n    return x\n", True),
+        ("    if len(x) > 1:\n        return x.cpu()\n    return x\n", False),
+        ("    x = x.cpu()\n    return x\n", False),
+    ],
+)
+def test_a_function_of_another_module_that_gives_its_tensor_back(
+    tmp_path: Path, body: str, copied: bool
+) -> None:
+    (tmp_path / "tools.py").write_text(f"def scaled(x):\n{body}")
+    script = frame(
+        imports="import numpy as np\nfrom tools import scaled", batch=f"seen = np.sum(scaled(x))\n{MOVED}"
+    )
+    (tmp_path / "train.py").write_text(script)
+    text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    assert ("np.sum(scaled(x).cpu())" in text) is copied

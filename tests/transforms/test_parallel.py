@@ -201,3 +201,30 @@ def test_other_functions_that_want_a_wrapper_are_left_to_a_person() -> None:
         "`patch` wants a DataParallel, and the model is none any more"
     ]
     check_noop("setup", PATCH, "ACC109")
+
+
+LOADS = "model = nn.DataParallel(model)\n{}\n"
+BARE = '{{name.removeprefix("module."): weight for name, weight in {}.items()}}'
+
+
+@pytest.mark.parametrize("place", ["torch.load('m.pt')", "state['model']"])
+def test_weights_that_were_saved_under_the_wrapper(place: str) -> None:
+    lines = f"state = torch.load('m.pt')\nmodel.load_state_dict({place})"
+    text = convert(ready=LOADS.format(lines)).new_text
+    mapped = place.replace("'m.pt'", "'m.pt', map_location=accelerator.device")
+    assert f"model.load_state_dict({BARE.format(mapped)})\n" in text
+
+
+@pytest.mark.parametrize(
+    "snippets",
+    [
+        {"ready": "model.load_state_dict(torch.load('m.pt'))\nmodel = nn.DataParallel(model)"},
+        {"ready": LOADS.format("model.module.load_state_dict(torch.load('m.pt'))")},
+        {"ready": LOADS.format(""), "end": "model.load_state_dict(torch.load('best.pt'))"},
+        {"ready": LOADS.format("optimizer.load_state_dict(torch.load('m.pt'))")},
+        {"ready": LOADS.format("state = model.state_dict()\nmodel.load_state_dict(state)")},
+        {"ready": "model.load_state_dict(torch.load('m.pt'))"},
+    ],
+)
+def test_weights_without_the_prefix_stay(snippets: dict[str, str]) -> None:
+    assert "removeprefix" not in convert(**snippets).new_text

@@ -43,6 +43,25 @@ def test_the_batchs_own_size(before: str, after: str) -> None:
     check_transformed("batch", before, after, **SIZE)
 
 
+NAMED = {
+    "build": "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nROWS = 8",
+    "ready": "loader = DataLoader(data, batch_size=ROWS, shuffle=True)",
+}
+
+
+def test_the_size_that_a_loader_is_told_by_another_name() -> None:
+    check_transformed("batch", "h = x.view(ROWS, 2, 2)", "h = x.view(-1, 2, 2)", **NAMED)
+    check_transformed("batch", "h = torch.zeros(ROWS, 4)", "h = torch.zeros(x.size(0), 4)", **NAMED)
+    check_noop("batch", "h = x.view(ROWS, 2, 2)", "ACC404", setup="ROWS = 8")
+
+
+def test_a_function_that_is_called_for_each_batch() -> None:
+    helper = "def shaped(z, batch_size):\n    return z.view({}, 2, 2), z.view(batch_size, 2, 2)\n"
+    calls = {"batch": "h = shaped(x, x.size(0))", **NAMED}
+    check_transformed("setup", helper.format("ROWS"), helper.format("-1"), **calls)
+    check_noop("setup", helper.format("ROWS"), "ACC404", **NAMED)
+
+
 @pytest.mark.parametrize(
     ("test", "agreed"),
     [

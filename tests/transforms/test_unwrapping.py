@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 NET = """
 class Net(nn.Module):
@@ -169,6 +173,16 @@ def test_the_parts_of_a_model_are_its_own() -> None:
 @pytest.mark.parametrize("place", ["batch", "epoch"])
 def test_a_model_that_is_given_back_to_its_name_stays_prepared(place: str) -> None:
     check_noop(place, "model = model.apply(lambda part: part)", "ACC208")
+
+
+def test_a_method_that_one_process_runs_alone_is_the_model_s(tmp_path: Path) -> None:
+    log = "\n    def log(self, path):\n        with open(path, 'a') as f:\n            f.write('done')\n"
+    (tmp_path / "net.py").write_text(f"import torch.nn as nn\n{NET}{log}")
+    script = frame(imports="from net import Net", build=BUILD, batch="model.log('log.txt')")
+    (tmp_path / "train.py").write_text(script)
+    text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    after = "if accelerator.is_main_process:\n    accelerator.unwrap_model(model).log('log.txt')"
+    assert place_of(text, "batch") == after
 
 
 @pytest.mark.parametrize(
