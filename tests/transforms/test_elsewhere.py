@@ -181,6 +181,28 @@ def test_a_download_in_another_module(tmp_path: Path) -> None:
     assert place_of(conversion.new_text, "ready") == expected
 
 
+@pytest.mark.parametrize("given", ["", ", download=True", ", download=False"])
+def test_a_data_set_that_downloads_in_its_base_class(tmp_path: Path, given: str) -> None:
+    helper = """
+    import torchvision
+    def load(root, download=True):
+        base = torchvision.datasets.CIFAR10(root, download=download)
+        return base, Labeled(root, download=download)
+    class Labeled(torchvision.datasets.CIFAR10):
+        def __init__(self, root, train=True, download=False):
+            super().__init__(root, train=train, download=download)
+    """
+    line = f"extra = load('a'{given})"
+    conversion = converted(tmp_path, helper, ready=line)
+    guard = "with accelerator.main_process_first():\n    " if "False" not in given else ""
+    assert place_of(conversion.new_text, "ready") == f"{guard}{line}"
+    conversion = converted(
+        tmp_path, helper, ready="extra = Labeled('a')\nother = Labeled('a', download=True)"
+    )
+    expected = "extra = Labeled('a')\nwith accelerator.main_process_first():\n    other = Labeled('a', download=True)"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
 def test_a_writer_s_subclass(tmp_path: Path) -> None:
     helper = """
     class Board(SummaryWriter):
