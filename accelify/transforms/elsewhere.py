@@ -157,14 +157,20 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over."""
+    """The prepared models that a statement hands over, and the one whose method it calls."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return []
     if not context.plan.after_prepare(stmt):
         return []
     given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
+    func = stmt.value.func
+    given += [func.value] if isinstance(func, ast.Attribute) else []
     return [
-        a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
+        a
+        for a in given
+        if not context.is_claimed(a)
+        and isinstance(a, (ast.Name, ast.Attribute))
+        and context.plan.is_prepared(a, v.MODEL)
     ]
 
 

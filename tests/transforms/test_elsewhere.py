@@ -514,3 +514,10 @@ def test_a_download_that_is_not_asked_for(tmp_path: Path) -> None:
     conversion = converted(tmp_path, helper, ready="a = load('a', download=False)\nb = load('b')")
     expected = "a = load('a', download=False)\nwith accelerator.main_process_first():\n    b = load('b')"
     assert place_of(conversion.new_text, "ready") == expected
+
+
+def test_a_method_that_one_process_calls_is_the_model_s_own(tmp_path: Path) -> None:
+    """The wrapper's would be a step of all of them."""
+    helper = SAMPLES + "class Log(Net):\n    def log(self, path):\n        np.save(path, 1)\n"
+    conversion = converted(tmp_path, helper, build=NET.replace("Net", "Log"), epoch="model.log('a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"
