@@ -81,6 +81,8 @@ def left(context: Context) -> Iterator[Change]:
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
         if stmt not in context.guarded:
+            if any(s.kind == FOLDERS and not s.missing for s in sites):
+                reason += "; where one has made its folder, the others can fail"
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 

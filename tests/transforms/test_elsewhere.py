@@ -117,6 +117,12 @@ def test_missing_folders_are_made_by_the_main_process_first(tmp_path: Path) -> N
     assert place_of(conversion.new_text, "ready") == expected
 
 
+def test_a_folder_that_only_one_can_make(tmp_path: Path) -> None:
+    helper = "def start():\n    name = time.strftime('%H%M%S')\n    os.mkdir(name)\n    return name\n"
+    conversion = converted(tmp_path, helper, ready="name = start()")
+    assert "where one has made its folder, the others can fail" in findings(conversion)[0]
+
+
 def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
     conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
