@@ -63,7 +63,8 @@ class Reach:
         scope = self.script.scope_of(node)
         home = node_of(self.script, scope)
         if home is self.root:
-            if self.root.kind != "class" and self.tree.start(node) < self.anchor.offset:
+            early = self.root.kind != "class" and self.tree.start(node) < self.anchor.offset
+            if early and not self._runs_later(scope):
                 return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
@@ -82,6 +83,16 @@ class Reach:
             if extra not in self.threaded:
                 self.threaded.append(extra)
         return self._written(scope, home)
+
+    def _runs_later(self, inner: Scope) -> bool:
+        """Whether a function inside the one that makes the Accelerator is only named behind that place."""
+        while inner.parent is not None and inner.parent is not self.root:
+            inner = inner.parent
+        if inner.parent is None or not isinstance(inner.node, ast.FunctionDef):
+            return False
+        own = range(self.tree.start(inner.node), self.tree.end(inner.node))
+        reads = [self.tree.start(read) for read in self.script.reads(inner.node.name, self.root)]
+        return all(read >= self.anchor.offset or read in own for read in reads)
 
     def _sees_global(self, home: Scope) -> bool:
         """Whether the accelerator is a global of the module that a function stands in."""

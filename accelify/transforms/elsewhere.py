@@ -67,12 +67,12 @@ def left(context: Context) -> Iterator[Change]:
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
             continue
-        # What is only made where it is missing: the main process makes it, and the others find it.
+        # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
         in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
-        if in_turns and all(s.missing for s in sites):
+        if in_turns:
             continue
-        if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
+        if alone and all(s.missing for s in sites) and not effects.lists:
             if context.runs_everywhere(stmt) and not (
                 context.meets_others(stmt) or _runs_model(context, call)
             ):

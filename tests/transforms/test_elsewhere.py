@@ -343,6 +343,9 @@ def test_what_is_downloaded_in_turns_makes_its_folders_there(tmp_path: Path) -> 
     def get(url, root):
         if not os.path.exists(root):
             os.makedirs(root)
+            np.save(root, 1)
+        with open(root + "list", "w") as f:
+            f.write("x")
     class Pictures(torch.utils.data.Dataset):
         def __init__(self, root, download=False):
             if download:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, convert, place_of
 
 
 @pytest.mark.parametrize(
@@ -122,3 +124,39 @@ def test_a_log_file_is_begun_anew_by_one_process(before: str, after: str) -> Non
 )
 def test_a_log_file_that_is_gone_on_with_stays(call: str) -> None:
     check_noop("epoch", call, "ACC209", imports="import logging")
+
+
+NESTED = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    def say(text):
+        print(text)
+
+    {early}
+    args = argparse.ArgumentParser().parse_args()
+    say("begins")
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "line"), [("n = 1", "accelerator.print(text)"), ("say('a')", "print(text)")]
+)
+def test_a_function_inside_that_is_called_behind_the_accelerator_only(early: str, line: str) -> None:
+    """It reads the name when it runs."""
+    conversion = convert_source(Source.from_text(NESTED.format(early=early), PATH))
+    assert f"    def say(text):\n        {line}\n" in conversion.new_text
