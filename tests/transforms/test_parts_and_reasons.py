@@ -128,6 +128,18 @@ def test_tensors_that_are_trained_beside_a_model_that_is_only_run() -> None:
     assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
 
 
+def test_a_list_of_tensors_that_is_trained_is_called_no_model() -> None:
+    text = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.style = nn.Linear(4, 4)\n        self.out = nn.Linear(4, 2)\n\n"
+        "    def forward(self, x):\n        return self.out(x)\n\n\n"
+        "net = Net()\nlatent = net.style(torch.randn(4)).detach()\nnoises = [torch.zeros(4) for i in range(2)]\n"
+        "optimizer = torch.optim.Adam([latent] + noises)\nloss = net(latent + noises[0]).sum()\n"
+        "loss.backward()\noptimizer.step()\n"
+    )
+    assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
 LAYERS = """
 class Layer(nn.Linear):
     def __init__(self, a, b):
