@@ -5,6 +5,9 @@ for data, target in loader:
     running_loss += loss.item()
                                     ->  running_loss = accelerator.reduce(running_loss, reduction="mean")
 print(running_loss / len(loader))
+
+Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
+gradient, but sums over samples count it: at most one for each process but one, each epoch.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from accelify.analysis.counts import counts_all, counts_own, size_of, steps_of
 from accelify.analysis.figures import BatchLoop, Figures, Place, end_of, head_of, is_table, place_of
 from accelify.analysis.syntax import children, names_in, walk
 from accelify.edits import Edit
-from accelify.findings import Safety
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 TOTALS = Rule(
@@ -40,6 +43,12 @@ def transform(context: Context) -> Iterator[Change]:
             message = f"`{place.text}` adds up something of one process's share of the data"
             context.named.add(node)
             yield context.change(TOTALS, node, message)
+        for place in sums.undivided if totals else ():
+            message = (
+                f"`{place.text}` is the sum of the means of batches: a last round that is cut over the processes "
+                "counts once for each of them"
+            )
+            yield context.change(TOTALS, sums.additions[place], message, severity=Severity.INFO)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
             continue
@@ -80,6 +89,8 @@ class _Totals:
         self.figures = Figures(context.script, context.plan.reductions)
         # Additions of which it is not known how the parts of processes go together.
         self.unclear: dict[Place, ast.AST] = {}
+        # Sums of the means of batches, which are shown as they are.
+        self.undivided: list[Place] = []
         # The first addition to each place.
         self.additions: dict[Place, ast.AST] = {}
 
@@ -176,8 +187,12 @@ class _Totals:
             return kind
         by = list(divisors(self.script, self.loop, place.text))
         whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)
-        whole = whole or (not by and shown_undivided(self.script, self.loop, place.text))
-        return "sum" if whole and self.figures.starts_over(self.loop, place) else kind
+        undivided = not by and shown_undivided(self.script, self.loop, place.text)
+        if not (whole or undivided) or not self.figures.starts_over(self.loop, place):
+            return kind
+        if undivided:
+            self.undivided.append(place)
+        return "sum"
 
     def _is_set_inside(self, place: Place, addition: ast.AST) -> bool:
         """Whether the loop also sets the place, so that it holds no total of the whole loop."""

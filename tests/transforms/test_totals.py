@@ -204,3 +204,24 @@ def test_a_sum_of_means_that_is_shown_as_it_is(end: str, reduction: str) -> None
     """
     text = convert(ready=textwrap.dedent(head).rstrip() + f"\n    {end}", epoch="train_epoch()").new_text
     assert f'total = accelerator.reduce(total, reduction="{reduction}")' in text
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"), [("print(total)", True), ("print(total / len(loader.dataset))", False)]
+)
+def test_a_sum_of_means_that_is_shown_as_it_is_says_what_a_cut_round_does_to_it(
+    shown: str, said: bool
+) -> None:
+    end = f"""
+    total = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    {shown}
+    """
+    conversion = convert(end=end)
+    assert 'total = accelerator.reduce(total, reduction="sum")' in conversion.new_text
+    assert ("counts once for each" in " ".join(f.message for f in conversion.remaining)) == said
