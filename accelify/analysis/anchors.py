@@ -63,9 +63,9 @@ class Reach:
         scope = self.script.scope_of(node)
         home = node_of(self.script, scope)
         if home is self.root:
-            if self.root.kind != "class" and self.tree.start(node) < self.anchor.offset:
-                if scope is self.root or not self._is_called_behind(scope):
-                    return None
+            early = self.root.kind != "class" and self.tree.start(node) < self.anchor.offset
+            if early and not self._runs_later(scope):
+                return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
             return self._written(scope, home)
@@ -84,12 +84,15 @@ class Reach:
                 self.threaded.append(extra)
         return self._written(scope, home)
 
-    def _is_called_behind(self, scope: Scope) -> bool:
-        """Whether a function within the one that makes the Accelerator is called only when it is made."""
-        while scope.parent is not None and scope.parent is not self.root:
-            scope = scope.parent
-        calls = self.script.callers(scope)
-        return bool(calls) and all(self.tree.start(call) > self.anchor.offset for call in calls)
+    def _runs_later(self, inner: Scope) -> bool:
+        """Whether a function inside the one that makes the Accelerator is only named behind that place."""
+        while inner.parent is not None and inner.parent is not self.root:
+            inner = inner.parent
+        if inner.parent is None or not isinstance(inner.node, ast.FunctionDef):
+            return False
+        own = range(self.tree.start(inner.node), self.tree.end(inner.node))
+        reads = [self.tree.start(read) for read in self.script.reads(inner.node.name, self.root)]
+        return all(read >= self.anchor.offset or read in own for read in reads)
 
     def _sees_global(self, home: Scope) -> bool:
         """Whether the accelerator is a global of the module that a function stands in."""

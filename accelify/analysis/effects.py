@@ -7,6 +7,7 @@ has to be run by all of them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from accelify.analysis.effect_sites import (
     asked_for,
     asks_first,
 )
+from accelify.analysis.handed_back import is_super
 from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
@@ -72,11 +74,14 @@ OPENING = frozenset(
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
 FETCHING = frozenset(
-    """nltk.download gdown.download urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
+    """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
+    urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
     torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
     torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
     torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
 )
+# Data sets whose fifth argument is `download`.
+_TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
 _VECTORS = ("glove", "fasttext", "charngram")
 READING = (
     "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
@@ -289,6 +294,9 @@ class SideEffects:
         if kind is not None:
             path, line = self._place(module, call)
             missing, asked = asks_first(module, call), asked_for(module, scope, call)
+            told = asked_to_download(call, name) if kind == DOWNLOADS else None
+            if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
+                asked = told.id
             found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
@@ -406,7 +414,8 @@ class SideEffects:
             return TERMINAL
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
-        if is_download(call, name):
+        asked = is_constant(call_keyword(call, "download"), True) and not self.interpreter.calls.get(call)
+        if is_download(call, name) or asked:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
@@ -487,7 +496,22 @@ def is_download(call: ast.Call, name: str | None) -> bool:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
         vectors = call_keyword(call, "vectors")
         return isinstance(vectors, ast.Constant) and str(vectors.value).startswith(_VECTORS)
-    return bool(name) and is_constant(call_keyword(call, "download"), True)
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "load_vectors":
+        vectors = call_argument(call, 0, "vectors")
+        return not isinstance(vectors, ast.Constant) or str(vectors.value).startswith(_VECTORS)
+    return asked_to_download(call, name) is not None
+
+
+def asked_to_download(call: ast.Call, name: str | None) -> ast.expr | None:
+    """What tells a data set of a library, or its base class, whether to download; None where it is told not to."""
+    func = call.func
+    base = isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
+    if not name and not base:
+        return None
+    given = call_keyword(call, "download")
+    if given is None and name and _TAKES_DOWNLOAD.match(name):
+        given = call_argument(call, 4, "download")
+    return None if given is None or is_constant(given, False) else given
 
 
 def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
@@ -507,7 +507,9 @@ class OwnShare:
                     isinstance(loop, (ast.For, ast.AsyncFor))
                     and isinstance(slot.owner, Scope)
                     and slot.root in target_names(loop.target)
-                ) and not any(self._makes(n, slot) for s in loop.body if s is not besides for n in walk(s))
+                ) and not any(
+                    self._makes(n, slot) for s in loop.body if s is not besides for n in _always_run(s)
+                )
         if scope not in self._inner:
             return False
         if isinstance(slot.owner, Scope) and slot.owner is scope:
@@ -561,3 +563,11 @@ def _is_growth(value: ast.expr) -> bool:
         last = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
         return last in _GROWING or len(value.args) > 1
     return isinstance(value, ast.BinOp)
+
+
+def _always_run(stmt: ast.stmt) -> Iterator[ast.AST]:
+    """A statement of a loop and what runs with it in every round: a window is set back in some of them only."""
+    yield stmt
+    if isinstance(stmt, (ast.With, ast.AsyncWith, ast.Try)):
+        for inner in stmt.body:
+            yield from _always_run(inner)

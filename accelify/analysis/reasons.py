@@ -48,13 +48,14 @@ class Reasons:
                 return Blocker("ACC004", f"{message}; convert the script that makes one", backward.call)
         first = self.script.backwards[0]
         scope = node_of(self.script, first.scope)
-        if self.script.optimizers and all(map(self.script.takes_tensors, self.script.optimizers)):
-            message = (
-                "no model is trained here: the optimizer is given tensors, and there is nothing to share out"
-            )
-            return Blocker("ACC003", message, first.call)
+        if self._trains_tensors():
+            return self._tensors()
         if scope.kind == "function":
-            called = {dotted(c.func) for c in walk(scope.node) if isinstance(c, ast.Call)}
+            called = {
+                (dotted(c.func) or "").removesuffix(".forward")
+                for c in walk(scope.node)
+                if isinstance(c, ast.Call)
+            }
             for argument in scope.parameters():
                 if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
                     return self._handed_over("model", argument.arg, scope.node)
@@ -63,6 +64,16 @@ class Reasons:
             "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
             first.call,
         )
+
+    def _trains_tensors(self) -> bool:
+        optimizers = self.script.optimizers
+        return bool(optimizers) and all(map(self.script.takes_tensors, optimizers))
+
+    def _tensors(self) -> Blocker:
+        message = (
+            "no model is trained here: the optimizer is given tensors, and there is nothing to share out"
+        )
+        return Blocker("ACC003", message, self.script.backwards[0].call)
 
     def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
         """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
@@ -80,6 +91,8 @@ class Reasons:
 
     def homeless(self, thing: Thing, kind: str) -> Blocker:
         """Why nothing can be prepared under a name of its own."""
+        if self._trains_tensors():
+            return self._tensors()
         name = next(iter(sorted(thing.names)), kind)
         if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return self._handed_over(kind, name, thing.site)
@@ -126,7 +139,13 @@ class Reasons:
                 f"the {kind} `{name}` is kept in `{kept[0].name}`, whose elements are not all of one kind"
             )
             if self.held.form(kept[0], kind) is not None:
-                message = f"the {kind} `{name}` is kept in `{kept[0].name}`, which several functions fill"
+                several = len(self.held.makings(kept[0])) > 1
+                how = (
+                    "which several functions fill"
+                    if several
+                    else "which is filled in a way that is not followed"
+                )
+                message = f"the {kind} `{name}` is kept in `{kept[0].name}`, {how}"
             return Blocker("ACC005", f"{message}: they cannot be prepared one by one", thing.site)
         return Blocker(
             "ACC005",

@@ -85,7 +85,8 @@ class _Named:
             func, given = node.func, [*node.args, *[kw.value for kw in node.keywords]]
             name = self.script.qualname(func) or ""
             if isinstance(func, ast.Attribute) and not name and func.attr in _TEXT_METHODS | _SAME:
-                return self.carries(func.value) or any(self.carries(a) for a in given)
+                filled = func.attr in ("format", "join") and any(self.carries(a) for a in given)
+                return filled or self.carries(func.value)
             return name.startswith(_PATHS) and any(self.carries(a) for a in given)
         return False
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accelify.analysis.effect_sites import DOWNLOADS
-from accelify.analysis.effects import is_download, opens_for_writing
+from accelify.analysis.effects import asked_to_download, is_download, opens_for_writing
 from accelify.analysis.syntax import call_keyword, is_constant, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
@@ -55,6 +55,9 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
+            told = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
+            if told is not None and not isinstance(told, ast.Constant):
+                continue  # whoever calls this tells whether to
             message = "every process would download this; fetch it before launching"
             yield context.change(DOWNLOAD, fetch.call, message)
             continue
@@ -118,11 +121,18 @@ def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetc
             continue
         if not isinstance(ancestor, ast.If) or ancestor is context.script.main_guard:
             break
+        if _saves(context, ancestor):
+            break  # saving waits for the others, who have all come in here by then
         if _looks_first(ancestor.test) and not context.meets_others(ancestor):
             stmt, fetch = ancestor, _Fetch(fetch.call)
     if context.tree.is_elif(stmt):
         return
     wanted.setdefault(stmt, fetch)
+
+
+def _saves(context: Context, block: ast.If) -> bool:
+    calls = (n for n in walk(block) if isinstance(n, ast.Call))
+    return any(context.script.qualname(call.func) == "torch.save" for call in calls)
 
 
 def _only_calls(block: ast.Try) -> bool:

@@ -67,12 +67,12 @@ def left(context: Context) -> Iterator[Change]:
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
             continue
-        # What is only made where it is missing: the main process makes it, and the others find it.
+        # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
         in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
-        if in_turns and all(s.missing for s in sites):
+        if in_turns:
             continue
-        if alone and not in_turns and all(s.missing for s in sites) and not effects.lists:
+        if alone and all(s.missing for s in sites) and not effects.lists:
             if context.runs_everywhere(stmt) and not (
                 context.meets_others(stmt) or _runs_model(context, call)
             ):
@@ -81,6 +81,8 @@ def left(context: Context) -> Iterator[Change]:
                 yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
                 continue
         if stmt not in context.guarded:
+            if any(s.kind == FOLDERS and not s.missing for s in sites):
+                reason += "; where one has made its folder, the others can fail"
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
@@ -157,16 +159,20 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over, or calls a method of: one process alone runs no wrapper."""
+    """The prepared models that a statement hands over, and the one whose method it calls."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return []
     if not context.plan.after_prepare(stmt):
         return []
     given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
-    if isinstance(stmt.value.func, ast.Attribute):
-        given.append(stmt.value.func.value)
+    func = stmt.value.func
+    given += [func.value] if isinstance(func, ast.Attribute) else []
     return [
-        a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL)
+        a
+        for a in given
+        if not context.is_claimed(a)
+        and isinstance(a, (ast.Name, ast.Attribute))
+        and context.plan.is_prepared(a, v.MODEL)
     ]
 
 

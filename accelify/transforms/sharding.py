@@ -156,7 +156,7 @@ def _shapes(context: Context) -> Iterator[Change]:
         scope = context.script.scope_of(call)
         if any(loop in whole and context.script.scope_of(loop) is scope for loop in around):
             continue  # the batch that is smaller is left out
-        if not carried and _takes_whole_batches(context, around):
+        if not carried and (_takes_whole_batches(context, around) or _is_of_whole_data(context, call)):
             continue
         for argument in call.args:
             node = _configured_size(context, argument, given, whole=viewed or method in _HIDDEN_STATES)
@@ -214,6 +214,20 @@ def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
         t for loop, held in context.script.loader_loops if loop in loops for t in held & context.plan.prepared
     }
     return bool(loaders) and all(_drops_last(t.site) for t in loaders)
+
+
+def _is_of_whole_data(context: Context, call: ast.Call) -> bool:
+    """Whether what a call makes is read only where every process goes through all of some data: a validation."""
+    stmt, script = context.tree.parent(call), context.script
+    if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
+        return False
+    owner = script.scope_of(stmt).resolve(stmt.targets[0].id)
+    reads = script.reads(stmt.targets[0].id, owner) if owner is not None else []
+    known = dict(script.loader_loops)
+    innermost = [next((a for a in script.enclosing_loops(read) if a in known), None) for read in reads]
+    return bool(reads) and all(
+        loop is not None and not known[loop] & context.plan.prepared for loop in innermost
+    )
 
 
 def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:

@@ -235,6 +235,8 @@ def _routed(context: Context, node: ast.Attribute) -> bool:
     parent = context.tree.parent(node)
     if not (isinstance(parent, ast.Call) and parent.func is node) or node.attr in _LOOKS_INSIDE:
         return False
+    if context.is_guarded(node) or context.plan.on_main_only(node):
+        return False  # one process runs it alone, and the wrapper would wait there for the others
     callees = context.script.callees(parent)
     if callees & context.script.training_scopes or callees & context.script.backward_elsewhere:
         return False  # it trains itself: its backward would run inside the wrapper's forward

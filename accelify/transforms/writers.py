@@ -96,11 +96,16 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         return
     for call in made:
         stmt = tree.parent(call)
-        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or context.plan.on_main_only(call):
+        if context.plan.on_main_only(call) or context.is_guarded(call):
+            continue
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not _is_appended(context, call):
             continue
         accelerator = context.accelerator(call)
         context.claim(call)
         edit: Edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+            yield context.change(WRITER, call, "every process would open a log of its own", [edit])
+            continue
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
         if dotted(target) in ("sys.stdout", "sys.stderr"):
             # The other processes keep theirs: all that is shown goes through it.
@@ -108,6 +113,13 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             edit = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
         yield context.change(WRITER, call, "every process would open a log of its own", [edit])
     yield from _guards(context, [tree.statement(c) for c in uses])
+
+
+def _is_appended(context: Context, call: ast.Call) -> bool:
+    """Whether a writer goes into a list: `writers.append(SummaryWriter(path))`."""
+    parent = context.tree.parent(call)
+    func = parent.func if isinstance(parent, ast.Call) and call in parent.args else None
+    return isinstance(func, ast.Attribute) and func.attr == "append" and not context.script.callees(parent)  # type: ignore[arg-type]
 
 
 def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
-VISION = "from torchvision import datasets\nimport urllib.request"
+VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo"
 LATER = "device = torch.device('cuda')"
 
 
@@ -30,12 +30,40 @@ def test_others_stay(snippet: str) -> None:
         "a = datasets.MNIST('d', train=True, download=True)",
         "a = datasets.CIFAR10(\n    'd',\n    download=True,\n)",
         "train = vars(datasets)[name.upper()]('data', download=True)",
+        "a = datasets.MNIST('d', download=os.getpid() > 1)",
+        "a = datasets.MNIST('d', True, None, None, True)",
+        "words.load_vectors('glove.6B.100d')",
+        "if not os.path.exists('d'):\n    Repo.clone_from('http://x', 'd')",
     ],
 )
 def test_one_process_first(line: str) -> None:
     inner = line.replace("\n", "\n    ")
     check_transformed(
         "ready", line, f"with accelerator.main_process_first():\n    {inner}", imports=VISION, setup=LATER
+    )
+
+
+def test_vectors_that_are_saved_behind_their_download() -> None:
+    """The save waits for all processes, who come in there one behind the other."""
+    check_transformed(
+        "ready",
+        """
+        if os.path.isfile('w.pt'):
+            words.vectors = torch.load('w.pt')
+        else:
+            words.load_vectors('glove.6B.100d')
+            torch.save(words.vectors, 'w.pt')
+        """,
+        """
+        if os.path.isfile('w.pt'):
+            words.vectors = torch.load('w.pt')
+        else:
+            with accelerator.main_process_first():
+                words.load_vectors('glove.6B.100d')
+            accelerator.wait_for_everyone()
+            accelerator.save(words.vectors, 'w.pt')
+        """,
+        setup="words = object()",
     )
 
 

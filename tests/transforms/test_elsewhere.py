@@ -128,6 +128,12 @@ def test_a_function_that_runs_the_model_is_not_run_in_turns(tmp_path: Path) -> N
     assert len(findings(conversion)) == 1
 
 
+def test_a_folder_that_only_one_can_make(tmp_path: Path) -> None:
+    helper = "def start():\n    name = time.strftime('%H%M%S')\n    os.mkdir(name)\n    return name\n"
+    conversion = converted(tmp_path, helper, ready="name = start()")
+    assert "where one has made its folder, the others can fail" in findings(conversion)[0]
+
+
 def test_a_model_is_handed_over_unwrapped(tmp_path: Path) -> None:
     helper = "def keep(net, path):\n    torch.save({'net': net.state_dict()}, path)\n"
     conversion = converted(tmp_path, helper, epoch="keep(model, 'a')")
@@ -200,6 +206,28 @@ def test_a_download_in_another_module(tmp_path: Path) -> None:
     helper = "import torchvision\n\n\ndef load(root):\n    return torchvision.datasets.MNIST(root, download=True)\n"
     conversion = converted(tmp_path, helper, ready="extra = load('a')")
     expected = "with accelerator.main_process_first():\n    extra = load('a')"
+    assert place_of(conversion.new_text, "ready") == expected
+
+
+@pytest.mark.parametrize("given", ["", ", download=True", ", download=False"])
+def test_a_data_set_that_downloads_in_its_base_class(tmp_path: Path, given: str) -> None:
+    helper = """
+    import torchvision
+    def load(root, download=True):
+        base = torchvision.datasets.CIFAR10(root, download=download)
+        return base, Labeled(root, download=download)
+    class Labeled(torchvision.datasets.CIFAR10):
+        def __init__(self, root, train=True, download=False):
+            super().__init__(root, train=train, download=download)
+    """
+    line = f"extra = load('a'{given})"
+    conversion = converted(tmp_path, helper, ready=line)
+    guard = "with accelerator.main_process_first():\n    " if "False" not in given else ""
+    assert place_of(conversion.new_text, "ready") == f"{guard}{line}"
+    conversion = converted(
+        tmp_path, helper, ready="extra = Labeled('a')\nother = Labeled('a', download=True)"
+    )
+    expected = "extra = Labeled('a')\nwith accelerator.main_process_first():\n    other = Labeled('a', download=True)"
     assert place_of(conversion.new_text, "ready") == expected
 
 
@@ -337,6 +365,9 @@ def test_what_is_downloaded_in_turns_makes_its_folders_there(tmp_path: Path) -> 
     def get(url, root):
         if not os.path.exists(root):
             os.makedirs(root)
+            np.save(root, 1)
+        with open(root + "list", "w") as f:
+            f.write("x")
     class Pictures(torch.utils.data.Dataset):
         def __init__(self, root, download=False):
             if download:
@@ -514,3 +545,10 @@ def test_a_download_that_is_not_asked_for(tmp_path: Path) -> None:
     conversion = converted(tmp_path, helper, ready="a = load('a', download=False)\nb = load('b')")
     expected = "a = load('a', download=False)\nwith accelerator.main_process_first():\n    b = load('b')"
     assert place_of(conversion.new_text, "ready") == expected
+
+
+def test_a_method_that_one_process_calls_is_the_model_s_own(tmp_path: Path) -> None:
+    """The wrapper's would be a step of all of them."""
+    helper = SAMPLES + "class Log(Net):\n    def log(self, path):\n        np.save(path, 1)\n"
+    conversion = converted(tmp_path, helper, build=NET.replace("Net", "Log"), epoch="model.log('a')")
+    assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import frame
@@ -72,8 +74,9 @@ def test_a_caller_that_can_be_seen_is_named(tmp_path: Path) -> None:
     assert "(line 5)" in found.reason
 
 
-def test_a_function_that_is_handed_what_it_trains_says_so(tmp_path: Path) -> None:
-    script = "def train(net, x):\n    loss = net(x).mean()\n    loss.backward()\n"
+@pytest.mark.parametrize("call", ["net(x)", "net.forward(x)"])
+def test_a_function_that_is_handed_what_it_trains_says_so(tmp_path: Path, call: str) -> None:
+    script = f"def train(net, x):\n    loss = {call}.mean()\n    loss.backward()\n"
     assert "the model `net` is handed to `train` by a caller outside" in convert(tmp_path, script).reason
 
 
@@ -115,6 +118,60 @@ def test_an_image_that_is_trained_is_called_no_model() -> None:
         "    loss.backward()\n    optimizer.step()\n\ntune(run(), torch.rand(3, 4, requires_grad=True))\n"
     )
     assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
+def test_tensors_that_are_trained_beside_a_model_that_is_only_run() -> None:
+    text = (
+        "model = run()\nimage = model.style(torch.rand(9, 4)).mean(0)\nmore = [torch.zeros(4) for _ in range(2)]\n"
+        "optimizer = torch.optim.Adam([image] + more)\nloss = (model(image) + more[0]).sum()\nloss.backward()\n"
+        "optimizer.step()\n"
+    )
+    assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
+def test_a_list_of_tensors_that_is_trained_is_called_no_model() -> None:
+    text = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.style = nn.Linear(4, 4)\n        self.out = nn.Linear(4, 2)\n\n"
+        "    def forward(self, x):\n        return self.out(x)\n\n\n"
+        "net = Net()\nlatent = net.style(torch.randn(4)).detach()\nnoises = [torch.zeros(4) for i in range(2)]\n"
+        "optimizer = torch.optim.Adam([latent] + noises)\nloss = net(latent + noises[0]).sum()\n"
+        "loss.backward()\noptimizer.step()\n"
+    )
+    assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
+LAYERS = """
+class Layer(nn.Linear):
+    def __init__(self, a, b):
+        super().__init__(a, b)
+        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def learn(self, x):
+        loss = self.forward(x).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+
+
+class Net(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.layers = []
+        for a, b in zip(dims, dims[1:]):
+            self.layers = self.layers + [Layer(a, b)]
+
+    def learn(self, x):
+        for layer in self.layers:
+            layer.learn(x)
+
+
+Net([4, 3, 2]).learn(torch.rand(2, 4))
+"""
+
+
+def test_a_list_that_one_function_makes_anew_is_not_said_to_be_filled_by_several() -> None:
+    assert "which is filled in a way that is not followed" in reason(LAYERS)
 
 
 def test_an_option_that_was_given_is_not_advised(tmp_path: Path) -> None:

@@ -126,9 +126,8 @@ def test_a_log_file_that_is_gone_on_with_stays(call: str) -> None:
     check_noop("epoch", call, "ACC209", imports="import logging")
 
 
-CLOSURE = """\
+NESTED = """
 import argparse
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -138,16 +137,16 @@ def main():
     def say(text):
         print(text)
 
-    {first}args = argparse.ArgumentParser().parse_args()
-    torch.manual_seed(args.seed)
-    model = nn.Linear(4, 2).cuda()
+    {early}
+    args = argparse.ArgumentParser().parse_args()
+    say("begins")
+    model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):
-        loss = model(x.cuda()).mean()
+        loss = model(x).pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        say(loss)
 
 
 main()
@@ -155,8 +154,9 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("first", "after"), [("", "accelerator.print(text)"), ("say(1)\n    ", "print(text)")]
+    ("early", "line"), [("n = 1", "accelerator.print(text)"), ("say('a')", "print(text)")]
 )
-def test_a_function_that_stands_before_the_accelerator_and_runs_behind_it(first: str, after: str) -> None:
-    conversion = convert_source(Source.from_text(CLOSURE.format(first=first), PATH))
-    assert f"    def say(text):\n        {after}\n" in conversion.new_text
+def test_a_function_inside_that_is_called_behind_the_accelerator_only(early: str, line: str) -> None:
+    """It reads the name when it runs."""
+    conversion = convert_source(Source.from_text(NESTED.format(early=early), PATH))
+    assert f"    def say(text):\n        {line}\n" in conversion.new_text

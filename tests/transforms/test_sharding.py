@@ -160,6 +160,21 @@ def test_a_state_that_goes_from_batch_to_batch_has_the_size_of_whole_batches(sta
     assert "ACC404" not in codes(convert(end=own, **size))
 
 
+def test_what_is_made_for_data_that_every_process_goes_through_has_its_size() -> None:
+    update = """
+    optimizer.step()
+    state = torch.zeros(batch_size, 4)
+    total = 0
+    for a, b in {loader}:
+        for part in (a, b):
+            total += model(a + state).sum().item()
+    print(total)
+    """
+    for loader, found in (("test_loader", False), ("loader", True)):
+        conversion = convert(setup="batch_size = 8", update=update.format(loader=loader))
+        assert ("ACC404" in codes(conversion)) == found
+
+
 def test_loaders_that_leave_the_partial_batch_out_give_whole_ones() -> None:
     made = {"setup": "batch_size = 8", "batch": "x = x + torch.randn(batch_size, 4)"}
     build = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"

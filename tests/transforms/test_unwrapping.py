@@ -44,6 +44,17 @@ def test_a_method_called_to_train_stays() -> None:
     check_noop("loss", "loss = F.cross_entropy(model.decode(x), y)", "ACC208", setup=NET, build=BUILD)
 
 
+def test_a_method_that_one_process_calls_is_the_model_s_own() -> None:
+    check_transformed(
+        "update",
+        "np.save('a', model.decode(x))",
+        "if accelerator.is_main_process:\n    np.save('a', accelerator.unwrap_model(model).decode(x))",
+        imports="import numpy as np",
+        setup=NET,
+        build=BUILD,
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

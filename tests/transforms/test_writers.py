@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from tests.transforms.support import check_noop, check_transformed, codes, convert, place_of
 
 BOARD = "from torch.utils.tensorboard import SummaryWriter\nimport csv, sys\nimport wandb"
 DEVICE = "device = torch.device('cuda')"
@@ -91,3 +91,15 @@ def test_a_module_that_is_imported_by_name_has_tensorboards_writer() -> None:
         setup="name = 'tensorboardX'",
     )
     assert "SummaryWriter('runs') if accelerator.is_main_process else None" in conversion.new_text
+
+
+def test_writers_of_a_list() -> None:
+    made = "writers = []\nfor n in 'ab':\n    writers.append(SummaryWriter(n)"
+    conversion = check_transformed(
+        "ready",
+        f"{made})",
+        f"{made} if accelerator.is_main_process else None)",
+        imports=BOARD,
+        epoch="writers[0].add_scalar('loss', 1, epoch)",
+    )
+    assert place_of(conversion.new_text, "epoch").startswith("if accelerator.is_main_process:")
