@@ -88,6 +88,8 @@ class Placement:
                 if not creations and kind == v.MODEL and self._is_made_elsewhere(holder, scope):
                     continue  # `self.net = DataParallel(self.net)` of one that a method made
                 creations = creations or every
+                if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
+                    continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
                     continue  # one of several: they are prepared where they are kept
                 item = Item(holder, kind, scope, creations, {thing})
@@ -98,6 +100,21 @@ class Placement:
         if best is None and kind != v.LOADER:
             return self._in_attribute_of_another(thing, kind)
         return best[3] if best else None
+
+    def _is_anothers_part(
+        self, thing: Thing, holder: Holder, creations: list[ast.stmt], scope: Scope
+    ) -> bool:
+        """Whether a name was read off an attribute that is given this thing later: `source = net.body`."""
+        if len(holder.things) < 2 or not all(
+            isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
+        ):
+            return False
+        return any(
+            where is scope and not is_alias(s) and self._gives(s, thing)
+            for other in self.script.holders_of(thing)
+            if other.things == {thing}
+            for s, where in other.assignments
+        )
 
     def _is_made_elsewhere(self, holder: Holder, scope: Scope) -> bool:
         """Whether another method of the class makes what a scope only hands back to its attribute."""

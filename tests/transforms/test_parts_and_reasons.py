@@ -8,6 +8,7 @@ import pytest
 
 from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
 from accelify.source import Source
+from tests.transforms.support import frame
 
 TRAIN = """\
 import sys
@@ -185,3 +186,16 @@ def test_an_option_that_was_given_is_not_advised(tmp_path: Path) -> None:
     assert convert_project(source)[0].reason.endswith("; --replace-ddp converts it")
     asked = convert_project(source, ConvertOptions(replace_ddp=True))[0].reason
     assert asked.endswith("--replace-ddp converts scripts whose loop is in their own file")
+
+
+def test_a_part_that_is_replaced_by_the_trained_model_in_the_end(tmp_path: Path) -> None:
+    build = """
+    whole = nn.Sequential()
+    whole.body = nn.Linear(4, 2)
+    source = whole.body
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    loss = "loss = (model(x) - source(x).detach()).mean()"
+    text = convert(tmp_path, frame(build=build, loss=loss, end="whole.body = model")).new_text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
