@@ -36,7 +36,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             LENGTH,
             call,
-            f"`{context.tree.segment(call)}` is taken before prepare: behind it, each of N processes has 1/N of that length",
+            f"`{context.tree.segment(call)}` is taken before prepare: behind it, each of N processes has 1/N of that",
         )
     yield from _hand_made_schedules(context)
 
