@@ -1,11 +1,12 @@
 """Environments of reinforcement learning: the same episodes on every process.
 
 env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
-                                     env.reset(seed=torch.initial_seed() % 2**31)
+                                     if accelerator.num_processes > 1:
+                                         env.reset(seed=torch.initial_seed() % 2**31)
 
 An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
 other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
-them once the Accelerator is made, and new in every run of a script that sets none.
+them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
 """
 
 from __future__ import annotations
@@ -172,17 +173,29 @@ def _placed(context: Context, made: _Made, lines: tuple[str, ...]) -> Edit | Non
         return None
     if scope is script.scope_of(place):
         if tree.start(made.stmt) >= anchor.offset:
-            return InsertAfter(made.stmt, lines)
-        if any(made.stmt is s for s in anchor.block):
-            return InsertBefore(place, lines, -49) if anchor.before is not None else None
+            return InsertAfter(made.stmt, _on_several(context.accelerator(made.stmt), lines))
+        if any(made.stmt is s for s in anchor.block) and anchor.before is not None:
+            return InsertBefore(place, _on_several(context.accelerator(place), lines), -49)
         return None
-    if context.accelerator(made.stmt) is not None:
-        return InsertAfter(made.stmt, lines)
+    accelerator = context.accelerator(made.stmt)
+    if accelerator is not None:
+        return InsertAfter(made.stmt, _on_several(accelerator, lines))
     maker = _making_accelerator(context, made, script.scope_of(place))
-    return InsertAfter(maker, lines) if maker is not None else None
+    if maker is None:
+        return None
+    target = maker.targets[0] if isinstance(maker, ast.Assign) else maker.target
+    kept = f"{dotted(target)}.accelerator" if anchor.root.kind == "class" and dotted(target) else None
+    return InsertAfter(maker, _on_several(kept, lines))
 
 
-def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.stmt | None:
+def _on_several(accelerator: str | None, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines for several processes only, where the Accelerator can be asked."""
+    if accelerator is None:
+        return lines
+    return (f"if {accelerator}.num_processes > 1:", *(f"    {line}" for line in lines))
+
+
+def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assign | ast.AnnAssign | None:
     """The statement behind an environment's own that makes the Accelerator: `agent = Agent(env)`.
 
     None where there is none in the same block, or where the environment is used before it.

@@ -62,31 +62,32 @@ def converted(
 
 def test_the_old_form_is_seeded_once_the_accelerator_is_made() -> None:
     text = converted('env = gym.make("CartPole-v0")').new_text
-    assert "    agent = Agent(env)\n    env.seed(torch.initial_seed() % 2**31)\n" in text
+    seeded = "    if agent.accelerator.num_processes > 1:\n        env.seed(torch.initial_seed() % 2**31)\n"
+    assert f"    agent = Agent(env)\n{seeded}" in text
 
 
 def test_the_new_form_is_seeded_by_a_reset() -> None:
     text = converted('env = gym.make("CartPole-v1")', NEW).new_text
-    assert "    env.reset(seed=torch.initial_seed() % 2**31)\n" in text
+    assert "        env.reset(seed=torch.initial_seed() % 2**31)\n" in text
     text = converted(
         'env = gymnasium.make("CartPole-v1")', "env.step(0)\n            reward = 1.0", library="gymnasium"
     )
-    assert "    env.reset(seed=torch.initial_seed() % 2**31)\n" in text.new_text
+    assert "        env.reset(seed=torch.initial_seed() % 2**31)\n" in text.new_text
 
 
 def test_the_space_of_actions_has_a_generator_of_its_own() -> None:
     text = converted('env = gym.make("CartPole-v1")', NEW, "env.action_space.sample()").new_text
-    assert "    env.action_space.seed(torch.initial_seed() % 2**31)\n" in text
+    assert "        env.action_space.seed(torch.initial_seed() % 2**31)\n" in text
 
 
 def test_a_wrapper_is_passed_by() -> None:
     text = converted('env = gym.wrappers.FlattenObservation(gym.make("CartPole-v1"))', NEW).new_text
-    assert "    env.unwrapped.reset(seed=torch.initial_seed() % 2**31)\n" in text
+    assert "        env.unwrapped.reset(seed=torch.initial_seed() % 2**31)\n" in text
 
 
 def test_each_environment_has_a_seed_of_its_own() -> None:
     text = converted('env = gym.make("CartPole-v0")\ntest = gym.make("CartPole-v0")').new_text
-    assert "    test.seed(torch.initial_seed() % 2**31 + 1)\n" in text
+    assert "        test.seed(torch.initial_seed() % 2**31 + 1)\n" in text
 
 
 def test_who_seeds_is_left_alone() -> None:
