@@ -28,6 +28,8 @@ DECISION = Rule(
 )
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint", re.I)
 _RATE = re.compile(r"(^|_)lr($|_)|learning_?rate", re.I)
+# What figures are handed to, and holds none.
+_WRITER = re.compile(r"(writer|logger|board|visdom|viz|vis)$", re.I)
 _STEERING = re.compile(
     r"adjust_?l|adjust_?opt|(set|update|decay|decrease|lower|reduce|change)_?(lr|learn)", re.I
 )
@@ -169,7 +171,7 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
     told: set[str] = set()
     for origin, call in sorted(shown.items(), key=lambda pair: context.tree.start(pair[0])):
         name = followed.names[origin]
-        if name in told:
+        if name in told or _WRITER.search(name):
             continue
         told.add(name)
         if origin in followed.at_once:

@@ -118,6 +118,12 @@ def test_decisions(epoch: str) -> None:
     assert len(found(ready=STOPPER + made + LARGEST, epoch=epoch)) == 1
 
 
+@pytest.mark.parametrize(("name", "expected"), [("table", {"ACC306"}), ("writer", set())])
+def test_what_is_named_a_writer_holds_no_figure(name: str, expected: set[str]) -> None:
+    loop = LOOP.format(fresh=f"{name} = Table()", body=f"{name}.add(output, y)", result=f"{name}.value()")
+    assert found(ready=TABLE + loop, epoch="value = train_epoch()\nprint(value)") == expected
+
+
 def test_a_figure_of_one_expression() -> None:
     share = "sum((model(a).argmax(1) == b).sum().item() for a, b in loader) / len(data)"
     epoch = f"share = {share}\nprint(share)\nif share > best:\n    torch.save(model.state_dict(), 'best.pt')"
