@@ -12,8 +12,8 @@ from accelify.analysis.holders import Holder
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, call_argument
-from accelify.analysis.values import Class, Mapping, Sequence, Thing
+from accelify.analysis.syntax import Node, call_argument, dotted
+from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import Backward
@@ -37,6 +37,7 @@ class TrainedModels:
         def calls(self) -> Iterator[ast.Call]: ...
         def scope_of(self, node: Node) -> Scope: ...
         def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
+        def values(self, node: ast.expr) -> Values: ...
         def models_of(self, node: ast.expr) -> set[Thing]: ...
         def trains_around(self, node: Node) -> bool: ...
         def functions(self) -> Iterator[Scope]: ...
@@ -105,7 +106,19 @@ class TrainedModels:
         """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
         site = optimizer.site
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
-        return isinstance(given, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Name) for e in given.elts)
+        return given is not None and self._are_tensors(given)
+
+    def _are_tensors(self, given: ast.expr) -> bool:
+        """Whether an expression is a list of tensors: by name, one that torch's own functions fill, or two such."""
+        if isinstance(given, (ast.List, ast.Tuple)):
+            return all(isinstance(e, ast.Name) for e in given.elts)
+        if isinstance(given, ast.BinOp):
+            return self._are_tensors(given.left) and self._are_tensors(given.right)
+        held = (
+            [w for w in self.values(given) if isinstance(w, Sequence)] if isinstance(given, ast.Name) else []
+        )
+        inside = [one for sequence in held for one in sequence.any()]
+        return bool(inside) and all(isinstance(w, Thing) and _is_tensor(w) for w in inside)
 
     def outermost(self, models: set[Thing]) -> set[Thing]:
         """The models that are no part of another one that trains with them."""
@@ -198,6 +211,14 @@ class TrainedModels:
                 h.scope is not None and h.scope.is_method and h.cls is None and is_in_model(self, h.scope)
             )
         ]
+
+
+def _is_tensor(thing: Thing) -> bool:
+    """Whether a thing is a tensor, also one that nothing but `torch.zeros(...)` tells to be one."""
+    called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
+    return thing.kind == v.TENSOR or (
+        thing.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
+    )
 
 
 def is_in_model(script: TrainedModels, scope: Scope) -> bool:

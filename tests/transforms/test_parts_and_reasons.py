@@ -116,6 +116,18 @@ def test_an_image_that_is_trained_is_called_no_model() -> None:
     assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
 
 
+def test_a_list_of_tensors_that_is_trained_is_called_no_model() -> None:
+    text = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.style = nn.Linear(4, 4)\n"
+        "        self.out = nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.out(x)\n\n\n"
+        "net = Net()\nlatent = net.style(torch.randn(4)).detach()\nnoises = [torch.zeros(4) for i in range(2)]\n"
+        "optimizer = torch.optim.Adam([latent] + noises)\nloss = net(latent + noises[0]).sum()\n"
+        "loss.backward()\noptimizer.step()\n"
+    )
+    assert reason(text).startswith("no model is trained here: the optimizer is given tensors")
+
+
 def test_an_option_that_was_given_is_not_advised(tmp_path: Path) -> None:
     main = (
         "import torch\nfrom torch import nn\nfrom torch.nn.parallel import DistributedDataParallel\n"
