@@ -64,6 +64,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
         )
+        yield from _loads(context, stmt)
     yield from _inner_modules(context, parts)
 
 
@@ -72,6 +73,28 @@ def _wraps(context: Context, call: ast.Call) -> bool:
     return context.script.qualname(call.func) in k.PARALLEL_WRAPPERS or any(
         isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
     )
+
+
+def _loads(context: Context, wrapped: ast.stmt) -> Iterator[Change]:
+    """Files that are loaded into what was wrapped: those that the script as it was has saved name a wrapper's parts."""
+    name = dotted(wrapped.targets[0]) if isinstance(wrapped, ast.Assign) else None
+    scope = context.script.scope_of(wrapped)
+    for call in context.script.calls() if name is not None else ():
+        func = call.func
+        if (
+            not isinstance(func, ast.Attribute)
+            or func.attr != "load_state_dict"
+            or dotted(func.value) != name
+        ):
+            continue
+        own = context.script.scope_of(call)
+        later = own is scope and context.tree.start(call) > context.tree.end(wrapped)
+        elsewhere = own is not scope and "." in str(name) and own.owner_class is scope.owner_class is not None
+        if later or elsewhere:
+            message = (
+                "a file saved from under DataParallel names its weights `module.*`: take that off its keys"
+            )
+            yield context.change(PARALLEL, call, message, severity=Severity.INFO)
 
 
 def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:

@@ -110,3 +110,17 @@ def test_what_is_done_without_the_wrapper_is_done_always(head: str, kept: str) -
     setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
     text = place_of(convert(ready=snippet, setup=setup).new_text, "ready")
     assert text.split("\nmodel, optimizer, loader")[0] == kept
+
+
+@pytest.mark.parametrize(
+    ("loading", "said"),
+    [("net = nn.DataParallel(net)\n{}", 1), ("{}\nnet = nn.DataParallel(net)", 0)],
+)
+def test_files_of_a_wrapper_that_is_gone(loading: str, said: int) -> None:
+    """What was saved from under it names its parts otherwise."""
+    build = "net = nn.Linear(4, 2)\n" + loading.format("net.load_state_dict(torch.load('a.pt'))")
+    sgd = "\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)"
+    conversion = convert(build=build + sgd, loss="loss = F.cross_entropy(net(x), y)")
+    found = [f for f in conversion.remaining if f.code == "ACC109"]
+    assert len(found) == said
+    assert all("`module.*`" in f.message for f in found)
