@@ -196,6 +196,11 @@ class SideEffects:
             self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
         return found
 
+    def kept_by(self, node: Node) -> str:
+        """The attribute or global that a node of the script sets for what all processes do; "" where it sets none."""
+        state = self.of_nodes(node).state
+        return min((name for owner, name in state if self._kept.is_read(owner, name)), default="")
+
     def keeps_log(self, cls: Class) -> bool:
         """Whether the instances of a class keep a file that is open for writing, or a writer."""
         if any(

@@ -49,6 +49,8 @@ class Placement:
         self.held = Containers(script)
         # Statements that measure or count over a loader as it is without prepare, which so comes after them.
         self.measured: list[ast.stmt] = []
+        # Those of them that count over it.
+        self.counted: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
 
     def home(self, thing: Thing, kind: str) -> Item | None:
@@ -434,10 +436,18 @@ class Placement:
                 isinstance(parent, ast.Call)
                 and isinstance(parent.func, ast.Name)
                 and parent.func.id in _LOOKS
+                and not self._is_counted_before(stmt, item)
             ):
                 continue
             return True
         return False
+
+    def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
+        return any(
+            self.tree.end(c) < self.tree.start(stmt) and self.script.scope_of(c) is item.scope
+            for c in self.counted
+        )
 
     def filled_behind(self, site: PrepareSite, item: Item) -> ast.Call | None:
         """Where a ModuleList or the like gets another part after it was prepared, None where it does not."""

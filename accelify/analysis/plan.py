@@ -129,9 +129,7 @@ class Plan(ConstructorArguments):
             (v.LOADER, self._loaders()),
             (v.SCHEDULER, self._batch_schedulers()),
         ):
-            for thing in sorted(
-                things, key=lambda t: (getattr(t.site, "lineno", 0), getattr(t.site, "col_offset", 0))
-            ):
+            for thing in sorted(things, key=Thing.place):
                 found = self.placement.homes(thing, kind)
                 if not found:
                     if self._prepare_inline(thing, kind):
@@ -178,7 +176,8 @@ class Plan(ConstructorArguments):
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         self.placement.measured = self._lengths_of_epochs(own)
         if not self.known.distributed:
-            self.placement.measured += self.elsewhere.counted(self.prepared)
+            self.placement.counted = self.elsewhere.counted(self.prepared)
+            self.placement.measured += self.placement.counted
         if self.placement.measured:
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         for site in self.sites:

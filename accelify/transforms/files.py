@@ -286,7 +286,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         name = context.script.qualname(call.func)
         stmt = context.tree.statement(call)
         if isinstance(stmt, ast.Expr) and call is stmt.value and _is_writing(context, call):
-            reason = context.needs_all(stmt)
+            reason = _needs_all(context, stmt)
             if reason and not context.is_guarded(stmt):
                 mark = "compute this on every process, and let the main process write it"
                 yield context.todo(FILES, stmt, f"every process would write this: {reason}", mark)
@@ -356,7 +356,9 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         call = stmt.value
         return (
-            _is_writing(context, call) and not context.needs_all(stmt) and not writes_own(context.plan, call)
+            _is_writing(context, call)
+            and not _needs_all(context, stmt)
+            and not writes_own(context.plan, call)
         )
     if isinstance(stmt, ast.With):
         return any(
@@ -364,6 +366,12 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
             for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
+
+
+def _needs_all(context: Context, stmt: ast.Expr) -> str:
+    """Why every process has to come to a call that writes; "" where one may do it alone."""
+    kept = context.effects.kept_by(stmt)
+    return context.needs_all(stmt) or (f"it sets `{kept}`, which is read elsewhere" if kept else "")
 
 
 def _is_writing(context: Context, call: ast.Call) -> bool:
@@ -459,7 +467,7 @@ def _opens_for_writing(context: Context, node: ast.expr) -> bool:
 
 def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
     """Whether nothing inside is needed by the other processes: no training, no gathering, no name used afterwards."""
-    if context.needs_all(stmt) or context.changes_outside(stmt):
+    if context.needs_all(stmt) or context.changes_outside(stmt) or context.effects.kept_by(stmt):
         return False
     stored = {
         n.id for s in stmt.body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)

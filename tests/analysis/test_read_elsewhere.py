@@ -59,6 +59,13 @@ def test_what_is_counted_before_the_training_is_of_the_whole_data(tmp_path: Path
     assert not findings(conversion, "ACC301")
 
 
+def test_a_length_that_is_taken_behind_the_count_is_one_process_s(tmp_path: Path) -> None:
+    ready = "counts = weights(loader)\nsteps = 3 * len(loader)\nmodel.half()"
+    conversion = converted(tmp_path, COUNT, ready=ready)
+    prepared = "counts = weights(loader)\nloader = accelerator.prepare(loader)\nsteps = 3 * len(loader)"
+    assert prepared in place_of(conversion.new_text, "ready")
+
+
 def test_what_is_counted_behind_the_training_is_said(tmp_path: Path) -> None:
     conversion = converted(tmp_path, COUNT, epoch="counts = weights(loader)")
     assert len(findings(conversion, "ACC301")) == 1

@@ -509,3 +509,36 @@ def test_files_of_gathered_samples_are_the_main_process_s() -> None:
     writing = "    np.save('%d.npy' % y[0], out)\n"
     conversion = convert(end=f"total = 0\n{loop}{writing}print(total)", imports=ITEMS)
     assert "    if accelerator.is_main_process:\n        np.save(" in conversion.new_text
+
+
+NOTES = """
+class Notes:
+    def __init__(self):
+        self.scale = 1
+
+    def next(self):
+        self.scale += 1
+        return self.scale
+
+    def note(self, epoch):
+        with open('x.txt', 'a') as f:
+            self.scale = epoch
+            f.write('x')
+
+    def weight(self):
+        return self.scale
+
+
+notes = Notes()
+"""
+
+
+def test_what_is_set_beside_the_writing_is_set_on_all_processes() -> None:
+    loss = "loss = F.cross_entropy(model(x), y) * notes.weight()"
+    conversion = convert(setup=NOTES, loss=loss, epoch="notes.note(epoch)")
+    assert (
+        "with open('x.txt' if accelerator.is_main_process else os.devnull, 'a') as f:" in conversion.new_text
+    )
+    mark = "# TODO(accelify ACC203): compute this on every process, and let the main process write it\n"
+    snippet = "np.save('a', notes.next())"
+    check_transformed("epoch", snippet, mark + snippet, setup=NOTES, loss=loss, imports=ITEMS)
