@@ -52,10 +52,17 @@ class Factories:
             return set(given)
         return {self._of_call(w, node, target) for w in given}
 
-    def _of_call(self, value: Value, node: ast.Call, target: Scope) -> Value:
-        """The value itself, or for a loader that the function makes the one that this call makes."""
+    def _of_call(
+        self, value: Value, node: ast.Call, target: Scope, around: frozenset[Value] = frozenset()
+    ) -> Value:
+        """The value itself, or for a loader that the function makes the one that this call makes.
+
+        `around` are the sequences that the value stands in: one can hold itself.
+        """
         if isinstance(value, Sequence):
             every = [*value.elements, value.rest]
+            if value in around or len(around) > _DEEPEST:
+                return self.things.get((value, node), value)
             if not any(self._is_made_in(w, target) for held in every for w in held):
                 return value
             own = self.things.setdefault((value, node), Sequence())
@@ -63,7 +70,7 @@ class Factories:
             while len(own.elements) < len(value.elements):
                 own.elements.append(set())
             for mine, held in zip([*own.elements, own.rest], every, strict=True):
-                self.add(mine, [self._of_call(w, node, target) for w in held])
+                self.add(mine, [self._of_call(w, node, target, around | {value}) for w in held])
             return own
         if not self._is_made_in(value, target):
             return value

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from accelify.runtime.data import own_numpy
+
 _Draw = Callable[..., Any]
 
 
@@ -59,6 +61,8 @@ class Quiet:
         }
         for name, draw in draws.items():
             setattr(numpy.random, name, self._replaced(getattr(numpy.random, name), draw))
+        # What a rank draws on a stream of its own is drawn by the same functions then.
+        own_numpy.own = lambda: numpy.random
 
     def _replaced(self, function: _Draw, instead: _Draw) -> _Draw:
         @functools.wraps(function)
