@@ -36,10 +36,10 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
 
 
 def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    if model in script.models_run(call) or _runs_within(script, call, model):
+    if _is_among(script, model, script.models_run(call)) or _runs_within(script, call, model):
         return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
-    if not any(model in script.models_of(argument) for argument in given):
+    if not any(_is_among(script, model, script.models_of(argument)) for argument in given):
         return False
     name = script.qualname(call.func) or ""
     if name == "copy.deepcopy":
@@ -58,6 +58,11 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
         for callee in script.callees(call)
         for inner in walk(callee.node)
     )
+
+
+def _is_among(script: ScriptModel, model: v.Thing, found: set[v.Thing]) -> bool:
+    """Whether a model, or a part of it (`model.generator`), is one of some."""
+    return bool(found) and (model in found or model in script.outermost(found))
 
 
 def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:

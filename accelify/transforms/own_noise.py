@@ -15,7 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.counts import size_of
 from accelify.analysis.followed import runs_in
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import call_argument, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -88,10 +88,14 @@ def _has_size_of_batch(context: Context, call: ast.Call) -> bool:
 
 
 def _is_size(context: Context, node: ast.expr) -> bool:
-    """Whether a name was made the size of a batch: `n = x.size(0)`."""
+    """Whether a name was made the size of a batch, `n = x.size(0)`, or is a parameter that is given it."""
     if not isinstance(node, ast.Name):
         return False
     scope = context.script.scope_of(node).resolve(node.id)
+    if scope is not None and scope.kind == "function" and node.id in scope.positional():
+        index = scope.positional().index(node.id) - (1 if scope.self_name() is not None else 0)
+        given = [call_argument(call, index, node.id) for call in context.script.callers(scope)]
+        return any(one is not None and size_of(one) is not None for one in given)
     return any(
         size_of(stmt.value) is not None
         for stmt in context.tree.assigns(node.id)

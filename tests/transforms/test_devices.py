@@ -438,3 +438,28 @@ def test_torchscript_knows_no_accelerator() -> None:
     text = convert(setup=setup, build=build, batch="x, y = scaled(x).cuda(), y.cuda()").new_text
     assert "x + torch.zeros(x.size(0), 4).cuda()" in text
     assert "x * torch.ones(4).cuda()" in text
+
+
+@pytest.mark.parametrize(
+    ("early", "kept"),
+    [
+        ("print(model.first(torch.ones(1, 4, device=device)))", True),
+        ("print(model(torch.ones(1, 4, device=device)))", True),
+        ("print(model.first.weight.shape)", False),
+    ],
+)
+def test_a_model_of_which_a_part_is_run_before_prepare_is_moved_by_the_script(early: str, kept: bool) -> None:
+    build = f"""
+device = torch.device("cuda")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.first(x)
+model = Net()
+model = model.to(device)
+{early}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+    assert ("model = model.to(device)" in convert(build=build).new_text) == kept

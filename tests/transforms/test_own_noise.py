@@ -35,15 +35,18 @@ def test_each_process_draws_its_own(before: str, after: str) -> None:
     check_transformed("batch", f"{before}\n{USED}", f"{after}\n{USED}", **snippets)
 
 
-def test_a_function_that_the_loop_calls() -> None:
-    noise = "def noise(x):\n    return torch.tensor(np.random.randn({}))\n"
-    made = "x.size(0), 4"
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [("x", "given.size(0), 4"), ("x.shape[0]", "given, 4"), ("given=x.shape[0]", "given, 4")],
+)
+def test_a_function_that_the_loop_calls(given: str, made: str) -> None:
+    noise = f"def noise(given=9):\n    return torch.tensor(np.random.randn({made}))\n"
     check_transformed(
         "ready",
-        noise.format(made),
-        noise.format(made).replace("np.random", "accelerator.numpy_random"),
+        noise,
+        noise.replace("np.random", "accelerator.numpy_random"),
         imports=IMPORTS,
-        batch="x = x + noise(x)",
+        batch=f"x = x + noise({given})",
     )
 
 
