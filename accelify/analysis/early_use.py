@@ -38,6 +38,9 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
 def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     if _is_among(script, model, script.models_run(call)) or _runs_within(script, call, model):
         return True
+    if isinstance(call.func, ast.Attribute) and model in script.models_of(call.func.value):
+        if any(_runs_parts(script, callee) for callee in script.callees(call)):
+            return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if not any(_is_among(script, model, script.models_of(argument)) for argument in given):
         return False
@@ -63,6 +66,18 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
 def _is_among(script: ScriptModel, model: v.Thing, found: set[v.Thing]) -> bool:
     """Whether a model, or a part of it (`model.generator`), is one of some."""
     return bool(found) and (model in found or model in script.outermost(found))
+
+
+def _runs_parts(script: ScriptModel, method: Scope) -> bool:
+    """Whether a method of a model calls a part of it: `return self.up(x)`."""
+    own = method.self_name()
+    return any(
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and (dotted(inner.func) or "").startswith(f"{own}.")
+        and any(isinstance(w, v.Thing) and w.kind == v.MODEL for w in _called_in(script, method, inner.func))
+        for inner in walk(method.node)
+    )
 
 
 def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:

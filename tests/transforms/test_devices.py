@@ -445,7 +445,9 @@ def test_torchscript_knows_no_accelerator() -> None:
     [
         ("print(model.first(torch.ones(1, 4, device=device)))", True),
         ("print(model(torch.ones(1, 4, device=device)))", True),
+        ("print(model.up(torch.ones(1, 4, device=device)))", True),
         ("print(model.first.weight.shape)", False),
+        ("print(model.size())", False),
     ],
 )
 def test_a_model_of_which_a_part_is_run_before_prepare_is_moved_by_the_script(early: str, kept: bool) -> None:
@@ -457,6 +459,10 @@ class Net(nn.Module):
         self.first = nn.Linear(4, 2)
     def forward(self, x):
         return self.first(x)
+    def up(self, x):
+        return 2 * self.first(x)
+    def size(self):
+        return self.first.weight.numel()
 model = Net()
 model = model.to(device)
 {early}
