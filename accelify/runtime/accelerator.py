@@ -21,7 +21,7 @@ from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
-from .optimizer import AcceleratedOptimizer, follow_parameters
+from .optimizer import AcceleratedOptimizer, follow_parameters, trains_the_same
 from .plugins import (
     AutocastKwargs,
     DataLoaderConfiguration,
@@ -335,6 +335,8 @@ class Accelerator(Exchange, Saving, Tracking):
         follow_parameters(optimizer)
         self._check_parameters(optimizer)
         prepared = AcceleratedOptimizer(optimizer, self.precision, self.backend)
+        self._schedulers.release(lambda s: any(trains_the_same(o, prepared) for o in s.optimizers))
+        self._optimizers.release(lambda o: trains_the_same(o, prepared))
         self._optimizers.append(prepared)
         return prepared
 
@@ -371,9 +373,8 @@ class Accelerator(Exchange, Saving, Tracking):
             if known.scheduler is scheduler:
                 return known
         held = getattr(scheduler, "optimizer", None)
-        own = [o for o in self._optimizers if held is o or held is o.optimizer]
-        optimizers = own or list(self._optimizers)
-        prepared = AcceleratedScheduler(scheduler, optimizers, self.step_scheduler_with_optimizer)
+        own = [o for o in self._optimizers if held is o or held is o.optimizer] or list(self._optimizers)
+        prepared = AcceleratedScheduler(scheduler, own, self.step_scheduler_with_optimizer)
         self._schedulers.append(prepared)
         return prepared
 

@@ -164,6 +164,12 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return result
 
 
+def trains_the_same(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
+    """Whether two optimizers hold the same parameters: the later takes the other's place, whose state would stay."""
+    held = [{id(p) for group in o.param_groups for p in group["params"]} for o in (one, other)]
+    return held[0] == held[1]
+
+
 def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
     """Put the state of an optimizer where its parameters are now.
 
