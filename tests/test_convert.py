@@ -184,3 +184,18 @@ def test_a_transform_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_options_default_to_whole_batches() -> None:
     assert ConvertOptions().batch_size == "per-process"
+
+
+def test_what_prepare_is_told_from_has_one_order_and_no_repeats() -> None:
+    """Sets of things have no order: the report of a choice between models is the same every time all the same."""
+    names = ["Wide", "Deep", "Flat", "Tall", "Thin"]
+    classes = "".join(
+        f"class {n}(nn.Module):\n    def forward(self, x):\n        return x\n\n\n" for n in names
+    )
+    chosen = "".join(f'if kind == "{n}":\n    model = {n}()\n' for n in [*names, *names])
+    build = f'{classes}kind = os.environ["KIND"]\nmodel = nn.Linear(4, 2)\n{chosen}'
+    conversion = convert(build=build + "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n")
+    (prepare,) = [f for f in conversion.applied if f.name == "prepare"]
+    told = [note for note in prepare.evidence if note.startswith("model: ")]
+    assert told == sorted(set(told))
+    assert len(told) == len(names) + 1

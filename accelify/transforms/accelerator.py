@@ -183,8 +183,8 @@ def _prepares(context: Context) -> Iterator[Change]:
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
-            for t in item.things
-            for note in t.evidence[:1]
+            # A set of things has no order, and a report is the same every time.
+            for note in sorted({t.evidence[0] for t in item.things if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
         yield context.change(
