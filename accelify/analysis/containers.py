@@ -174,18 +174,22 @@ class Containers:
 
     def called_within(self, things: set[Thing], holder: Holder) -> bool:
         """Whether things are run by another name than a holder's: an element's, a part's of a composite module."""
-        for call in self.script.calls():
-            func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in ("forward", "step", "zero_grad"):
-                func = func.value
-            text = dotted(func)
+        for call in dict.fromkeys(call for thing in things for call in self._runs.get(thing, ())):
+            text = dotted(_run_by(call))
             own = text is not None and text.rsplit(".", 1)[-1] == holder.name
             elsewhere = is_in_model(self.script, self.script.scope_of(call))
-            if own and not elsewhere and not self._bound_by_loop(call, holder.name):
-                continue
-            if things & self.script.things(func):
+            if not own or elsewhere or self._bound_by_loop(call, holder.name):
                 return True
         return False
+
+    @cached_property
+    def _runs(self) -> dict[Thing, list[ast.Call]]:
+        """The calls that can run each thing."""
+        found: dict[Thing, list[ast.Call]] = {}
+        for call in self.script.calls():
+            for thing in self.script.things(_run_by(call)):
+                found.setdefault(thing, []).append(call)
+        return found
 
     def _bound_by_loop(self, node: ast.AST, name: str) -> bool:
         """Whether a name is an element of what a loop around a node runs over, at that node."""
@@ -193,6 +197,14 @@ class Containers:
             isinstance(loop, (ast.For, ast.AsyncFor)) and name in target_names(loop.target)
             for loop in self.script.enclosing_loops(node)
         )
+
+
+def _run_by(call: ast.Call) -> ast.expr:
+    """What a call runs: itself, or what it is a method of."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr in ("forward", "step", "zero_grad"):
+        return func.value
+    return func
 
 
 def within(container: Value) -> set[Value]:

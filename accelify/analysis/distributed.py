@@ -12,6 +12,9 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Imported
 
+# What is written wherever one of torch's own wrappers, or of the libraries' names, is used.
+_WORDS = (b"distributed", *sorted({name.rsplit(".", 1)[-1].encode() for name in k.DISTRIBUTED_NAMES}))
+
 
 def _user(script: ScriptModel, node: ast.AST) -> str:
     """Who uses a library: the script, or one of the modules that would be converted with it."""
@@ -38,6 +41,8 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 return Blocker(
                     "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
                 )
+    if not any(word in module.tree.data for module in script.program.modules.values() for word in _WORDS):
+        return None  # no module of it can come to one of the names below
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue

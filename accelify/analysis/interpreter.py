@@ -73,12 +73,16 @@ class Interpreter(CallEvaluator):
         for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
-        definitions = (ast.Import, ast.ImportFrom, ast.ClassDef)
+        kinds = (ast.Import, ast.ImportFrom, ast.ClassDef)
+        definitions: list[tuple[Module, Scope, ast.AST]] = [
+            (module, scope, node)
+            for module, scope, nodes in reversed(self._work)
+            for node in nodes
+            if isinstance(node, kinds)
+        ]
         for _ in range(3):
-            for module, scope, nodes in reversed(self._work):
-                for node in nodes:
-                    if isinstance(node, definitions):
-                        self._run(module, scope, node)
+            for module, scope, node in definitions:
+                self._run(module, scope, node)
         # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
         # parameter holds, only because its function had not been looked at yet would never go away again.
         for self.settled in (False, True):
@@ -113,7 +117,7 @@ class Interpreter(CallEvaluator):
             nodes: list[ast.AST] = [
                 n
                 for n in runs
-                if isinstance(n, _INTERESTING) and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
+                if type(n) in _INTERESTING and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
             ]
             self._work.append((module, scope, nodes))
 
@@ -330,7 +334,17 @@ class Interpreter(CallEvaluator):
     # -- statements
 
     def _run(self, module: Module, scope: Scope, node: ast.AST) -> None:
-        if isinstance(node, ast.Import):
+        # What there is most of comes first.
+        if isinstance(node, ast.Call):
+            # Assignments evaluate their own calls; this reaches the ones in bare expressions and conditions.
+            self.evaluate(module, scope, node)
+        elif isinstance(node, ast.Assign):
+            values = self.evaluate(module, scope, node.value)
+            for target in node.targets:
+                self.assign(module, scope, target, values)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._run_function(module, scope, node)
+        elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
                     self.bind(scope, alias.asname, self._imported(module, alias.name))
@@ -339,10 +353,6 @@ class Interpreter(CallEvaluator):
                     self.bind(scope, head, {self.things.setdefault(("import", head), Imported(head))})
         elif isinstance(node, ast.ImportFrom):
             self._run_import_from(module, scope, node)
-        elif isinstance(node, ast.Assign):
-            values = self.evaluate(module, scope, node.value)
-            for target in node.targets:
-                self.assign(module, scope, target, values)
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
                 self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
@@ -375,11 +385,6 @@ class Interpreter(CallEvaluator):
             self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
         elif isinstance(node, ast.ClassDef):
             self._run_class(module, scope, node)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self._run_function(module, scope, node)
-        elif isinstance(node, ast.Call):
-            # Assignments evaluate their own calls; this reaches the ones in bare expressions and conditions.
-            self.evaluate(module, scope, node)
 
     def _run_import_from(self, module: Module, scope: Scope, node: ast.ImportFrom) -> None:
         base = absolute_name(node, module.package)
@@ -562,23 +567,25 @@ def _kind_from_use(thing: Thing) -> str | None:
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_INTERESTING = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.Assign,
-    ast.AnnAssign,
-    ast.AugAssign,
-    ast.For,
-    ast.AsyncFor,
-    ast.comprehension,
-    ast.With,
-    ast.AsyncWith,
-    ast.Return,
-    ast.Yield,
-    ast.YieldFrom,
-    ast.NamedExpr,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.Call,
+_INTERESTING = frozenset(
+    {
+        ast.Import,
+        ast.ImportFrom,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.AugAssign,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.With,
+        ast.AsyncWith,
+        ast.Return,
+        ast.Yield,
+        ast.YieldFrom,
+        ast.NamedExpr,
+        ast.ClassDef,
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.Call,
+    }
 )

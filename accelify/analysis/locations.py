@@ -20,8 +20,8 @@ from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
     dotted,
+    statements_in,
     target_names,
-    walk_scope,
 )
 from accelify.analysis.values import Imported, Thing
 
@@ -491,7 +491,7 @@ def _is_text(node: ast.expr) -> bool:
 def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
     """The statements inside a statement that bind names, by name."""
     found: dict[str, list[ast.stmt]] = {}
-    for node in walk_scope([stmt]):
+    for node in statements_in(stmt):
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, (ast.AnnAssign, ast.For, ast.AsyncFor)):

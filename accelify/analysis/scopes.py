@@ -106,6 +106,7 @@ class Scopes:
     def _build(self, scope: Scope) -> None:
         for argument in scope.parameters():
             scope.locals.add(argument.arg)
+        self._around.update(dict.fromkeys(scope.nodes, scope))
         for node in scope.nodes:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 scope.locals.add(node.name)
@@ -114,7 +115,7 @@ class Scopes:
                 scope.children[node] = child
                 self._by_node[node] = child
                 self._build(child)
-            else:
+            elif type(node) in _BINDING:
                 _bind(scope, node)
         scope.locals -= scope.globals
 
@@ -150,6 +151,20 @@ class Scopes:
     def for_definition(self, node: Node) -> Scope:
         """The scope that a function, class or module opens."""
         return self._by_node[node]
+
+
+_BINDING = frozenset(
+    {
+        ast.Name,
+        ast.Import,
+        ast.ImportFrom,
+        ast.Global,
+        ast.Nonlocal,
+        ast.ExceptHandler,
+        ast.comprehension,
+        ast.MatchAs,
+    }
+)
 
 
 def _bind(scope: Scope, node: Node) -> None:

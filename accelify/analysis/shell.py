@@ -38,8 +38,9 @@ def run_for_all(call: ast.Call, name: str | None, scope: Scope) -> bool:
     """Whether a call runs a command that one process may run for all: not what shows something, or is about itself."""
     words = _texts(call, scope) if _runs(call, name) else []
     first = words[0].split() if words else []
-    itself = any((dotted(n.func) or "").endswith("getpid") for n in walk(call) if isinstance(n, ast.Call))
-    return bool(first) and first[0] not in _STAYS and not itself
+    if not first or first[0] in _STAYS:
+        return False
+    return not any((dotted(n.func) or "").endswith("getpid") for n in walk(call) if isinstance(n, ast.Call))
 
 
 def _runs(call: ast.Call, name: str | None) -> bool:

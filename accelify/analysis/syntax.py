@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, TypeAlias
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Node: TypeAlias = ast.AST
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
+_IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Statement lists by field name: what may hold statements in any node of the grammar.
 _BLOCK_FIELDS = ("body", "orelse", "handlers", "finalbody", "cases")
 
@@ -92,6 +94,15 @@ class Tree:
         while current is not None:
             yield current
             current = self._parents.get(current)
+
+    def is_within(self, node: Node, nodes: Container[Node]) -> bool:
+        """Whether a node, or one around it, is among some nodes."""
+        current: Node | None = node
+        while current is not None:
+            if current in nodes:
+                return True
+            current = self._parents.get(current)
+        return False
 
     def in_fstring(self, node: Node) -> bool:
         """Whether a node stands inside an f-string, where places are not reliable before Python 3.12."""
@@ -272,17 +283,29 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
     """
     found: tuple[ast.AST, ...] | None = getattr(node, "_children", None)
     if found is None:
-        found = tuple(c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.expr_context))
-        node._children = found  # type: ignore[attr-defined]
+        held: list[ast.AST] = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                held += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                held.append(value)
+        found = node._children = tuple(held)  # type: ignore[attr-defined]
     return found
 
 
-def walk(node: ast.AST) -> Iterator[Any]:
-    """A node and all below it, in the order of `ast.walk`."""
-    queue = [node]
-    for one in queue:
-        yield one
-        queue.extend(children(one))
+def walk(node: ast.AST) -> list[Any]:
+    """A node and all below it, in the order of `ast.walk`.
+
+    What lies below is kept on the node: the body of a loop is walked through by a dozen questions.
+    """
+    below: list[ast.AST] | None = getattr(node, "_below", None)
+    if below is None:
+        below = list(children(node))
+        for one in below:
+            below.extend(children(one))
+        node._below = below  # type: ignore[attr-defined]
+    return [node, *below]
 
 
 def walk_scope(body: list[ast.stmt]) -> Iterator[Node]:
@@ -291,6 +314,15 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         yield node
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        stack.extend(reversed(children(node)))
+        if not isinstance(node, _DEFINITIONS):
+            stack.extend(reversed(children(node)))
+
+
+def statements_in(stmt: ast.stmt) -> Iterator[Node]:
+    """A statement and those in its blocks, with their handlers and cases, as `walk_scope` goes through them."""
+    stack: list[Node] = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, _DEFINITIONS):
+            stack.extend([c for c in reversed(children(node)) if isinstance(c, _IN_BLOCKS)])

@@ -401,7 +401,7 @@ class Context:
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
-        return node in self.guarded or any(a in self.guarded for a in self.tree.ancestors(node))
+        return bool(self.guarded) and self.tree.is_within(node, self.guarded)
 
     def meets_others(self, node: ast.AST) -> str:
         """Why processes meet in a node (it trains, gathers, reads shared batches); "" where they do not."""
@@ -542,7 +542,7 @@ class Context:
 
     def is_claimed(self, node: ast.AST) -> bool:
         """Whether a node or anything around it is being rewritten already."""
-        return node in self.claimed or not self.claimed.isdisjoint(self.tree.ancestors(node))
+        return self.tree.is_within(node, self.claimed)
 
     def change(
         self,
