@@ -227,11 +227,7 @@ class ConstructorArguments:
             return isinstance(node.value, (ast.Call, ast.Subscript))
         if depth and isinstance(node, ast.Name):
             scope = self.script.scope_of(node)
-            found = [
-                stmt.value
-                for stmt in self.tree.nodes(ast.Assign)
-                if self.script.scope_of(stmt) is scope and any(dotted(t) == node.id for t in stmt.targets)
-            ]
+            found = [stmt.value for stmt in self.tree.assigns(node.id) if self.script.scope_of(stmt) is scope]
             return bool(found) and all(self._is_read_off(value, depth - 1) for value in found)
         if depth and isinstance(node, ast.Call) and self.script.callees(node):
             returned = [

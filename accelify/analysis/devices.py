@@ -216,11 +216,7 @@ class Devices:
         owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
         if owner is None or not isinstance(name, ast.Name):
             return False
-        given = [
-            stmt.value
-            for stmt in self.tree.nodes(ast.Assign)
-            if any(dotted(t) == name.id for t in stmt.targets) and self.script.scope_of(stmt) is owner
-        ]
+        given = [stmt.value for stmt in self.tree.assigns(name.id) if self.script.scope_of(stmt) is owner]
         fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
         return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
 
@@ -338,13 +334,13 @@ class Devices:
 
     def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
         """What a flag was assigned, when it was assigned once, from an expression over flags."""
-        text = dotted(name)
-        found = []
+        text = dotted(name) or ""
         owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
-        for stmt in self.tree.nodes(ast.Assign):
-            if any(dotted(t) == text for t in stmt.targets):
-                if owner is None or self.script.scope_of(stmt).resolve(str(text)) is owner:
-                    found.append(stmt.value)
+        found = [
+            stmt.value
+            for stmt in self.tree.assigns(text)
+            if owner is None or self.script.scope_of(stmt).resolve(text) is owner
+        ]
         if len(found) != 1:
             return None
         value: ast.expr = found[0]

@@ -55,6 +55,7 @@ class Interpreter(CallEvaluator):
         self.changed = False
         self.settled = False
         self._resolving: set[str] = set()
+        self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
@@ -301,6 +302,9 @@ class Interpreter(CallEvaluator):
 
     def _imported(self, module: Module, name: str) -> Values:
         """What a dotted name of a library or of the project stands for."""
+        known = self._of_libraries.get((module, name))
+        if known is not None:
+            return known
         # A package that imports its own modules by name can lead back to itself for ever.
         if name in self._resolving or name.count(".") > _DEEPEST_NAME:
             return {self.things.setdefault(("import", name), Imported(name))}
@@ -312,12 +316,14 @@ class Interpreter(CallEvaluator):
 
     def _resolve_import(self, module: Module, name: str) -> Values:
         parts = name.split(".")
+        ours = False
         for cut in range(len(parts), 0, -1):
             target = module.imports.get(".".join(parts[:cut])) or self.program.modules.get(
                 ".".join(parts[:cut])
             )
             if target is None or target is self.program.entry:
                 continue
+            ours = True
             values: Values = set()
             if cut == len(parts):
                 values = {self.things.setdefault((target, name), Imported(name))}
@@ -329,7 +335,10 @@ class Interpreter(CallEvaluator):
                 return values
             if not self.settled:
                 return set()  # its module may not have been gone through yet
-        return {self.things.setdefault(("import", name), Imported(name))}
+        found: Values = {self.things.setdefault(("import", name), Imported(name))}
+        if not ours:
+            self._of_libraries[(module, name)] = found
+        return found
 
     # -- statements
 

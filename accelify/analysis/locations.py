@@ -175,9 +175,8 @@ class Locations:
             own = scope.owner_class
             values = [
                 stmt.value
-                for stmt in self.tree.nodes(ast.Assign)
-                if any(dotted(t) == text for t in stmt.targets)
-                and self.script.scope_of(stmt).owner_class is own
+                for stmt in self.tree.assigns(text or "")
+                if self.script.scope_of(stmt).owner_class is own
             ]
             return _union(self.of(value) for value in values)
         return self.of(node.value)

@@ -53,9 +53,9 @@ def lengths_read_by(script: ScriptModel, *read: ast.expr, depth: int = 4) -> Ite
 
 def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
     """What a name is assigned in its scope, or given by callers."""
-    scope, name = script.scope_of(read), dotted(read)
-    for stmt in script.tree.nodes(ast.Assign):
-        if script.scope_of(stmt) is scope and any(dotted(t) == name for t in stmt.targets):
+    scope, name = script.scope_of(read), dotted(read) or ""
+    for stmt in script.tree.assigns(name):
+        if script.scope_of(stmt) is scope:
             yield stmt.value
     if scope.kind == "function" and name in scope.positional() and name != scope.self_name():
         index = scope.positional().index(str(name)) - (1 if scope.self_name() is not None else 0)

@@ -76,11 +76,11 @@ class Tree:
             yield from self._by_type.get(node_type, ())
 
     def assigns(self, name: str) -> list[ast.Assign]:
-        """The assignments that have a plain name among their targets, in source order."""
+        """The assignments that have a name, or a dotted one, among their targets, in source order."""
         if self._assigns is None:
             self._assigns = {}
             for stmt in self.nodes(ast.Assign):
-                for known in {t.id for t in stmt.targets if isinstance(t, ast.Name)}:
+                for known in {text for text in map(dotted, stmt.targets) if text is not None}:
                     self._assigns.setdefault(known, []).append(stmt)
         return self._assigns.get(name, [])
 

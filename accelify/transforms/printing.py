@@ -113,10 +113,9 @@ def _is_bar(context: Context, node: ast.expr) -> bool:
     made: list[ast.expr] = []
     if isinstance(node, ast.Attribute):
         own = script.scope_of(node).owner_class
-        for stmt in context.tree.nodes(ast.Assign) if own is not None else ():
-            if any(dotted(t) == dotted(node) for t in stmt.targets):
-                if script.scope_of(stmt).owner_class is own:
-                    made.append(stmt.value)
+        for stmt in context.tree.assigns(dotted(node) or "") if own is not None else ():
+            if script.scope_of(stmt).owner_class is own:
+                made.append(stmt.value)
     if not isinstance(node, ast.Name):
         return bool(made) and all(_makes_bar(context, value) for value in made)
     owner = script.scope_of(node).resolve(node.id)

@@ -168,7 +168,7 @@ def _made_outside(
     context: Context, source: ast.Name | ast.Attribute, loop: Loop
 ) -> ast.Name | ast.Attribute | None:
     """The loader whose iterator a name holds throughout a loop: it is made in the same function, before it."""
-    scope, name = context.script.scope_of(source), dotted(source)
+    scope, name = context.script.scope_of(source), dotted(source) or ""
     found = None
     for stmt in context.tree.nodes(ast.Assign):
         if context.script.scope_of(stmt) is not scope or all(dotted(t) != name for t in stmt.targets):
@@ -190,12 +190,8 @@ def _made_outside(
 
 def _loops_behind(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> list[Loop]:
     """The loops around a loop in whose rounds the same iterator goes on, inner ones first."""
-    scope, name = context.script.scope_of(source), dotted(source)
-    made = [
-        stmt
-        for stmt in context.tree.nodes(ast.Assign)
-        if context.script.scope_of(stmt) is scope and any(dotted(t) == name for t in stmt.targets)
-    ]
+    scope, name = context.script.scope_of(source), dotted(source) or ""
+    made = [stmt for stmt in context.tree.assigns(name) if context.script.scope_of(stmt) is scope]
     return [
         outer
         for outer in context.script.enclosing_loops(loop)
