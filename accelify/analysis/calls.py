@@ -540,7 +540,8 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
             return set(arguments[0])  # the model in it, as with torch's own
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
-        if made.kind != kind:
+        # A loss whose own weights are trained is a model from then on.
+        if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
             made.kind = kind
             made.note(f"it is an instance of {cls.name}")
             self.changed = True

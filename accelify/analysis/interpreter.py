@@ -15,6 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.calls import CallEvaluator
 from accelify.analysis.comprehensions import own_names
+from accelify.analysis.kinds_by_use import kind_from_use
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.scopes import Scope
@@ -59,7 +60,6 @@ class Interpreter(CallEvaluator):
         self._depths: dict[Thing, int] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
-        self.settled = False
         self._memo: dict[ast.Call, Values] = {}
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
@@ -256,16 +256,19 @@ class Interpreter(CallEvaluator):
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
             if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):
-                return {self.thing(base, ("attribute", name), v.FLAG, module), Method(base, name)}
+                return {self.thing(base, ("attribute", name), v.FLAG, module), self._method(base, name)}
             if k.DEVICE_NAME.search(name):
                 return {self.thing(base, ("attribute", name), v.DEVICE, module)}
             child = self.part(base, ("attribute", name), module)
             if child is base:
-                return {self.things.setdefault((base, ("method", name)), Method(base, name)), base}
+                return {self._method(base, name), base}
             child.names.add(name)
-            method = self.things.setdefault((base, ("method", name)), Method(base, name))
-            return {method, child}
-        return {self.things.setdefault((base, ("method", name)), Method(base, name))}
+            return {self._method(base, name), child}
+        return {self._method(base, name)}
+
+    def _method(self, receiver: Thing, name: str) -> Value:
+        """The one value that stands for a method of something: a new one each time would never come to an end."""
+        return self.things.setdefault((receiver, ("method", name)), Method(receiver, name))
 
     def _class_attribute(
         self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False
@@ -479,7 +482,7 @@ class Interpreter(CallEvaluator):
                 continue
             if value.kind == v.INSTANCE and value.cls is not None and value.cls.method("step"):
                 continue
-            kind = _kind_from_use(value)
+            kind = kind_from_use(value)
             if kind == v.LOADER and self._is_another_path(value):
                 continue
             if kind is not None and kind != value.kind:
@@ -532,47 +535,6 @@ def is_class_method(scope: Scope) -> bool:
     return isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
         isinstance(d, ast.Name) and d.id == "classmethod" for d in scope.node.decorator_list
     )
-
-
-def _kind_from_use(thing: Thing) -> str | None:
-    uses, names = thing.uses, thing.names
-    if thing.kind == v.INSTANCE:
-        return None
-    if "zero_grad" in uses and ("step" in uses or "param_groups" in uses) and "parameters" not in uses:
-        thing.note("zero_grad() and step() are called on it")
-        return v.OPTIMIZER
-    if "parameters" in uses and not uses & {"parse_args", "add_argument"}:
-        thing.note("its parameters() are read")
-        return v.MODEL
-    if "load_state_dict" in uses and ("eval" in uses or "train" in uses):
-        thing.note("it is loaded and switched between train() and eval()")
-        return v.MODEL
-    if (
-        "()" in uses
-        and ("zero_grad" in uses or {"train", "eval"} & uses)
-        and any(k.MODEL_NAME.search(n) for n in names)
-    ):
-        thing.note("it is called and switched between train() and eval()")
-        return v.MODEL
-    if "unscale_" in uses or ("scale" in uses and "update" in uses and "step" in uses):
-        thing.note("scale(), step() and update() are called on it")
-        return v.SCALER
-    if {"step"} <= uses and any(k.SCHEDULER_NAME.search(n) for n in names):
-        thing.note("it is named like a scheduler and step() is called on it")
-        return v.SCHEDULER
-    if "step" in uses and any(k.OPTIMIZER_NAME.search(n) for n in names):
-        thing.note("it is named like an optimizer and step() is called on it")
-        return v.OPTIMIZER
-    if "[]for" in uses and any(k.LOADER_NAME.search(n) for n in names):
-        thing.note("it is named like a loader and iterated")
-        return v.LOADER
-    if "()" in uses and any(k.CRITERION_NAME.search(n) for n in names):
-        thing.note("it is named like a criterion and called")
-        return v.CRITERION
-    if "add_scalar" in uses or "add_image" in uses or "add_summary" in uses:
-        thing.note("add_scalar() is called on it")
-        return v.WRITER
-    return None
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from accelify.analysis.interpreter import Interpreter
 from accelify.convert import convert_source
 from accelify.source import Source
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, lines_of, model_of
@@ -134,3 +135,54 @@ def test_the_variable_of_a_comprehension_is_its_own() -> None:
     assert conversion.status == "converted", conversion.reason
     assert "    x, y = batch\n" in conversion.new_text
     assert "x, y = accelerator.prepare" not in conversion.new_text
+
+
+LOSS = """\
+class TiedLoss(nn.Module):
+    def __init__(self, pieces):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2))
+        self.pieces = pieces
+
+    def forward(self, output, target):
+        return ((output - target) * self.weight).sum()
+
+
+criterion = TiedLoss(pieces=[args.vocabulary // 2])
+optimizer = torch.optim.SGD(list(model.parameters()) + list(criterion.parameters()), lr=0.1)
+"""
+FLAGS = """\
+class Trainer:
+    def __init__(self, args):
+        self.use_gpu = args.use_gpu
+        self.model = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=args.lr)
+        if self.use_gpu:
+            self.model.cuda()
+
+
+trainer = Trainer(args)
+model, optimizer = trainer.model, trainer.optimizer
+"""
+
+
+@pytest.mark.parametrize("made", [LOSS, FLAGS], ids=["a loss with weights", "flags of the command line"])
+def test_nothing_new_is_learnt_for_ever(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What swings, or is made anew in each round, costs every round that there is."""
+    learnt: list[tuple[bool, bool]] = []
+    plain = Interpreter._upgrade
+
+    def counted(self: Interpreter) -> None:
+        plain(self)
+        learnt.append((self.settled, self.changed))
+
+    monkeypatch.setattr(Interpreter, "_upgrade", counted)
+    model_of(MODEL + made + LOADER + LOOP)
+    last = [changed for settled, changed in learnt if settled]
+    assert last[-1] is False
+    assert len(learnt) < 10
+
+
+def test_a_loss_with_weights_is_prepared_with_its_model() -> None:
+    script = model_of(MODEL + LOSS + LOADER + LOOP)
+    assert lines_of(script, script.trained_models) == ["TiedLoss(pieces=[args.vocabulary // 2])", LINEAR]
