@@ -310,16 +310,10 @@ def _inside(path: Path, root: Path) -> bool:
     return not path.is_symlink() or (path.exists() and path.resolve().is_relative_to(root))
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write `data` to `path` whole or not at all; permissions stay and a link stays a link.
-
-    Raises SourceError where the file or its folder cannot be written.
-    """
-    write_all([(path, data)])
-
-
 def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
     """Write several files, all or none: each is written beside its place first, and only then are all put in place.
+
+    Permissions stay, and a link stays a link.
 
     Raises SourceError, with every file as it was, where one of them cannot be written.
     """

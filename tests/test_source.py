@@ -19,7 +19,6 @@ from accelify.source import (
     python_files,
     split_lines,
     write_all,
-    write_atomic,
 )
 
 EXACT = {
@@ -220,7 +219,7 @@ def test_writing_keeps_permissions_and_links(tmp_path: Path) -> None:
     path.chmod(0o750)
     link = tmp_path / "link.py"
     link.symlink_to(path)
-    write_atomic(link, b"new")
+    write_all([(link, b"new")])
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
     assert link.is_symlink()
@@ -230,7 +229,7 @@ def test_writing_keeps_permissions_and_links(tmp_path: Path) -> None:
 def test_a_new_file_gets_the_usual_permissions(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
-        write_atomic(tmp_path / "new.py", b"x")
+        write_all([(tmp_path / "new.py", b"x")])
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "new.py").stat().st_mode) == 0o640

@@ -14,6 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import size_of
 from accelify.analysis.figures import Figures
+from accelify.analysis.followed import runs_in
 from accelify.analysis.loaders import is_shardable
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
@@ -149,7 +150,7 @@ def _shapes(context: Context) -> Iterator[Change]:
         shaped = viewed and not any(ast.unparse(a) == "-1" for a in call.args)
         carried = not _runs_for_each_batch(context, call)
         if carried and shaped and call.args and _is_size_of_loader(context, call.args[0], given):
-            carried = not _is_called_for_each_batch(context, context.script.scope_of(call))
+            carried = not _is_called_for_each_batch(context, call)
         if carried and not _carried_into_batches(context, call):
             continue
         around = list(whole) if carried else context.script.enclosing_loops(call)
@@ -240,13 +241,10 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
     )
 
 
-def _is_called_for_each_batch(context: Context, scope: Scope, far: int = 3) -> bool:
+def _is_called_for_each_batch(context: Context, node: ast.AST) -> bool:
     """Whether a function is called in a loop over batches that are shared out, by itself or through others."""
-    return scope.kind == "function" and any(
-        _runs_for_each_batch(context, call)
-        or (far > 0 and _is_called_for_each_batch(context, context.script.scope_of(call), far - 1))
-        for call in context.script.callers(scope)
-    )
+    loops = {loop for loop, loaders in context.script.loader_loops if loaders & context.plan.prepared}
+    return runs_in(context.script, loops, node)
 
 
 def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope]]:
