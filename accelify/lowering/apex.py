@@ -1,4 +1,4 @@
-"""NVIDIA apex's amp, which becomes the Accelerator's mixed precision."""
+"""NVIDIA apex's amp, which becomes the Accelerator's mixed precision, and its synchronised batch norm, torch's own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from accelify.lowering.work import Work
 from accelify.transforms.apex import APEX as RULE
 
 _AMP = "apex.amp."
+_SYNC = "apex.parallel.convert_syncbn_model"
 # What apex does at each level beyond casting with care stays behind; level 0 casts nothing.
 _LEVELS = ("O1", "O2", "O3")
 
 
 def lower_apex(work: Work) -> None:
-    """Take out amp.initialize, scale_loss, master_params and amp's state."""
+    """Take out amp.initialize, scale_loss, master_params and amp's state; have torch synchronise batch norm."""
     script = work.script
-    calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith(_AMP)]
+    calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith((_AMP, _SYNC))]
     if not calls:
         imports = [*work.tree.nodes(ast.Import), *work.tree.nodes(ast.ImportFrom)]
         for stmt in imports:
@@ -31,6 +32,8 @@ def lower_apex(work: Work) -> None:
         name = (script.qualname(call.func) or "").removeprefix(_AMP)
         if name == "initialize":
             _initialize(work, call)
+        elif name == _SYNC:
+            _synchronised(work, call)
         elif name == "scale_loss":
             _scale_loss(work, call)
         elif name == "master_params":
@@ -104,6 +107,36 @@ def _initialize(work: Work, call: ast.Call) -> None:
     if level is not None and not (isinstance(level, ast.Constant) and level.value == "O1"):
         what += f", whatever level `{tree.segment(level)}` asks for"
     work.found(RULE, call, what)
+
+
+def _synchronised(work: Work, call: ast.Call) -> None:
+    """`apex.parallel.convert_syncbn_model(model)`, which torch has had itself since it knows how to synchronise."""
+    scope = work.script.scope_of(call)
+    if len(call.args) > 2 or any(kw.arg not in ("module", "process_group") for kw in call.keywords):
+        work.problem(
+            call, f"line {call.lineno} asks apex's batch norm for a layout, which has no counterpart"
+        )
+        return
+    home = scope.resolve("nn")
+    short = home is not None and home.kind == "module" and _imports_nn(work)
+    if not short and scope.resolve("torch") is None:
+        work.problem(
+            call, f"line {call.lineno} would call torch's SyncBatchNorm, and `torch` is not imported"
+        )
+        return
+    work.replace(call.func, f"{'nn' if short else 'torch.nn'}.SyncBatchNorm.convert_sync_batchnorm")
+    work.found(RULE, call, "torch synchronises batch norm itself")
+
+
+def _imports_nn(work: Work) -> bool:
+    """Whether `nn` is torch's, everywhere in the script."""
+    named = [
+        (f"{stmt.module}.{alias.name}" if isinstance(stmt, ast.ImportFrom) else alias.name)
+        for stmt in [*work.tree.nodes(ast.Import), *work.tree.nodes(ast.ImportFrom)]
+        for alias in stmt.names
+        if (alias.asname or alias.name) == "nn"
+    ]
+    return bool(named) and all(name == "torch.nn" for name in named)
 
 
 def _bracketed(text: str, node: ast.expr) -> str:

@@ -89,8 +89,6 @@ class _Lowering:
                 self._wrapper(call)
             elif name in k.PARALLEL_WRAPPERS:
                 self._data_parallel(call)
-            elif name == "apex.parallel.convert_syncbn_model":
-                work.replace(call.func, "torch.nn.SyncBatchNorm.convert_sync_batchnorm")
             elif name in _GOES:
                 self._goes(call, "the Accelerator makes the process group and leaves it")
             elif name == "torch.cuda.set_device":

@@ -1,4 +1,4 @@
-"""NVIDIA apex's amp."""
+"""NVIDIA apex's amp and its synchronised batch norm."""
 
 from __future__ import annotations
 
@@ -137,6 +137,45 @@ def test_what_is_not_understood_is_left_alone(backward: str, why: str) -> None:
     assert conversion.status == "refused"
     assert why in conversion.reason
     assert not conversion.changed
+
+
+GUARDED = """\
+try:
+    import apex
+    from apex import amp, optimizers
+except ImportError:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "setup", [GUARDED, "import apex\n", "from apex.parallel import convert_syncbn_model\n"]
+)
+def test_torch_synchronises_batch_norm(setup: str) -> None:
+    call = "convert_syncbn_model" if "from apex.parallel" in setup else "apex.parallel.convert_syncbn_model"
+    sync = f"SYNC = True\nif SYNC:\n    model = {call}(model)\n"
+    text = converted(initialize=sync, backward="loss.backward()\n", setup=setup)
+    assert "if SYNC:\n    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n" in text
+    assert "try:" not in text
+    assert text.index("convert_sync_batchnorm") < text.index("accelerator.prepare(")
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("apex.parallel.convert_syncbn_model(model, None, True)", "for a layout, which has no counterpart"),
+        ("apex.parallel.SyncBatchNorm(4)", "NVIDIA apex"),
+        ("apex.parallel.DistributedDataParallel(apex.parallel.convert_syncbn_model(model))", "NVIDIA apex"),
+    ],
+)
+def test_batch_norm_with_more_of_apex_is_left_alone(call: str, why: str) -> None:
+    conversion = convert(
+        initialize=f"model = {call}",
+        backward="loss.backward()\n",
+        setup="import apex\nimport apex.parallel\n",
+    )
+    assert conversion.status == "refused"
+    assert why in conversion.reason
 
 
 def test_optimizers_of_apex_stay_with_apex() -> None:

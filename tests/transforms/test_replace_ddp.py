@@ -209,6 +209,14 @@ def test_sync_batch_norm_stays() -> None:
     assert text.index("convert_sync_batchnorm") < text.index("accelerator.prepare(")
 
 
+def test_apex_leaves_batch_norm_to_torch() -> None:
+    text = converted(
+        setup="import apex\nlocal_rank = 0", wrap="model = DDP(apex.parallel.convert_syncbn_model(model))"
+    )
+    assert "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)" in text
+    assert "apex" not in text
+
+
 def test_the_wrapped_name_is_prepared() -> None:
     text = converted(wrap="wrapped = DDP(model)\nmodel = wrapped", ready="")
     assert "accelerator.prepare(" in text
