@@ -13,7 +13,7 @@ from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import names_in, target_names, walk
+from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.values import Thing
 
 NO_MODEL = "no call of a model was seen in it"
@@ -293,7 +293,7 @@ class _Analysis:
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
         for index, stmt in enumerate(self.statements[:last]):
-            if index not in forward and self._accumulates(stmt):
+            if index not in forward and isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
                 return "a metric is taken before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
@@ -368,9 +368,6 @@ class _Analysis:
             self.script, self.loop, self.result.loaders, self.statements, forward, set(names)
         )
 
-    def _accumulates(self, stmt: ast.stmt) -> bool:
-        return isinstance(stmt, ast.AugAssign)
-
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
         """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
         calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
@@ -418,6 +415,11 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _flat(stmt.body)
         else:
             yield stmt
+
+
+def _counts_rounds(stmt: ast.AugAssign) -> bool:
+    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
+    return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
 
 
 def _names_read_first(statements: list[ast.stmt]) -> set[str]:

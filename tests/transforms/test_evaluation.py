@@ -46,6 +46,27 @@ def test_output_and_target_are_gathered(loader: str) -> None:
     )
 
 
+def test_rounds_are_counted_before_the_model_as_behind_it() -> None:
+    loop = """
+        losses, rounds = 0, 0
+        for a, b in test_loader:
+            rounds += 1
+            output = model(a)
+            {}losses += F.cross_entropy(output, b).item()
+        print(losses / rounds)
+        """
+    conversion = check_transformed(
+        "epoch",
+        loop.format(""),
+        loop.format(f"{GATHER}\n            ").replace("print", "accelerator.print"),
+    )
+    assert "ACC303" not in codes(conversion)
+    samples = (
+        "for a, b in test_loader:\n    seen += len(b)\n    output = model(a)\n    hits += (output == b).sum()"
+    )
+    check_noop("epoch", samples, "ACC301", setup="seen = hits = 0")
+
+
 @pytest.mark.parametrize("reduction", ["", ", reduction='sum'"])
 def test_a_forward_inside_of_the_loss(reduction: str) -> None:
     check_transformed(
