@@ -15,6 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.branches import constants_of, constants_of_object, returned
 from accelify.analysis.program import Module
+from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
@@ -44,6 +45,8 @@ class LossReductions:
         # whole one, and a share of the sum where the batch is split.
         self._configured = SUM if batch_size == "total" else MEAN
         self._active: set[object] = set()
+        # What a name is up to the assignment that is looked at, for the reads in it.
+        self._so_far: dict[ast.expr, str] = {}
         self._bindings: dict[Scope, tuple[dict[str, list[int]], dict[str, list[tuple[int, ast.stmt]]]]] = {}
 
     def of(self, loss: ast.expr) -> str:
@@ -52,7 +55,9 @@ class LossReductions:
 
     def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
         if depth > _DEEPEST or node in self._active:
-            return NEUTRAL
+            return self._so_far.get(node, NEUTRAL)
+        if node in self._so_far:
+            return self._so_far[node]
         self._active.add(node)
         try:
             return self._look(node, place, depth + 1)
@@ -81,50 +86,63 @@ class LossReductions:
         owner = place.scope.resolve(name)
         if owner is None:
             return UNCLEAR
-        found: list[str] = []
-        for stmt in self._assignments(node, place, owner):
-            if isinstance(stmt, ast.Assign):
-                for target in stmt.targets:
-                    if isinstance(target, ast.Name) and target.id == name and _divides(stmt.value, name):
-                        found.append("divided")
-                    elif isinstance(target, ast.Name) and target.id == name:
-                        found.append(self._of(stmt.value, _Place(place.module, owner), depth))
-                    elif isinstance(target, (ast.Tuple, ast.List)):
-                        for index, element in enumerate(target.elts):
-                            if isinstance(element, ast.Name) and element.id == name:
-                                found.append(
-                                    self._unpacked(stmt.value, index, _Place(place.module, owner), depth)
-                                )
-            elif (
-                isinstance(stmt, ast.AugAssign)
-                and isinstance(stmt.target, ast.Name)
-                and stmt.target.id == name
-            ):
-                if isinstance(stmt.op, (ast.Add, ast.Sub)):
-                    found.append(self._of(stmt.value, _Place(place.module, owner), depth))
-                elif isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
-                    found.append("divided")
-        divided = "divided" in found
-        answer = NEUTRAL
-        for one in found:
-            if one != "divided":
-                answer = _either(answer, one)
+        answer, home, divided, bound = NEUTRAL, _Place(place.module, owner), False, False
+        for stmt, always in self._assignments(node, place, owner).items():
+            # What a value adds to its own name was looked at before it.
+            own = [n for n in walk(stmt) if isinstance(n, ast.Name) and n.id == name] if bound else []
+            self._so_far.update(dict.fromkeys(own, answer))
+            one = self._assigned_by(stmt, name, home, depth)
+            for read in own:
+                del self._so_far[read]
+            bound = bound or one is not None
+            if one == "divided":
+                divided = True
+            elif one is not None:
+                anew = always and isinstance(stmt, ast.Assign) and one not in (NEUTRAL, UNCLEAR)
+                answer = one if anew else _either(answer, one)
         if divided and answer == SUM:
             return MEAN
-        if not found and any(a.arg == name for a in owner.parameters()):
+        if not bound and any(a.arg == name for a in owner.parameters()):
             return UNCLEAR
         return answer
 
-    def _assignments(self, node: ast.Name, place: _Place, owner: Scope) -> list[ast.stmt]:
-        """The assignments of a scope that can have bound a name where it is read.
+    def _assigned_by(self, stmt: ast.stmt, name: str, place: _Place, depth: int) -> str | None:
+        """How what an assignment gives to a name is reduced; None where that is not followed."""
+        if isinstance(stmt, ast.Assign):
+            answer: str | None = None
+            for target in stmt.targets:
+                one: str | None = None
+                if isinstance(target, ast.Name) and target.id == name:
+                    divided = _divides(stmt.value, name)
+                    one = "divided" if divided else self._of(stmt.value, place, depth)
+                elif isinstance(target, (ast.Tuple, ast.List)):
+                    for index, element in enumerate(target.elts):
+                        if isinstance(element, ast.Name) and element.id == name:
+                            one = self._unpacked(stmt.value, index, place, depth)
+                answer = one if answer is None else answer
+            return answer
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+            if isinstance(stmt.op, (ast.Add, ast.Sub)):
+                return self._of(stmt.value, place, depth)
+            if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
+                return "divided"
+        return None
+
+    def _assignments(self, node: ast.Name, place: _Place, owner: Scope) -> dict[ast.stmt, bool]:
+        """The assignments of a scope that a name's value is made of where it is read, those sure to be made as True.
 
         The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
         """
         stores, assigned = self._bindings_of(owner)
         every = assigned.get(node.id, [])
-        tree, body = self.script.tree, owner.node.body
-        if owner.kind != "module" or place.scope is not owner or tree.parent(node) is None:
-            return [stmt for _, stmt in every]
+        anywhere = dict.fromkeys((stmt for _, stmt in every), False)
+        tree, body = place.module.tree, owner.node.body
+        if place.scope is not owner or isinstance(owner.node, ast.Lambda) or tree.parent(node) is None:
+            return anywhere
+        reaching = made_of(tree, node)
+        if owner.kind != "module":
+            taken = any(a.arg == node.id for a in owner.parameters())
+            return reaching if reaching or taken else anywhere
         own = next((a for a in [node, *tree.ancestors(node)] if isinstance(tree.parent(a), ast.Module)), None)
         last = next((i for i, stmt in enumerate(body) if stmt is own), -1)
         near: set[int] = set()
@@ -132,8 +150,9 @@ class LossReductions:
             if index <= last:
                 near.add(index)
                 if not isinstance(body[index], ast.AugAssign):
-                    return [stmt for at, stmt in every if at in near]
-        return [stmt for _, stmt in every]
+                    nearest = dict.fromkeys((stmt for at, stmt in every if at in near), False)
+                    return {s: sure for s, sure in reaching.items() if s in nearest} or nearest
+        return anywhere
 
     def _bindings_of(
         self, scope: Scope
@@ -325,7 +344,9 @@ class LossReductions:
             reduction = reduction_of(node)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
-            return MEAN
+            # `loss = torch.mean(loss)` changes nothing of a loss that is one number already.
+            before = self._so_far.get(node.args[0]) if node.args else None
+            return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
             return SUM if whole and not self._is_averaged(node.args[0], place) else UNCLEAR

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, walk
+from accelify.analysis.syntax import Node, Tree, names_in, target_names, walk, walk_scope
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -32,7 +32,7 @@ def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign
     if len(plain) != len(stores):
         return None
     found: list[ast.Assign] = []
-    for block, index, owner in _blocks_around(script, read):
+    for block, index, owner in _blocks_around(script.tree, read):
         for stmt in reversed(block[:index]):
             if isinstance(stmt, ast.Assign) and any(stmt is s for s in plain):
                 return [*found, stmt]
@@ -44,20 +44,77 @@ def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign
     return None
 
 
+def made_of(tree: Tree, read: ast.Name) -> dict[ast.stmt, bool]:
+    """The assignments, augmented ones too, that a name's value is made of where it is read, in their order.
+
+    What is assigned anew is left behind (`loss` of an inner loop), unless the new value is made of it. True for those
+    that are sure to be made, behind what stands before them.
+    """
+    found: dict[ast.stmt, bool] = {}
+    for block, index, owner in _blocks_around(tree, read):
+        given, passes = _at_end(block[:index], read.id)
+        found |= dict.fromkeys(given, False) | {s: True for s in given if any(s is own for own in block)}
+        if not passes:
+            break
+        if isinstance(owner, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.ExceptHandler)):
+            whole = tree.statement(owner) if isinstance(owner, ast.ExceptHandler) else owner
+            assert isinstance(whole, ast.stmt)
+            found = dict.fromkeys(_assigning(whole, read.id), False) | found
+    return {stmt: found[stmt] for stmt in sorted(found, key=lambda s: (s.lineno, s.col_offset))}
+
+
+def _at_end(block: list[ast.stmt], name: str) -> tuple[list[ast.stmt], bool]:
+    """The assignments that a name's value is made of behind some statements, and whether it can be one from before."""
+    found: list[ast.stmt] = []
+    for stmt in reversed(block):
+        given, passes = _behind(stmt, name)
+        found += given
+        if not passes:
+            return found, False
+    return found, True
+
+
+def _behind(stmt: ast.stmt, name: str) -> tuple[list[ast.stmt], bool]:
+    if isinstance(stmt, ast.Assign):
+        if not any(name in target_names(t) for t in stmt.targets):
+            return [], True
+        return [stmt], name in names_in(stmt.value)
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return _at_end(stmt.body, name)
+    if isinstance(stmt, ast.If):
+        branches = [_at_end(b, name) for b in (stmt.body, stmt.orelse) if not _returns(b)]
+        return [s for given, _ in branches for s in given], any(passes for _, passes in branches)
+    return _assigning(stmt, name), True
+
+
+def _returns(block: list[ast.stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], (ast.Return, ast.Raise))
+
+
+def _assigning(stmt: ast.stmt, name: str) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for node in walk_scope([stmt]):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(name in target_names(t) for t in targets):
+                found.append(node)
+    return found
+
+
 def _inside(outer: Node, statements: list[ast.Assign]) -> list[ast.Assign]:
     within = set(walk(outer)) if not isinstance(outer, _FUNCTIONS) else set()
     return [stmt for stmt in statements if stmt in within]
 
 
-def _blocks_around(script: ScriptModel, node: Node) -> Iterator[tuple[list[ast.stmt], int, Node]]:
+def _blocks_around(tree: Tree, node: Node) -> Iterator[tuple[list[ast.stmt], int, Node]]:
     """The blocks around a node up to its function, innermost first: each with the index of the statement around it."""
-    stmt: Node = script.tree.statement(node)
+    stmt: Node = tree.statement(node)
     while True:
-        owner, _, block = script.tree.block_of(stmt)
+        owner, _, block = tree.block_of(stmt)
         yield block, next(i for i, s in enumerate(block) if s is stmt), owner
         if isinstance(owner, (*_FUNCTIONS, ast.Module)):
             return
-        stmt = script.tree.statement(owner)  # of an `except` or a `case`, the whole
+        stmt = tree.statement(owner)  # of an `except` or a `case`, the whole
 
 
 def _set_within(script: ScriptModel, name: str) -> bool:

@@ -129,3 +129,36 @@ def test_a_sum_over_classes_of_what_was_averaged() -> None:
 def test_a_mask_that_is_made_of_itself() -> None:
     loss = "mask = torch.ones(4, 1)\nmask = mask * (y != 0)\nloss = (mask * ((output - y) ** 2)).sum()"
     assert reduction(loss) == "sum"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        # What an inner loop tried under the same name is left behind.
+        (
+            "for k in range(3):\n    loss = (a - b).sum()\n    b = grad(loss, [b])[0]\nloss = (a - b).mean()",
+            "mean",
+        ),
+        ("loss = (a - b).sum()\nwith torch.no_grad():\n    loss = (a - b).mean()", "mean"),
+        ("loss = (a - b).sum()\nif k:\n    loss = (a - b).mean()\nelse:\n    loss = a.mean()", "mean"),
+        ("if k:\n    loss = (a - b).sum()\n    return loss\nloss = (a - b).mean()", "mixed"),
+        ("loss = (a - b).sum()\nif k:\n    loss = (a - b).mean()", "mixed"),
+        ("loss = (a - b).sum()\nfor k in range(3):\n    loss = (a - b).mean()", "mixed"),
+        ("loss = (a - b).sum()\ntry:\n    loss = (a - b).mean()\nexcept ValueError:\n    pass", "mixed"),
+        ("loss = a.mean()\nfor k in range(3):\n    t = loss\n    loss = a.sum()\nloss = t", "mixed"),
+        # What a new value is made of is not.
+        ("loss = (a - b).sum()\nloss = loss + a.mean()", "mixed"),
+        ("loss = (a - b).sum()\nloss = 0.5 * loss\nloss = loss / len(a)", "mean"),
+        ("loss = (a - b).sum()\nloss = torch.mean(loss)", "sum"),
+        ("loss = F.mse_loss(a, b, reduction='none')\nloss = loss.mean()", "mean"),
+        ("loss = 0\nfor k in range(3):\n    loss = loss + (a - b).sum()", "sum"),
+        (
+            "loss = a.mean()\n"
+            + "".join(f"if k > {k}:\n    loss = loss + b.mean() * {k}\n" for k in range(40)),
+            "mean",
+        ),
+    ],
+)
+def test_the_value_that_reaches_the_end(lines: str, wanted: str) -> None:
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    assert reduction(f"def crit(a, b, k=0):\n{body}    return loss\nloss = crit(output, y, args.k)") == wanted
