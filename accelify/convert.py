@@ -431,7 +431,7 @@ def _other_callers(
         module = script.module_of(scope.node).path
         if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
             continue
-        callers = imports.mentioning(scope.node.name, module, others)
+        callers = imports.mentioning(scope.node.name, module, others, together)
         if callers:
             named = ", ".join(str(caller) for caller in callers)
             path, line, column = script.tree.locate(script.tree.start(scope.node))
