@@ -343,20 +343,17 @@ def convert_project(
     name = str(source.path)
     try:
         script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
-        folder = Path(source.path).resolve().parent
-        sources = [source]
-        for module in script.modules[1:]:
-            assert module.path is not None
-            # Named the way the script is named.
-            shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
-            sources.append(Source.read(shown))
-        assert isinstance(script.tree, JoinedTree)
-        for part, one in zip(script.tree.trees, sources, strict=True):
-            part.path = str(one.path)
-        converted = _converted_already(script, sources, options)
-        if converted is not None:
-            return [converted]
-        plan = Plan(script, options.batch_size, options.runtime)
+        while True:
+            sources = _sources(source, script)
+            converted = _converted_already(script, sources, options)
+            if converted is not None:
+                return [converted]
+            plan = Plan(script, options.batch_size, options.runtime)
+            # What calls a function that cannot do without the Accelerator is converted with it.
+            callers = list(plan.reach.elsewhere) if plan.blockers and plan.reach is not None else []
+            if not callers or any(module.path is None for module in callers):
+                break
+            script.join(callers)
         if plan.blockers:
             refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
             return [finished(refused, options.runtime)]
@@ -375,6 +372,21 @@ def convert_project(
             _left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")
         ]
     return [c for c in found if c is found[0] or c.changed]
+
+
+def _sources(source: Source, script: ScriptModel) -> list[Source]:
+    """The files of a group, those of its modules named the way the script is named."""
+    assert source.path is not None
+    assert isinstance(script.tree, JoinedTree)
+    folder = Path(source.path).resolve().parent
+    sources = [source]
+    for module in script.modules[1:]:
+        assert module.path is not None
+        shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
+        sources.append(Source.read(shown))
+    for part, one in zip(script.tree.trees, sources, strict=True):
+        part.path = str(one.path)
+    return sources
 
 
 def _converted_already(
@@ -419,7 +431,7 @@ def _other_callers(
         module = script.module_of(scope.node).path
         if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
             continue
-        callers = imports.mentioning(scope.node.name, module, others)
+        callers = imports.mentioning(scope.node.name, module, others, together)
         if callers:
             named = ", ".join(str(caller) for caller in callers)
             path, line, column = script.tree.locate(script.tree.start(scope.node))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accelify.analysis.program import added_roots, roots_of
@@ -92,11 +92,32 @@ class Imports:
         imported = {one for path in every for one in self.of(path)}
         return [path for path in every if path.resolve() not in imported]
 
-    def mentioning(self, name: str, module: Path, paths: Iterable[Path]) -> list[Path]:
-        """Those of some files that import a module and call a name of it, or derive a class from it."""
-        text = re.escape(name.encode())
-        word = re.compile(rb"\b" + text + rb"\s*\(|^\s*class\s+\w+\s*\([^)]*\b" + text + rb"\b", re.MULTILINE)
-        return [p for p in paths if word.search(self._read(p.resolve())) and module.resolve() in self.of(p)]
+    def mentioning(
+        self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = ()
+    ) -> list[Path]:
+        """Those of some files that call a name of a module, or derive a class from it with an `__init__` of its own.
+
+        A class that is derived without one is made as the module's own is: those that call it count as well. Those
+        classes are looked for in some other files too.
+        """
+        own = list(paths)
+        every = list(dict.fromkeys([*own, *within]))
+        found: set[Path] = set()
+        makers = [(name, module.resolve())]
+        for name, module in makers:  # which grows
+            call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + rb"\s*\(")
+            for path in every:
+                data, place = self._read(path.resolve()), path.resolve()
+                if name.encode() not in data or not (place == module or module in self.of(path)):
+                    continue
+                if call.search(data):
+                    found.add(path)
+                for derived, makes in _derived(data, name):
+                    if makes:
+                        found.add(path)
+                    elif (derived, place) not in makers:
+                        makers.append((derived, place))
+        return [path for path in own if path in found]
 
     def _read(self, path: Path) -> bytes:
         if path not in self._data:
@@ -118,6 +139,16 @@ def _code_of(notebook: bytes) -> bytes:
         cell.get("source", "") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
     ]
     return "\n".join("".join(source) for source in code).encode("utf-8", "replace")
+
+
+def _derived(data: bytes, name: str) -> Iterator[tuple[str, bool]]:
+    """The classes of a file that are derived from one of a name, and whether each has an `__init__` of its own."""
+    header = rb"^([ \t]*)class[ \t]+(\w+)[ \t]*\([^)]*\b" + re.escape(name.encode()) + rb"\b[^)]*\).*$"
+    for match in re.finditer(header, data, re.MULTILINE):
+        behind = re.compile(rb"^(?!" + match[1] + rb"[ \t]|[ \t]*(?:#|\r?$))", re.MULTILINE)
+        end = behind.search(data, match.end() + 1)
+        body = data[match.end() : end.start() if end else len(data)]
+        yield match[2].decode("utf-8", "replace"), b"def __init__" in body
 
 
 def _names(data: bytes) -> list[str]:

@@ -101,6 +101,37 @@ def test_a_class_that_is_derived_elsewhere_is_said(tmp_path: Path) -> None:
     assert any(message.startswith("`Engine` takes") and message.endswith("large.py") for message in said)
 
 
+@pytest.mark.parametrize("own", ["'adam'", "self.model.eval()"])  # the second file is of the group
+def test_a_class_that_is_derived_without_a_making_of_its_own_is_made_by_others(
+    tmp_path: Path, own: str
+) -> None:
+    """The file that derives it needs nothing; one that makes an object of it does."""
+    (tmp_path / "base.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Engine:\n    def __init__(self, rate):\n"
+        "        self.model = nn.Linear(4, 2)\n"
+        "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate)\n\n"
+        "    def step(self, x):\n        self.model(x).sum().backward()\n        self.optimizer.step()\n"
+    )
+    (tmp_path / "small.py").write_text(
+        "from base import Engine\n\n\nclass Small(Engine):\n    def show(self):\n"
+        f"        return {own}\n\n\nclass Kept:\n    def __init__(self):\n        pass\n"
+    )
+    trains = "import torch\nfrom small import Small\n\nSmall(0.1).step(torch.randn(1, 4))\nprint('done')\n"
+    (tmp_path / "train.py").write_text(trains)
+
+    def said() -> list[str]:
+        found = convert(tmp_path, "train.py")
+        assert "Small(accelerator, 0.1)" in found["train.py"].new_text
+        return [f.message for f in found["train.py"].remaining if f.code == "ACC409"]
+
+    assert said() == []
+    (tmp_path / "again.py").write_text(trains)
+    (message,) = said()
+    assert message.startswith("`Engine` takes")
+    assert message.endswith("again.py")
+    assert "small.py" not in message
+
+
 def test_training_loops_of_other_scripts_are_no_evaluations(project: Path) -> None:
     found = convert(project, "teacher.py")
     assert not [f for c in found.values() for f in c.remaining if f.code.startswith("ACC30")]

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, names_in, walk
@@ -56,6 +57,8 @@ class Reach:
         self.threaded: list[Scope] = []
         # What keeps the accelerator from a function, in words.
         self.obstacles: dict[Scope, str] = {}
+        # The modules that keep it from one, because they call it and are not converted with the script.
+        self.elsewhere: dict[Module, None] = {}
         self._refused: set[Scope] = set()
 
     def expression(self, node: Node) -> str | None:
@@ -186,7 +189,8 @@ class Reach:
             return f"{shown} is a class of torch's kind, whose objects do not keep it"
         if any(a.arg == NAME for a in function.parameters()):
             return f"{shown} has a parameter of that name"
-        if self.script.called_from_elsewhere(function):
+        if elsewhere := self.script.called_from_elsewhere(function):
+            self.elsewhere |= dict.fromkeys(elsewhere)
             return f"{shown} is called from another module too"
         for decorator in function.node.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -204,11 +208,12 @@ class Reach:
         if _is_plain_class(self.script, home):
             return True
         cls = _class_value(self.script, home)
-        trains = any(s in self.script.training_scopes for s in home.children.values())
+        methods = [s for c in cls.ancestry() for s in c.scope.children.values()]
+        trains = any(s in self.script.training_scopes for s in methods)
         return (
             trains
             and self.script.interpreter.kind_of_class(cls) == v.MODEL
-            and not self._sees_global(home)
+            and not (self._sees_global(home) and home in self.core)
             and not self._is_copied(cls)
         )
 
@@ -217,14 +222,15 @@ class Reach:
         return cls in self._copied
 
     @cached_property
-    def _copied(self) -> set[Class | None]:
+    def _copied(self) -> set[Class]:
         copying = ("copy.deepcopy", "copy.copy", "torch.save", "pickle.dump")
         return {
-            thing.cls
+            cls
             for call in self.script.calls()
             if self.script.qualname(call.func) in copying
             for argument in call.args[:1]
             for thing in self.script.things(argument, v.MODEL)
+            for cls in (thing.cls.ancestry() if thing.cls is not None else ())
         }
 
     def _escapes(self, scope: Scope) -> bool:

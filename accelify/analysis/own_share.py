@@ -391,7 +391,8 @@ class OwnShare:
                         self._climb(call, self._returned[callee])
             if all(self._is_ours(c) for c in callees):
                 return False
-        unknown = script.qualname(func) is None
+        # A module is no object that keeps what its functions are handed.
+        unknown = script.qualname(func) is None and script.qualname(receiver) is None
         changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))
         if changes and unknown:
             self._accumulate(receiver, self.tree.statement(call), held)

@@ -70,12 +70,12 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self._values: dict[Node, Values] = {}
         self._qualnames: dict[ast.AST, str | None] = {}
         if project:
-            self._join(self._modules_that_train())
+            self.join(self._modules_that_train())
             kept = self._modules_that_keep()
             if kept:
-                self._join(kept)
+                self.join(kept)
 
-    def _join(self, others: list[Module]) -> None:
+    def join(self, others: list[Module]) -> None:
         """Convert other modules of the project with the script."""
         self.modules += others
         known = self.tree.trees if isinstance(self.tree, JoinedTree) else [self.tree]
@@ -245,9 +245,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         """The calls of this script that run a function."""
         return [call for module, call in self.interpreter.callers.get(scope, []) if module in self.modules]
 
-    def called_from_elsewhere(self, scope: Scope) -> bool:
-        """Whether another module of the program calls a function."""
-        return any(module not in self.modules for module, _ in self.interpreter.callers.get(scope, []))
+    def called_from_elsewhere(self, scope: Scope) -> list[Module]:
+        """The program's other modules that call a function, for each call of it."""
+        return [m for m, _ in self.interpreter.callers.get(scope, []) if m not in self.modules]
 
     def models_of(self, node: ast.expr) -> set[Thing]:
         """Models an expression can be, the `self` of a class that stands for any instance left out."""

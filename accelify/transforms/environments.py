@@ -50,6 +50,21 @@ class _Made:
     name: str
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where an environment is seeded: behind a statement or before it, and how the Accelerator is written there."""
+
+    stmt: ast.stmt
+    accelerator: str | None
+    behind: bool = True
+
+    def seeded(self, lines: tuple[str, ...]) -> Edit:
+        """The edit that puts lines there, for several processes only where the Accelerator can be asked."""
+        if self.accelerator is not None:
+            lines = (f"if {self.accelerator}.num_processes > 1:", *(f"    {line}" for line in lines))
+        return InsertAfter(self.stmt, lines) if self.behind else InsertBefore(self.stmt, lines, -49)
+
+
 def transform(context: Context) -> Iterator[Change]:
     """Yield a seed for each environment that has none, or a finding where it cannot be given."""
     if not any(_WORD.search(module.tree.data) for module in context.script.modules):
@@ -57,16 +72,17 @@ def transform(context: Context) -> Iterator[Change]:
     found = list(_environments(context))
     if not found or _is_seeded_somewhere(context):
         return
-    form, sampled = _form(context), _is_sampled(context)
+    form, samples = _form(context), _samples(context)
     for number, made in enumerate(found):
-        lines, why = _lines(context, made, form, sampled, number), ""
-        edit = _placed(context, made, lines) if lines else None
-        if not lines:
+        edits, why = [], ""
+        if form is None or not context.is_bound("torch", made.stmt):
             why = ": it is not seen which of the library's forms seeds it"
-        elif edit is None:
+        elif (place := _place(context, made)) is None:
             why = ": it is made where the Accelerator is not known yet, or several times"
+        else:
+            sampled = any(_runs_behind(context, sample, place) for sample in samples)
+            edits = [place.seeded(_lines(made, form, sampled, number))]
         message = f"nobody seeds `{made.name}`: every process would play other episodes, of other lengths"
-        edits = [edit] if edit is not None else []
         yield context.change(UNSEEDED, made.call, f"{message}{why}", edits)
 
 
@@ -143,18 +159,26 @@ def _imported(node: ast.AST) -> list[str]:
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
-def _is_sampled(context: Context) -> bool:
-    """Whether actions are drawn from the environment's space, which has a generator of its own."""
-    return any(
-        isinstance(node.value, ast.Attribute) and node.value.attr == "action_space"
+def _samples(context: Context) -> list[ast.Attribute]:
+    """Where actions are drawn from an environment's space, which has a generator of its own."""
+    return [
+        node
         for node in context.tree.nodes(ast.Attribute)
         if node.attr == "sample"
-    )
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "action_space"
+    ]
 
 
-def _lines(context: Context, made: _Made, form: int | None, sampled: bool, number: int) -> tuple[str, ...]:
-    if form is None or not context.is_bound("torch", made.stmt):
-        return ()
+def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
+    """Whether a node can run once an environment was seeded: what stands above in the same code did before."""
+    tree = context.tree
+    if context.script.scope_of(node) is not context.script.scope_of(place.stmt):
+        return True
+    return tree.start(node) >= (tree.end(place.stmt) if place.behind else tree.start(place.stmt))
+
+
+def _lines(made: _Made, form: int, sampled: bool, number: int) -> tuple[str, ...]:
     seed = f"{_SEED} + {number}" if number else _SEED
     # A wrapper of the script's own may take no seed.
     name = made.name if made.stmt.value is made.call or form == _OLD else f"{made.name}.unwrapped"
@@ -162,8 +186,8 @@ def _lines(context: Context, made: _Made, form: int | None, sampled: bool, numbe
     return (first, f"{made.name}.action_space.seed({seed})") if sampled else (first,)
 
 
-def _placed(context: Context, made: _Made, lines: tuple[str, ...]) -> Edit | None:
-    """The edit that seeds it once it is made and the Accelerator has given all processes one seed."""
+def _place(context: Context, made: _Made) -> _Place | None:
+    """Where it can be seeded, once it is made and the Accelerator has given all processes one seed."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
     if anchor is None or context.for_accelerate or not _runs_once(context, made.stmt):
         return None
@@ -173,26 +197,19 @@ def _placed(context: Context, made: _Made, lines: tuple[str, ...]) -> Edit | Non
         return None
     if scope is script.scope_of(place):
         if tree.start(made.stmt) >= anchor.offset:
-            return InsertAfter(made.stmt, _on_several(context.accelerator(made.stmt), lines))
+            return _Place(made.stmt, context.accelerator(made.stmt))
         if any(made.stmt is s for s in anchor.block) and anchor.before is not None:
-            return InsertBefore(place, _on_several(context.accelerator(place), lines), -49)
+            return _Place(place, context.accelerator(place), behind=False)
         return None
     accelerator = context.accelerator(made.stmt)
     if accelerator is not None:
-        return InsertAfter(made.stmt, _on_several(accelerator, lines))
+        return _Place(made.stmt, accelerator)
     maker = _making_accelerator(context, made, script.scope_of(place))
     if maker is None:
         return None
     target = maker.targets[0] if isinstance(maker, ast.Assign) else maker.target
     kept = f"{dotted(target)}.accelerator" if anchor.root.kind == "class" and dotted(target) else None
-    return InsertAfter(maker, _on_several(kept, lines))
-
-
-def _on_several(accelerator: str | None, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The lines for several processes only, where the Accelerator can be asked."""
-    if accelerator is None:
-        return lines
-    return (f"if {accelerator}.num_processes > 1:", *(f"    {line}" for line in lines))
+    return _Place(maker, kept)
 
 
 def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assign | ast.AnnAssign | None:

@@ -80,6 +80,14 @@ def test_the_space_of_actions_has_a_generator_of_its_own() -> None:
     assert "        env.action_space.seed(torch.initial_seed() % 2**31)\n" in text
 
 
+def test_actions_that_are_drawn_before_the_seed_need_none() -> None:
+    """Such a generator is not there in every version of the library."""
+    asked = 'env = gym.make("CartPole-v0")\nsize = len(env.action_space.sample())'
+    assert "action_space.seed" not in converted(asked).new_text
+    assert "action_space.seed" in converted(asked, action="env.action_space.sample()").new_text
+    assert "action_space.seed" in converted(asked, behind="first = env.action_space.sample()").new_text
+
+
 def test_a_wrapper_is_passed_by() -> None:
     text = converted('env = gym.wrappers.FlattenObservation(gym.make("CartPole-v1"))', NEW).new_text
     assert "        env.unwrapped.reset(seed=torch.initial_seed() % 2**31)\n" in text

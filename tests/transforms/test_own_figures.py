@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from tests.transforms.support import codes, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import codes, convert, frame
 
 LOOP = """
 def train_epoch():
@@ -253,3 +256,27 @@ def test_a_batch_that_is_drawn_by_hand_from_an_enumeration(drawn: str) -> None:
     loop = "for a, b in test_loader:\n    print(model(a).argmax(1) == b)\n"
     epoch = f"j, (a, b) = {drawn}\nacc = (model(a).argmax(1) == b).float().mean().item()\nif acc > 0.9: break"
     assert "ACC414" in found(epoch=loop + epoch)
+
+
+def test_a_module_keeps_nothing_of_what_its_functions_are_handed(tmp_path: Path) -> None:
+    """What another function of it gives back is no figure; what one gives back of a figure is."""
+    (tmp_path / "helpers.py").write_text(
+        "import json\n\n\ndef show(x):\n    print(x.shape)\n\n\n"
+        "def best():\n    return json.load(open('best.json'))\n\n\ndef half(x):\n    return x / 2\n"
+    )
+
+    def told(test: str) -> list[str]:
+        loss = "loss = F.cross_entropy(model(x), y)\nmost = measure(most, loss.item())"
+        text = frame(
+            imports="import helpers\nfrom m import measure",
+            ready="most = 0",
+            batch="helpers.show(x)",
+            loss=loss,
+            epoch=f"if {test} > 3: break",
+        )
+        conversion = convert_source(Source.from_text(text, tmp_path / "main.py"))
+        assert conversion.status == "converted", conversion.reason
+        return [f.code for f in conversion.remaining if f.code in ("ACC405", "ACC414")]
+
+    assert told("helpers.best()") == []
+    assert told("helpers.half(most)") == ["ACC405"]

@@ -1,0 +1,44 @@
+"""Batches drawn as torch's loaders gave them before 1.13, by a method that a prepared loader's iterator does not have.
+
+x, y = iter(loader).next()    ->  x, y = next(iter(loader))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.edits import Edit, Replace
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context, Rule
+
+OLD_NEXT = Rule(
+    "ACC122",
+    "old-next",
+    "The iterator of a prepared loader has no method `next`.",
+    Severity.ERROR,
+    effort=1,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the edits that draw by Python's own `next`, which gives the same batch on every torch."""
+    script, tree = context.script, context.tree
+    for call in script.calls():
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr != "next" or call.args or call.keywords:
+            continue
+        if script.callees(call) or not script.is_a(func.value, v.ITERATOR) or tree.in_fstring(call):
+            continue
+        if not script.iterated(func.value) & context.plan.prepared:
+            continue
+        if script.scope_of(call).resolve("next") is not None:
+            continue
+        edits: list[Edit] = [
+            verbs.insert(tree, tree.start(call), "next("),
+            Replace(tree.end(func.value), tree.end(call), ")"),
+        ]
+        message = f"`{tree.segment(func.value)}` has no `next` of its own once its loader is prepared"
+        yield context.change(OLD_NEXT, call, message, edits)
