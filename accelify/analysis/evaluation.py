@@ -14,6 +14,7 @@ from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
+from accelify.analysis.taken_before import TakenBefore, taken_before
 from accelify.analysis.values import Thing
 
 NO_MODEL = "no call of a model was seen in it"
@@ -34,6 +35,8 @@ class EvaluationLoop:
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
+    # What is kept of the batch before the model's call, gathered where it stands.
+    early: list[ast.expr] = field(default_factory=list)
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
     # Entries of objects that hold tensors, gathered behind `after` or where they are read.
@@ -45,7 +48,7 @@ class EvaluationLoop:
     @property
     def gathered_nodes(self) -> list[ast.expr]:
         """The expressions that are gathered where they stand."""
-        return [*self.inline, *self.picked.nodes]
+        return [*self.inline, *self.early, *self.picked.nodes]
 
     @property
     def fetches_one(self) -> bool:
@@ -292,14 +295,19 @@ class _Analysis:
         carried = {n for n in outputs if n in _names_read_first(self.statements)}
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
+        entries = self._entries(forward)
+        early = self._taken_before(last, entries)
+        if isinstance(early, str):
+            return early
         for index, stmt in enumerate(self.statements[:last]):
-            if index not in forward and isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
+            if index in forward or stmt in early.statements:
+                continue
+            if isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
                 return "a metric is taken before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
-        entries = self._entries(forward)
         taken = entries.found(outputs, [n for n in names if n not in outputs])
         if isinstance(taken, str):
             return taken
@@ -324,10 +332,11 @@ class _Analysis:
         left = self._left_local(last, set(names) | set(outputs) | sizes | taken.holders, later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
-        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders])
+        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders], early)
         if changed is not None:
             return changed
         self.result.after = self.statements[last]
+        self.result.early = early.nodes
         self.result.gathered = names
         self.result.picked = taken
         return None
@@ -361,12 +370,18 @@ class _Analysis:
         made = {n for n in made if not self._is_of_a_shape(n, last)}
         return next(iter(sorted((made & later) - gathered)), None)
 
-    def _changed_by_gathering(self, forward: ast.stmt, names: list[str]) -> str | None:
+    def _taken_before(self, last: int, entries: PickedEntries) -> TakenBefore | str:
+        return taken_before(self.script, self.loop, self.statements, last, entries, self._batch_names)
+
+    def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
         if self.batch_size == "total":
             return None
-        return changed_by_gathering(
-            self.script, self.loop, self.result.loaders, self.statements, forward, set(names)
-        )
+        # What is kept before the model's call is as much a metric as what is kept behind it.
+        order = [s for s in self.statements if s not in early.statements]
+        place = order.index(forward) + 1
+        order[place:place] = early.statements
+        gathered = {*names, *early.names}
+        return changed_by_gathering(self.script, self.loop, self.result.loaders, order, forward, gathered)
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
         """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
@@ -388,12 +403,16 @@ class _Analysis:
             return "the batch is used both by the model and by the metric in one statement"
         if any(self._size_of_batch(n, last - 1) is not None for n in outside | later):
             return "the size of the local batch is used with what would be gathered"
-        changed = self._changed_by_gathering(stmt, needed)
+        entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
+        early = self._taken_before(last, entries)
+        if isinstance(early, str):
+            return early
+        changed = self._changed_by_gathering(stmt, needed, early)
         if changed is not None:
             return changed
-        entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
         entry = entries.entry_of_call(calls[0])
         if entry is not None and entries.is_number(entry):
+            needed += early.names
             if needed:
                 return f"`{needed[0]}` is made from the local batch and used beside the model's loss"
             number = entries.number(entry)
@@ -404,6 +423,7 @@ class _Analysis:
         call = entry or call
         self.result.inline = [call]
         self.result.before = stmt
+        self.result.early = early.nodes
         self.result.gathered = needed
         return None
 

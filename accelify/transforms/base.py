@@ -410,7 +410,13 @@ class Context:
         inside = set(walk(node))
         for evaluation in self.plan.evaluations:
             shared = evaluation.loaders & self.plan.prepared
-            places = [evaluation.loop, evaluation.before, evaluation.after, *evaluation.inline]
+            places = [
+                evaluation.loop,
+                evaluation.before,
+                evaluation.after,
+                *evaluation.inline,
+                *evaluation.early,
+            ]
             if shared and any(place in inside for place in places if place is not None):
                 return "its metrics are gathered"
         for call in inside:

@@ -2,6 +2,8 @@
 
 output = model(data)    ->  output = model(data)
                             output, target = accelerator.gather_for_metrics((output, target))
+labels.append(target)   ->  labels.append(accelerator.gather_for_metrics(target))
+output = model(data)        output = model(data)
 """
 
 from __future__ import annotations
@@ -141,6 +143,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         edits.append(verbs.insert(tree, tree.end(call), ")", -10))
         if names:
             edits.append(InsertBefore(evaluation.before, (line,)))
+    edits += [edit for part in evaluation.early for edit in _early(context, evaluation, part, accelerator)]
     edits += swaps
     if edits:
         message = "the metrics of this loop would cover one process's share of the data"
@@ -151,6 +154,20 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
             last = max(change.finding.end_line, *reads)
             change = replace(change, finding=replace(change.finding, end_line=last))
         yield change
+
+
+def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
+    """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
+    tree = context.tree
+    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    own = [n for n in evaluation.gathered if n in batch]
+    if isinstance(part, ast.Name) and _asks_size(context, part) and own:
+        # A target has as many rows, and is gathered for less.
+        return [verbs.replace(tree, part, f"{accelerator}.gather_for_metrics({own[0]})")]
+    return [
+        verbs.insert(tree, tree.start(part), f"{accelerator}.gather_for_metrics(", 10),
+        verbs.insert(tree, tree.end(part), ")", -10),
+    ]
 
 
 def _picked(
