@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices import option_name
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -519,13 +520,15 @@ def _extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[st
     """
     if not needed or isinstance(stmt, _DEFINITIONS):
         return False
-    if isinstance(stmt, ast.Assign):
+    if isinstance(stmt, (ast.Assign, ast.If)):
         return any(
-            isinstance(t, ast.Attribute)
+            isinstance(t, (ast.Attribute, ast.Subscript))
             and isinstance(t.value, ast.Name)
             and t.value.id in needed
-            and (t.attr in k_flag_names(t.attr))
-            for t in stmt.targets
+            and _is_flag(option_name(t) or "")
+            for inner in walk(stmt)
+            if isinstance(inner, ast.Assign)
+            for t in inner.targets
         )
     return any(
         isinstance(node, ast.Call) and sets_attributes(script, node, needed)
@@ -547,9 +550,9 @@ def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str])
     )
 
 
-def k_flag_names(name: str) -> set[str]:
-    """The name itself when it reads like a flag for the accelerator."""
-    return {name} if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name) else set()
+def _is_flag(name: str) -> bool:
+    """Whether a name reads like an option for the accelerator."""
+    return any(known.search(name) for known in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
 
 
 def _defines(stmt: ast.stmt) -> set[str]:

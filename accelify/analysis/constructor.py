@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
@@ -18,7 +20,7 @@ from accelify.analysis.named_devices import NamedDevice, device_arguments, named
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.sites import PrepareSite
-from accelify.analysis.syntax import Tree, dotted, walk
+from accelify.analysis.syntax import Node, Tree, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
 
@@ -163,26 +165,51 @@ class ConstructorArguments:
         """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
         found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
-            if not (isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"):
+            if not _is_move_to_gpu(call):
                 continue
             for ancestor in self.tree.ancestors(call):
-                test = ancestor.test if isinstance(ancestor, (ast.If, ast.IfExp)) else None
-                name = dotted(test) if test is not None else None
-                named = name is not None and bool(k.FLAG_NAME.search(name.rpartition(".")[2]))
-                if isinstance(ancestor, ast.If) and is_option_for_gpu(ancestor.test):
-                    named = any(call is n for stmt in ancestor.body for n in walk(stmt))
-                if test is not None and (named or self.script.is_a(test, v.FLAG)):
+                test = self._asked_for(ancestor, call)
+                if test is not None:
                     wish = self.devices.wish(test)
                     # A helper can ask by a name of its own for what was decided where the models are made.
                     if wish is not None and self._known_at_sites(wish):
                         return wish
-                    if wish is not None and not self._are_parameters(wish[1], self.script.scope_of(test)):
+                    if wish is not None and not self._are_parameters(wish[1], self.script.scope_of(ancestor)):
                         found.append(wish)
         for given in flags_of_helpers(self.script):
             wish = self.devices.wish(given)
             if wish is not None and self._known_at_sites(wish):
                 return wish
         return found[0] if found else None
+
+    def _asked_for(self, branch: Node, call: ast.Call) -> ast.expr | None:
+        """What a branch asks of the user before a move to a GPU, as a test that is true there."""
+        if not isinstance(branch, (ast.If, ast.IfExp)):
+            return None
+        test, other = branch.test, _parts(branch.orelse)
+        known = self.script.is_a(test, v.FLAG) or is_option_for_gpu(test)
+        known = known or bool(k.FLAG_NAME.search((dotted(test) or "").rpartition(".")[2]))
+        if any(call is n for part in other for n in walk(part)):
+            test, other, known = ast.UnaryOp(ast.Not(), test), _parts(branch.body), False
+        if any(map(_moves_to_gpu, other)):
+            return None  # it chooses among several GPUs
+        # Where a model is moved whatever the options are, no name that is only like a switch's is one.
+        known = known or (self.devices.asks_for_gpu(branch.test) and not self._moves_models_unasked)
+        return test if known else None
+
+    @cached_property
+    def _moves_models_unasked(self) -> bool:
+        """Whether a model goes to a GPU that the script asks nobody about."""
+        return any(
+            _is_move_to_gpu(call)
+            and isinstance(call.func, ast.Attribute)
+            and bool(self.script.models_of(call.func.value))
+            and not any(
+                isinstance(a, (ast.If, ast.IfExp)) and self.devices.asks_for_gpu(a.test)
+                for a in self.tree.ancestors(call)
+            )
+            for call in self.script.calls()
+        )
 
     def _known_at_sites(self, wish: tuple[str, frozenset[str]]) -> bool:
         names = {name.split(".")[0] for name in wish[1]}
@@ -289,3 +316,15 @@ class ConstructorArguments:
         loops = self.script.enclosing_loops(call)
         known = {id(loop) for loop, _ in self.script.loader_loops}
         return set() if any(id(loop) in known for loop in loops) else models
+
+
+def _parts(side: list[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
+    return side if isinstance(side, list) else [side]
+
+
+def _is_move_to_gpu(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+
+
+def _moves_to_gpu(part: ast.AST) -> bool:
+    return any(map(_is_move_to_gpu, walk(part)))

@@ -309,6 +309,10 @@ class Devices:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call):
             if self.script.qualname(test.left.func) == "torch.cuda.device_count":
                 return None
+        if isinstance(test, ast.Compare) and isinstance(test.left, (ast.Name, ast.Attribute)):
+            counted = self._only_assignment(test.left)
+            if isinstance(counted, ast.Call):
+                return None  # `n_gpu = torch.cuda.device_count()`
         if isinstance(test, (ast.Name, ast.Attribute)):
             text = dotted(test) or ""
             assigned = self._only_assignment(test)
@@ -322,6 +326,44 @@ class Devices:
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
             return None
         return self.tree.segment(test), self._read_by(test)
+
+    def asks_for_gpu(self, test: ast.expr) -> bool:
+        """Whether a test asks for nothing but a GPU: of the machine, or of an option by the name of that.
+
+        `args.no_cuda`, `not config["cpu"]`, `num_gpu > 0`, `config.get("gpu") and torch.cuda.is_available()`.
+        """
+        if isinstance(test, ast.BoolOp):
+            return all(map(self.asks_for_gpu, test.values))
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.asks_for_gpu(test.operand)
+        if isinstance(test, ast.Compare):
+            return self._asks_for_number(test) or is_option_for_gpu(test)
+        name = option_name(test) or ""
+        asked = any(r.search(name) for r in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
+        return asked or self.script.is_a(test, v.FLAG)
+
+    def _asks_for_number(self, test: ast.Compare) -> bool:
+        """`num_gpu > 0`, `args.gpu >= 0`, `len(opt.gpu_ids) > 0`, and the same of what the machine has."""
+        number, sign, least = test.left, test.ops[0], test.comparators[0]
+        if isinstance(number, ast.Call) and dotted(number.func) == "len" and number.args:
+            number = number.args[0]
+        if isinstance(number, ast.Call) and self.script.qualname(number.func) == "torch.cuda.device_count":
+            number = ast.Name("gpus")
+        if len(test.ops) != 1 or not k.GPU_NUMBER_NAME.search(option_name(number) or ""):
+            return False
+        try:
+            limit = ast.literal_eval(least)
+        except ValueError:
+            return False
+        known = {
+            ast.Gt: (0, -1),
+            ast.GtE: (0, 1),
+            ast.NotEq: (0, -1),
+            ast.Lt: (0, 1),
+            ast.LtE: (0, -1),
+            ast.Eq: (0, -1),
+        }
+        return isinstance(limit, int) and limit in known.get(type(sign), ())
 
     def _read_by(self, test: ast.expr) -> frozenset[str]:
         """Names an expression reads; attributes of `self` as `self.name`, which have to be assigned before it."""
@@ -379,6 +421,21 @@ def _only_cpu(block: list[ast.stmt]) -> bool:
         or (isinstance(stmt, ast.If) and _only_cpu(stmt.body) and _only_cpu(stmt.orelse))
         for stmt in block
     )
+
+
+def option_name(node: ast.expr) -> str | None:
+    """The name of an option: `args.gpu`, `config["gpu"]`, `config.get("gpu")`, or a variable's."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return (dotted(node) or "").rpartition(".")[2] or None
+    key: ast.expr | None = node.slice if isinstance(node, ast.Subscript) else None
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and node.args
+    ):
+        key = node.args[0]
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def is_option_for_gpu(test: ast.expr) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.loaders import drops_last
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
@@ -44,6 +45,8 @@ class EvaluationLoop:
     problem: str | None = None
     # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
     only_looks: bool = False
+    # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
+    loses_batches: bool = False
 
     @property
     def gathered_nodes(self) -> list[ast.expr]:
@@ -56,12 +59,15 @@ class EvaluationLoop:
         return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)
 
 
-def evaluation_loops(script: ScriptModel, batch_size: str = "per-process") -> list[EvaluationLoop]:
+def evaluation_loops(
+    script: ScriptModel, batch_size: str = "per-process", shared: Set[int] = frozenset()
+) -> list[EvaluationLoop]:
     """Every loop over a loader that trains nothing, with the way its metrics are made whole.
 
     Args:
         script: its model.
         batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
+        shared: where the loaders are made that the script shared out by hand, and lost batches of itself.
     """
     found = []
     for loop, loaders in script.loader_loops:
@@ -70,7 +76,29 @@ def evaluation_loops(script: ScriptModel, batch_size: str = "per-process") -> li
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it hands the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
+    if batch_size != "total":
+        _keep_batches(script, [e for e in found if e.problem is None], shared)
     return found
+
+
+def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
+    """Leave the data whole of which several processes would drop whole batches.
+
+    What is trained on is shared out anyway, and with it what a loop goes through besides.
+    """
+    tied, size = set(script.training_loaders), -1
+    while size < len(tied):
+        size = len(tied)
+        tied.update(*[e.loaders for e in evaluations if e.loaders & tied])
+    for evaluation in evaluations:
+        made = [t.site for t in evaluation.loaders if drops_last(script, t)]
+        by_hand = [n for n in made if n and script.tree.parent(n) and script.tree.start(n) in shared]
+        if len(made) == len(by_hand):
+            continue
+        if evaluation.loaders & tied:
+            evaluation.loses_batches = True
+        else:
+            evaluation.problem = "drop_last=True would leave out whole batches of it on several processes"
 
 
 def _inside_training(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:

@@ -214,6 +214,11 @@ FLAG_NAME = re.compile(
     re.I,
 )
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
+# How many GPUs are asked for, or which one: none, where it is 0 or -1.
+GPU_NUMBER_NAME = re.compile(
+    r"^(n|nr|num|nb|number)?_?(of_)?gpus?(_?(nr?|num|no|number|count|ids?|idx|index|list))?$|^cuda(_?(id|num|index))?$",
+    re.I,
+)
 OPTIONS_NAME = re.compile(
     r"^(args?|opts?|config|configs|cfg|conf|hparams|hps|flags|options|params|settings|configuration)$", re.I
 )

@@ -6,6 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.counts import made_once
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
@@ -31,6 +32,26 @@ def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
     if isinstance(asked, ast.Name) and thing.made_by and thing.module in script.modules:
         asked = _given(script.scope_of(thing.site), thing.made_by[0], asked.id)
     return asked is not None and is_constant(asked, True)
+
+
+def drops_last(script: ScriptModel, thing: Thing) -> bool:
+    """Whether torch's loader is sure to leave out a last batch that is not full, by itself or by its batch sampler."""
+    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+        return False
+    own = thing.cls is not None  # a class of the script's, with arguments in an order of its own
+    asked = call_argument(thing.site, -1 if own else 8, "drop_last")
+    sampler = call_argument(thing.site, -1 if own else 4, "batch_sampler")
+    if isinstance(sampler, ast.Name) and thing.module in script.modules:
+        sampler = made_once(script, sampler)
+    if isinstance(sampler, ast.Call) and (dotted(sampler.func) or "").endswith("BatchSampler"):
+        asked = call_argument(sampler, 2, "drop_last")
+    if isinstance(asked, ast.Name) and thing.module in script.modules:
+        function, name = script.scope_of(thing.site), asked.id
+        if any(a.arg == name for a in function.parameters()):
+            calls = thing.made_by[:1] or script.callers(function)
+            return bool(calls) and all(is_constant(_given(function, call, name), True) for call in calls)
+        asked = made_once(script, asked)
+    return is_constant(asked, True)
 
 
 def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:

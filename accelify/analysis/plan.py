@@ -66,7 +66,7 @@ class Plan(ConstructorArguments):
         # Batches made by hand are always shared out, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
-        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size)
+        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
         self.prepared: set[Thing] = set()
         # Calls that hand a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()

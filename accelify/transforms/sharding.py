@@ -354,19 +354,49 @@ def _sizes(context: Context) -> Iterator[Change]:
             continue
         context.said.add(test)
         loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
-        if loaders and all(_drops_last(t.site) for t in loaders):
+        configured = {size for size in sizes if _is_against_whole_batch(context, size)}
+        shared = context.plan.batch_size == "total"
+        if not shared and loaders and all(_drops_last(t.site) for t in loaders):
             continue  # every batch is as large as the others
         accelerator, text = context.accelerator(test), context.tree.segment(test)
         message = f"`{text}` can be true on one process only; the others then wait for ever"
+        if shared and configured:
+            message = f"`{text}` would ask for the size of one process's share of the batch, not for the batch's own"
         if accelerator is None or context.for_accelerate:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(test), message, mark)
             continue
+        if not shared and any(_leaves_out_smaller(context, test, size) for size in configured):
+            message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
         edits: list[Edit] = []
         for size in sizes:
+            kind = "sum" if shared and size in configured else "min"
             edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
-            edits.append(verbs.insert(context.tree, context.tree.end(size), ', reduction="min")', -10))
+            edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
+
+
+def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
+    """Whether a size is compared with that of a whole batch, and not with what is too few: `len(x) == 1`."""
+    compare = context.tree.parent(size)
+    if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
+        return False
+    other = compare.comparators[0] if compare.left is size else compare.left
+    return not is_constant(other, 0, 1, 2)
+
+
+def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
+    """Whether the branch behind a test goes without the steps of batches that are not full."""
+    compare, branch = context.tree.parent(size), context.tree.parent(test)
+    assert isinstance(compare, ast.Compare)
+    if not isinstance(branch, ast.If):
+        return False
+    first = compare.left is size
+    smaller = isinstance(compare.ops[0], (ast.NotEq, *((ast.Lt, ast.LtE) if first else (ast.Gt, ast.GtE))))
+    around = [compare, *context.tree.ancestors(compare)]
+    for node in around[: around.index(test)]:
+        smaller ^= isinstance(context.tree.parent(node), ast.UnaryOp)
+    return smaller is not any(context.script.trains(stmt) for stmt in branch.body)
 
 
 def _asks_size(test: ast.expr) -> bool:

@@ -74,3 +74,45 @@ def test_a_helper_gathers_what_all_of_its_loaders_give_or_nothing() -> None:
     plan = Plan(model_of(TWO + whole))
     assert [site.names() for site in plan.sites] == [["model", "optimizer", "loader"]]
     assert all(e.problem is not None for e in plan.evaluations)
+
+
+COUNTED = "n = 0\nfor x, y in rest_loader:\n    out = model(x)\n    n += (out == y).sum().item()\n"
+MADE = """\
+def make(data, **more):
+    return DataLoader(data, batch_size=8, **more)
+def load(data, drop, last=True):
+    return DataLoader(data, batch_size=8, drop_last=last if drop else False)
+def given(data, last=True):
+    return DataLoader(data, batch_size=8, drop_last=last)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "drops"),
+    [
+        ("DataLoader(rest, batch_size=8, drop_last=True)", True),
+        ("DataLoader(rest, 8, False, None, None, 0, None, False, True)", True),
+        ("DataLoader(rest, batch_sampler=BatchSampler(SequentialSampler(rest), 8, drop_last=True))", True),
+        ("given(rest)", True),
+        ("given(rest, last=True)", True),
+        ("given(rest, False)", False),
+        ("DataLoader(rest, batch_size=8, drop_last=False)", False),
+        ("load(rest, drop)", False),
+        ("make(rest)", False),
+    ],
+)
+def test_batches_that_several_processes_would_drop(loader: str, drops: bool) -> None:
+    body = f"rest_loader = {loader}\n{COUNTED}"
+    model = model_of(MADE + TRAIN + body)
+    (found,) = evaluation_loops(model)
+    assert ("drop_last=True would leave out" in (found.problem or "")) is drops
+    assert evaluation_loops(model, "total")[0].problem is None
+
+
+def test_batches_of_a_training_loader_are_dropped_all_the_same() -> None:
+    dropping = TWO.replace("DataLoader(data)", "DataLoader(data, batch_size=8, drop_last=True)")
+    assert dropping != TWO
+    alone = "n = 0\nfor x, y in other:\n    out = model(x)\n    n += (out == y).sum().item()\n"
+    plan = Plan(model_of(dropping + alone))
+    assert sorted(n for site in plan.sites for n in site.names()) == ["loader", "model", "optimizer", "other"]
+    assert [(e.problem, e.loses_batches) for e in plan.evaluations] == [(None, True)] * 2

@@ -2,6 +2,7 @@
 
 import collections
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -155,6 +156,24 @@ def _uneven():
     with accelerator.join_uneven_inputs([model], even_batches=True):
         even = sum(1 for _ in loader)
     return seen, even, len(loader), torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def _fewer_full_batches_than_ranks(kind, dispatch):
+    data = Stream(list(range(5))) if kind == "stream" else range(5)
+    accelerator = fresh_accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatch))
+    loader = accelerator.prepare(DataLoader(data, batch_size=4, drop_last=True))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        seen = [batch for _ in range(2) for batch in loader]
+    return seen, [str(w.message) for w in said if "drop_last" in str(w.message)]
+
+
+@pytest.mark.parametrize(("kind", "dispatch"), [("map", None), ("stream", None), ("map", True)])
+def test_a_loader_without_a_full_batch_for_each_rank_is_said_once(kind, dispatch):
+    (seen, said), (others, quiet) = run_ranks(2, _fewer_full_batches_than_ranks, kind, dispatch)
+    assert seen == others == quiet == []
+    assert len(said) == 1
+    assert "gives no batch at all, as it has 1 full batch for 2 processes" in said[0]
 
 
 class HalfUsed(nn.Module):

@@ -1,5 +1,6 @@
 """Shares put together are the original's batches, whatever their sizes."""
 
+import warnings
 from unittest.mock import patch
 
 import pytest
@@ -31,6 +32,7 @@ def _batches(samples, batch, drop_last, sampler=SequentialSampler):
 SAMPLERS = st.sampled_from([SequentialSampler, OwnSampler])
 
 
+@pytest.mark.filterwarnings("ignore:a prepared loader with drop_last")
 @given(
     st.integers(1, 50),
     st.integers(1, 9),
@@ -74,6 +76,7 @@ def test_every_sample_once(samples, batch, ranks, split, drop_last, even, sample
         assert sum(s.batches for s in shards[0].shares) == len(original)
 
 
+@pytest.mark.filterwarnings("ignore:a prepared loader with drop_last")
 @given(st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.booleans(), st.booleans())
 def test_iterable_samples_once(samples, batch, ranks, split, drop_last):
     shards = [
@@ -93,6 +96,30 @@ def test_iterable_samples_once(samples, batch, ranks, split, drop_last):
         else samples // batch // ranks * ranks * batch
     )
     assert found == list(range(kept))
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [
+        BatchSamplerShard(_batches(29, 8, True), 4),
+        IterableDatasetShard(range(29), 8, True, 4, as_batches=True),
+    ],
+)
+def test_fewer_full_batches_than_ranks_are_said_once(shard):
+    with pytest.warns(UserWarning, match="no batch at all, as it has 3 full batches for 4 processes") as said:
+        assert list(shard) == list(shard) == []
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("samples", "drop_last", "split"),
+    [(7, True, False), (35, True, False), (29, False, False), (29, True, True)],
+)
+def test_nothing_is_said_of_other_loaders(samples, drop_last, split):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(BatchSamplerShard(_batches(samples, 8, drop_last), 4, 0, split))
+        list(IterableDatasetShard(range(samples), 8, drop_last, 4, 0, split))
 
 
 def test_seedable_order_depends_on_seed_and_epoch_alone():

@@ -469,3 +469,52 @@ model = model.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
     assert ("model = model.to(device)" in convert(build=build).new_text) == kept
+
+
+@pytest.mark.parametrize(
+    ("test", "cpu"),
+    [
+        ("not config['no_cuda']", "config['no_cuda']"),
+        ("config['cuda']", "not config['cuda']"),
+        ("config['model']['use_gpu']", "not config['model']['use_gpu']"),
+        ("config.get('num_gpu', 0) > 0", "config.get('num_gpu', 0) <= 0"),
+        ("torch.cuda.is_available() and config['num_gpu'] >= 1", "config['num_gpu'] < 1"),
+        ("config.ngpu != 0", "config.ngpu == 0"),
+        ("config.gpu >= 0", "config.gpu < 0"),
+        ("len(config.gpu_ids) > 0", "len(config.gpu_ids) <= 0"),
+        ("not config.no_cuda", "config.no_cuda"),
+    ],
+)
+def test_switches_by_an_entry_or_a_number_of_gpus(test: str, cpu: str) -> None:
+    move = "x, y = x.cuda(), y.cuda()"
+    build = f"model = nn.Linear(4, 2)\nif {test}:\n    model.cuda()\n{SGD}"
+    given = {"imports": "from start import config", "batch": f"if {test}:\n    {move}"}
+    assert f"accelerator = Accelerator(cpu={cpu})" in convert(build=build, **given).new_text
+    other = f"model = nn.Linear(4, 2)\nif not ({test}):\n    pass\nelse:\n    model.cuda()\n{SGD}"
+    text = convert(build=other, imports=given["imports"]).new_text
+    assert f"accelerator = Accelerator(cpu={cpu})" in text
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        "if config['gpu'] >= 0:\n    model.cuda(config['gpu'])\nelse:\n    model.cuda()",
+        "if config.gpu is not None:\n    model.cuda(config.gpu)",
+        "if config.n_gpu > 1:\n    model.cuda()",
+        "if config['gpu'] > 0 and config['fast']:\n    model.cuda()",
+        "n_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    model.cuda()",
+        "model.cuda()\nif config['gpu'] >= 0:\n    weight = torch.ones(2).cuda()",
+    ],
+)
+def test_what_switches_no_gpu_off(build: str) -> None:
+    build = f"model = nn.Linear(4, 2)\n{build}\n{SGD}"
+    assert "accelerator = Accelerator()" in convert(build=build, imports="from start import config").new_text
+
+
+def test_an_entry_that_is_set_later_is_waited_for() -> None:
+    setup = "config = dict(vars(args))\nif config['debug']:\n    config['num_gpu'] = 0"
+    build = f"model = nn.Linear(4, 2)\nif config['num_gpu'] > 0:\n    model.cuda()\n{SGD}"
+    text = convert(setup=setup, build=build, imports="from start import args").new_text
+    above, made, _ = text.partition("accelerator = Accelerator(cpu=config['num_gpu'] <= 0)")
+    assert made
+    assert "config['num_gpu'] = 0" in above

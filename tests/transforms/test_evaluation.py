@@ -473,3 +473,24 @@ def test_the_models_own_input_and_bars_of_progress_stay_local(kept: str) -> None
     ).new_text
     assert text.count("gather_for_metrics") == 1
     assert kept.splitlines()[0] in text
+
+
+HITS = (
+    "hits = 0\nfor a, b in {0}:\n    output = model(a)\n    {1}hits += (output.argmax(1) == b).sum().item()"
+)
+
+
+def test_whole_batches_that_several_processes_would_drop() -> None:
+    ready = "test_loader = DataLoader(data, batch_size=8, drop_last=True)"
+    snippet = HITS.format("test_loader", "")
+    conversion = check_transformed("epoch", snippet, snippet, ready=ready)
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "drop_last=True would leave out whole batches of it on several processes" in said
+    check_transformed(
+        "epoch", snippet, HITS.format("test_loader", f"{GATHER}\n    "), ready=ready, batch_size="total"
+    )
+    trained = "loader = DataLoader(data, batch_size=8, shuffle=True, drop_last=True)"
+    after = HITS.format("loader", f"{GATHER}\n    ")
+    conversion = check_transformed("epoch", HITS.format("loader", ""), after, ready=trained)
+    (said,) = [f.message for f in conversion.applied if f.code == "ACC301"]
+    assert "up to N-1 whole batches of a pass are left out on N processes" in said

@@ -219,6 +219,48 @@ def test_steps_that_are_skipped_for_the_size_of_their_batch(test: str, after: st
     check_transformed("batch", f"{test}\n    continue", f"{after}\n    continue")
 
 
+@pytest.mark.parametrize(
+    ("test", "loses"),
+    [
+        ("len(x) != 8", True),
+        ("x.size(0) < 8", True),
+        ("8 > len(x)", True),
+        ("not (len(x) == 8)", True),
+        ("not len(x) >= 8", True),
+        ("len(x) == 1", False),
+        ("len(x) < 2", False),
+        ("len(x) > 64", False),
+    ],
+)
+def test_full_batches_that_a_skip_leaves_out_too(test: str, loses: bool) -> None:
+    words = "up to N-1 full batches of a pass are left out on N processes"
+    (said,) = [f for f in convert(batch=f"if {test}:\n    continue").applied if f.code == "ACC405"]
+    assert (words in said.message) is loses
+    loss = f"if {test}:\n    loss = F.cross_entropy(model(x), y)\n    loss.backward()\n    optimizer.step()"
+    (said,) = [f for f in convert(loss=loss, backward="", update="").applied if f.code == "ACC405"]
+    assert (words in said.message) is (test == "len(x) > 64")
+
+
+@pytest.mark.parametrize("more", ["", ", drop_last=True"])
+def test_the_size_of_a_batch_that_is_cut_is_that_of_its_shares(more: str) -> None:
+    conversion = check_transformed(
+        "batch",
+        "if len(x) != 8:\n    continue",
+        'if accelerator.reduce(len(x), reduction="sum") != 8:\n    continue',
+        ready=f"loader = DataLoader(data, batch_size=8{more})",
+        batch_size="total",
+    )
+    (said,) = [f.message for f in conversion.applied if f.code == "ACC405"]
+    assert said.startswith("`len(x) != 8` would ask for the size of one process's share of the batch")
+    check_transformed(
+        "batch",
+        "if len(x) == 1:\n    continue",
+        'if accelerator.reduce(len(x), reduction="min") == 1:\n    continue',
+        ready=f"loader = DataLoader(data, batch_size=8{more})",
+        batch_size="total",
+    )
+
+
 def test_a_step_under_a_test_of_its_size() -> None:
     loss = (
         "if len(y) > 1:\n    loss = F.cross_entropy(model(x), y)\n    loss.backward()\n    optimizer.step()"

@@ -16,6 +16,7 @@ from ..state import PartialState
 from .iterable import join_batches, slice_samples
 from .loaders import DataLoaderShard
 from .sharding import Shares, share_sizes, with_last
+from .unfilled import Unfilled
 
 
 class DataLoaderDispatcher(DataLoaderShard):
@@ -42,6 +43,7 @@ class DataLoaderDispatcher(DataLoaderShard):
         values["slice_fn"] = slice_fn
         values["shard"] = None
         values["_carries_shares"] = True
+        values["_unfilled"] = Unfilled(PartialState().data_ranks)
 
     def __len__(self) -> int:
         batches = len(self.base_dataloader)
@@ -73,7 +75,7 @@ class DataLoaderDispatcher(DataLoaderShard):
         ranks = process.data_ranks
         size = 1 if self.split_batches else ranks
         whole = bool(self.base_dataloader.drop_last)
-        for group, last in with_last(iter(self.base_dataloader), size, whole=whole):
+        for group, last in with_last(iter(self.base_dataloader), size, whole, self._unfilled):
             parts, shares = self._parts(group, ranks, last)
             mine = [(part, shares) for part in parts for _ in range(process.ranks_per_batch)]
             yield self._scatter(mine)

@@ -10,6 +10,7 @@ from torch.utils.data import IterableDataset
 
 from ..nested import concatenate, find_batch_size, honor_type, leaves, slice_tensors
 from .sharding import Shares, divide, share_sizes, with_last
+from .unfilled import Unfilled
 
 
 class SharedCollate:
@@ -59,6 +60,7 @@ class IterableDatasetShard(IterableDataset[Any]):
         self.even_batches = even_batches
         self.as_batches = as_batches
         self.batched = batched
+        self._unfilled = Unfilled(num_processes)
 
     def set_epoch(self, epoch: int) -> None:
         """Passed on to the dataset, if it wants to know."""
@@ -97,7 +99,7 @@ class IterableDatasetShard(IterableDataset[Any]):
             yield from self._whole_batches()
             return
         size = 1 if self.split_batches else self.num_processes
-        for group, last in with_last(self._batches(), size, whole=self.drop_last):
+        for group, last in with_last(self._batches(), size, self.drop_last, self._unfilled):
             own, shares = divide(
                 group,
                 self.num_processes,

@@ -23,6 +23,7 @@ from torch.utils.data import (
 )
 
 from ..state import PartialState
+from .unfilled import Unfilled
 
 RANDOM_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 # Index lists of samplers without a length travel in pieces of this many batches.
@@ -81,14 +82,23 @@ def divide(
     return own, Shares(sizes, len(group), last)
 
 
-def with_last(items: Iterator[Any], size: int, whole: bool = False) -> Iterator[tuple[list[Any], bool]]:
-    """Groups of `size` items, each with whether it is the last; with `whole`, one that is not full is left out."""
+def with_last(
+    items: Iterator[Any], size: int, whole: bool = False, unfilled: Callable[[int], None] | None = None
+) -> Iterator[tuple[list[Any], bool]]:
+    """Groups of `size` items, each with whether it is the last; with `whole`, one that is not full is left out.
 
-    def take() -> list[Any]:
+    Where that leaves no group at all, `unfilled` is told how many items there were.
+    """
+
+    def take(first: bool = False) -> list[Any]:
         group = list(islice(items, size))
-        return [] if whole and len(group) < size else group
+        if not whole or len(group) == size:
+            return group
+        if first and group and unfilled is not None:
+            unfilled(len(group))
+        return []
 
-    group = take()
+    group = take(first=True)
     while group:
         following = take()
         yield group, not following
@@ -123,6 +133,7 @@ class BatchSamplerShard(BatchSampler):
         self.sampler: Any = getattr(batch_sampler, "sampler", None)
         self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
         self.drop_last = bool(getattr(batch_sampler, "drop_last", False))
+        self._unfilled = Unfilled(num_processes)
         # The next pass leaves out so many batches, and calls this before it goes on with the rest.
         self.skip_batches = 0
         self.after_skip: Callable[[], None] | None = None
@@ -183,7 +194,7 @@ class BatchSamplerShard(BatchSampler):
     def _steps(self, size: int) -> Iterator[tuple[list[Any], bool]]:
         """The groups of original batches that are one step each, and whether a step is the last."""
         batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
-        for group, last in with_last(batches, size, whole=self.drop_last):
+        for group, last in with_last(batches, size, self.drop_last, self._unfilled):
             if len(group) < size and self._keeps_batches:
                 for i, batch in enumerate(group):
                     yield [batch], last and i + 1 == len(group)
