@@ -434,6 +434,41 @@ def two(model, optimizer, loader):
     assert texts["loops"].endswith(loops[loops.index("def two") :])
 
 
+VALUE = """\
+def value_step(value, optimizer, x):
+    loss = value(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def attack(model, x):
+    x = x.detach().requires_grad_(True)
+    model(x).sum().backward()
+    return x.grad
+"""
+OWN = (
+    f"model, value = nn.Linear(3, 1), nn.Linear(3, 1)\noptimizer = {SGD.format('model')}\n"
+    f"optimizer_value = {SGD.format('value')}\n" + LOADER
+)
+
+
+def test_a_step_elsewhere_beside_a_loop_of_its_own(tmp_path: Path) -> None:
+    loop = LOOP.replace(".to(WHERE)", "") + "    value_step(value, optimizer_value, x)\n"
+    texts = project(tmp_path, main=HEAD + "from steps import value_step\n" + OWN + loop, steps=TORCH + VALUE)
+    assert "def value_step(accelerator, value, optimizer, x):\n" in texts["steps"]
+    assert "    accelerator.backward(loss)\n" in texts["steps"]
+    assert "    value_step(accelerator, value, optimizer_value, x)\n" in texts["main"]
+    assert "model, value, optimizer, optimizer_value, loader = accelerator.prepare(" in texts["main"]
+
+
+def test_a_backward_elsewhere_that_trains_nothing(tmp_path: Path) -> None:
+    loop = LOOP.replace(".to(WHERE)", "") + "    attack(model, x)\n"
+    texts = project(tmp_path, main=HEAD + "from steps import attack\n" + OWN + loop, steps=TORCH + VALUE)
+    assert texts["steps"] == TORCH + VALUE
+    assert "    attack(model, x)\n" in texts["main"]
+
+
 FILLED = f"""\
 parts = nn.ModuleList([])
 model = nn.Linear(3, 1)
