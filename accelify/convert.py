@@ -30,6 +30,7 @@ from accelify.transforms.base import Change, Context
 OTHER_CALLERS = "ACC409"
 NO_LOOP = "it has no training loop (no call of backward)"
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
+_HAND_IT = "hand it the Accelerator as that script does"
 
 
 @dataclass(frozen=True)
@@ -338,11 +339,30 @@ def convert_project(
     imports = imports or Imports()
     models: list[ScriptModel] = []
     alone = convert_source(source, options, imports, models)
-    if source.path is None or not any(f.code == "ACC009" for f in alone.remaining):
+    if source.path is None:
         return [alone]
+    if any(f.code == "ACC009" for f in alone.remaining):
+        return _convert_together(source, models[0], options, imports)
+    if (
+        alone.status == CONVERTED
+        and not _may_be_lowered(source.text, options)
+        and models[0].trains_more_elsewhere()
+    ):
+        # It has a loop of its own, and other modules train, too: where they cannot come along, it is that loop alone.
+        together = _convert_together(source, models[0], options, imports)
+        if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
+            return together
+    return [alone]
+
+
+def _convert_together(
+    source: Source, known: ScriptModel, options: ConvertOptions, imports: Imports
+) -> list[Conversion]:
+    """Convert a script with the modules of its project that train."""
+    assert source.path is not None
     name = str(source.path)
     try:
-        script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
+        script = ScriptModel(known.tree, Path(source.path), project=True, known=known)
         while True:
             sources = _sources(source, script)
             converted = _converted_already(script, sources, options)
@@ -400,9 +420,7 @@ def _converted_already(
             for call in script.calls()
         )
         if _calls_without(script):
-            reason = (
-                f"its module {one.path} is converted already: hand it the Accelerator as that script does"
-            )
+            reason = f"its module {one.path} is converted already: {_HAND_IT}"
             return _left_alone(sources[0], REFUSED, reason)
         if handed or any(_imports(part, r) for r in ("accelify", options.runtime)):
             reason = f"it is converted already, as its module {one.path} is"

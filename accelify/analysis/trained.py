@@ -50,6 +50,28 @@ class TrainedModels:
         """The functions that call backward, by themselves or through others, in modules not converted with this."""
         return self._leading_to_backward() - set(self.functions())
 
+    def trains_more_elsewhere(self) -> bool:
+        """Whether calls also run functions of other modules that call backward and step the optimizer of a model."""
+        queue = [s for call in self.calls() for s in self.interpreter.calls.get(call, ())]
+        queue = [scope for scope in queue if scope in self.backward_elsewhere]
+        seen = set(queue)
+        while queue:
+            scope = queue.pop()
+            module = self.interpreter.module_of(scope)
+            for call in scope.nodes:
+                if not isinstance(call, ast.Call):
+                    continue
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
+                    stepped = self.interpreter.evaluate(module, scope, call.func.value)
+                    if any(
+                        isinstance(w, Thing) and w.kind == v.OPTIMIZER and w.link("models") for w in stepped
+                    ):
+                        return True
+                further = self.interpreter.calls.get(call, set()) - seen
+                seen |= further
+                queue += further
+        return False
+
     @cached_property
     def optimizers(self) -> set[Thing]:
         """Optimizers that step somewhere in this script (or are made in it)."""

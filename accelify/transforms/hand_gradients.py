@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.copied import leaves_no_gradients
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Function
@@ -71,6 +72,8 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
     for call in calls:
         for callee in in_order(context.script.callees(call) & context.script.backward_elsewhere):
             if callee in told or context.plan.on_main_only(call):
+                continue
+            if leaves_no_gradients(context.script, call, callee):
                 continue
             told.add(callee)
             module = context.script.interpreter.module_of(callee)

@@ -4,6 +4,7 @@ model.module.encoder                  ->  accelerator.unwrap_model(model).encode
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
+x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.copied import copied_parameters, is_run_only
+from accelify.analysis.scopes import handed_to
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
@@ -38,6 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield unwrap_model for what is read off a prepared model."""
     yield from _either_way(context)
     yield from _bare_uses(context)
+    yield from _copied(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
@@ -192,6 +196,39 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if asked:
             message = "a wrapped model is of the wrapper's class"
         yield context.change(UNWRAP, name, message, [edit])
+
+
+def _copied(context: Context) -> Iterator[Change]:
+    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted."""
+    script = context.script
+    for call in script.calls() if script.backwards else ():
+        copied: list[ast.expr] = []
+        if script.qualname(call.func) == "copy.deepcopy":
+            if len(call.args) == 1 and is_run_only(script, script.scope_of(call), call):
+                copied = call.args
+        elif callees := script.callees(call) & script.backward_elsewhere:
+            copied = [
+                argument
+                for argument in [*call.args, *[kw.value for kw in call.keywords]]
+                if all(
+                    any(
+                        a is argument and name in copied_parameters(script, s)
+                        for a, name in handed_to(call, s)
+                    )
+                    for s in callees
+                )
+            ]
+        for model in copied:
+            if not isinstance(model, (ast.Name, ast.Attribute)) or context.is_claimed(model):
+                continue
+            models = script.models_of(model) & context.plan.prepared
+            accelerator = context.accelerator(model)
+            if not models or accelerator is None or not context.plan.after_prepare(model, models):
+                continue
+            context.claim(model)
+            edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
+            message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
+            yield context.change(UNWRAP, model, message, [edit])
 
 
 def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:

@@ -373,7 +373,23 @@ def attributes_set_on_the_wrapper(acc):
     return [model, torch.tensor(float(acc.unwrap_model(model).scale))]
 
 
+def moved_and_back(acc):
+    """Moved and cast parameters get new nodes in the graph, and DDP's hooks are on the old ones."""
+    model, part = Coder(), Coder()
+    optimizer = torch.optim.SGD([*model.parameters(), *part.parameters()], lr=0.1)
+    model, part, optimizer, loader = acc.prepare(model, part, optimizer, loader_of())
+    for i, (x, _) in enumerate(loader):
+        optimizer.zero_grad()
+        acc.backward(F.mse_loss(model(x), x) + F.mse_loss(part(x), x))
+        optimizer.step()
+        if i == 0:
+            model.double().float()
+            acc.unwrap_model(part).dec.double().float()
+    return [model, part]
+
+
 STEPS = [
+    moved_and_back,
     attributes_set_on_the_wrapper,
     gan,
     gan_together,

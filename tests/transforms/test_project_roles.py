@@ -434,6 +434,80 @@ def two(model, optimizer, loader):
     assert texts["loops"].endswith(loops[loops.index("def two") :])
 
 
+VALUE = """\
+def value_step(value, optimizer, x):
+    loss = value(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def attack(model, x):
+    x = x.detach().requires_grad_(True)
+    model(x).sum().backward()
+    return x.grad
+"""
+OWN = (
+    f"model, value = nn.Linear(3, 1), nn.Linear(3, 1)\noptimizer = {SGD.format('model')}\n"
+    f"optimizer_value = {SGD.format('value')}\n" + LOADER
+)
+
+
+def test_a_step_elsewhere_beside_a_loop_of_its_own(tmp_path: Path) -> None:
+    loop = LOOP.replace(".to(WHERE)", "") + "    value_step(value, optimizer_value, x)\n"
+    texts = project(tmp_path, main=HEAD + "from steps import value_step\n" + OWN + loop, steps=TORCH + VALUE)
+    assert "def value_step(accelerator, value, optimizer, x):\n" in texts["steps"]
+    assert "    accelerator.backward(loss)\n" in texts["steps"]
+    assert "    value_step(accelerator, value, optimizer_value, x)\n" in texts["main"]
+    assert "model, value, optimizer, optimizer_value, loader = accelerator.prepare(" in texts["main"]
+
+
+def test_a_backward_elsewhere_that_trains_nothing(tmp_path: Path) -> None:
+    loop = LOOP.replace(".to(WHERE)", "") + "    attack(model, x)\n"
+    texts = project(tmp_path, main=HEAD + "from steps import attack\n" + OWN + loop, steps=TORCH + VALUE)
+    assert texts["steps"] == TORCH + VALUE
+    assert "    attack(model, x)\n" in texts["main"]
+
+
+ON_A_COPY = """\
+import copy
+
+
+def attack(model, x):
+    {copy}
+    other.fc = nn.Identity()
+    x = x.detach().requires_grad_(True)
+    other.eval()
+    other(x).sum().backward()
+    {use}
+    return x.grad
+"""
+COPY = "other = copy.deepcopy(model)"
+
+
+@pytest.mark.parametrize(
+    ("copied", "use", "unwrapped"),
+    [
+        (COPY, "x = x + 1", True),
+        (COPY, "other.fc.head = None", True),
+        (COPY, "model(x).sum().backward()", False),
+        (COPY, "x = other.fc.weight.grad", False),
+        (COPY, "[p.sub_(p.grad) for p in other.parameters()]", False),
+        ("other = copy.deepcopy(model) if x else model", "x = x + 1", False),
+    ],
+)
+def test_a_copy_elsewhere_that_is_only_run(tmp_path: Path, copied: str, use: str, unwrapped: bool) -> None:
+    loop = LOOP.replace(".to(WHERE)", "") + "    attack(model, x)\n"
+    for name, text in (
+        ("main", HEAD + "from steps import attack\n" + OWN + loop),
+        ("steps", TORCH + ON_A_COPY.format(copy=copied, use=use)),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+    (found,) = convert_project(Source.read(tmp_path / "main.py"))
+    assert ("attack(accelerator.unwrap_model(model), x)" in found.new_text) == unwrapped
+    assert any(f.code == "ACC420" for f in found.remaining) != unwrapped
+
+
 FILLED = f"""\
 parts = nn.ModuleList([])
 model = nn.Linear(3, 1)

@@ -213,3 +213,24 @@ def test_the_class_of_a_model_is_its_own(asked: str) -> None:
 @pytest.mark.parametrize("asked", ["isinstance(model, nn.Module)", "isinstance(model, nn.DataParallel)"])
 def test_whether_it_is_a_module_or_wrapped_may_be_asked_of_a_wrapper(asked: str) -> None:
     check_noop("epoch", f"if {asked}:\n    n = 1", "ACC208", setup=NET, build=BUILD)
+
+
+ATTACK = """
+def attack(net, x):
+    net = copy.deepcopy(net)
+    net.fc = nn.Identity()
+    x = x.detach().requires_grad_(True)
+    net(x).sum().backward()
+    {use}
+    return x.grad
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "unwrapped"),
+    [("net.eval()", True), ("for p in net.parameters():\n        p.data -= p.grad", False)],
+)
+def test_a_copy_that_is_only_run_is_of_the_model_itself(use: str, unwrapped: bool) -> None:
+    setup = NET + ATTACK.format(use=use)
+    text = convert(imports="import copy", setup=setup, build=BUILD, batch="x = attack(model, x)").new_text
+    assert ("net = copy.deepcopy(accelerator.unwrap_model(net))" in text) == unwrapped

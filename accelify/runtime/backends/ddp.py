@@ -5,7 +5,8 @@ model's own forward. Scripts do otherwise: they call other methods of the model,
 backwards after two forwards, take gradients of gradients. So after every backward it is checked, without a word to
 other ranks, whether the reducer averaged all that this backward produced. If not, the gradients of that step are
 averaged by one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all
-later steps of that model, whose reducer is taken out.
+later steps of that model, whose reducer is taken out. So it is, too, where the script moves or casts parameters: torch
+makes the nodes anew then on which the reducer's hooks sit.
 """
 
 from __future__ import annotations
@@ -158,6 +159,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
         self._sync_next = False
+        self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
         if sparse:
             # The reducer reduces sparse gradients where they lie: what it has begun cannot be averaged again.
@@ -257,8 +259,23 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self._flat = True
             self.reducer._remove_autograd_hooks()
 
+    def _accumulators(self) -> list[Any]:
+        """The nodes that the reducer's hooks sit on, as far as their loss would not show in what it has averaged."""
+        # Where it waits for all, a part of them that is lost leaves it waiting; unused ones it does not miss.
+        count = None if self.find_unused_parameters else 1
+        return [torch.autograd.graph.get_gradient_edge(p).node for p in self._trained.parameters[:count]]
+
+    def _is_moved(self) -> bool:
+        """Whether parameters were on another device, or of another type, since the reducer hung its hooks on them."""
+        return any(a is not b for a, b in zip(self._accumulators(), self._hooked, strict=False))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has a reducer of its own; nodes of the graph cannot be copied.
+        return {**super().__getstate__(), "_hooked": []}  # type: ignore[no-untyped-call]
+
     def leave_group(self) -> None:
         """Hold the process group no longer: from now on this is the module alone."""
+        self._hooked = []
         self._flat = True
         self.require_backward_grad_sync = False
         self.process_group = None  # type: ignore[assignment]
@@ -283,6 +300,10 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         if not (sync and self.require_backward_grad_sync):
             return None
         if self._running:
+            self.leave_reducer()
+        if self._armed and not self._flat and self._is_moved():
+            # Said where other ranks have not moved theirs, and wait in this backward.
+            self._trained.told += ", whose parameters this rank has moved or cast"
             self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.

@@ -1,0 +1,118 @@
+"""Copies of models that are only run: nobody reads their gradients, and a wrapper that is copied along waits for them.
+
+An attack copies the model, takes its head off and asks for the gradient of the picture. The wrapper's copy would expect
+gradients for the parts that were there when it was made.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Tree
+from accelify.analysis.values import Imported, Thing
+
+_RUNNING = frozenset(
+    {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "zero_grad", "requires_grad_"}
+)
+
+
+def is_run_only(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
+    """Whether a call in a function that calls backward copies something, of which no gradient is read afterwards."""
+    tree = script.interpreter.module_of(scope).tree
+    stmt = tree.parent(call)
+    if not _is_deepcopy(script, scope, call) or not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    target = stmt.targets[0]
+    if not isinstance(target, ast.Name) or stmt not in scope.node.body or scope.children:
+        return False
+    behind = [n for n in _reads(scope, target.id) if tree.start(n) > tree.end(stmt)]
+    backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in scope.nodes)
+    return backward and all(_runs(tree, name) for name in behind)
+
+
+def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
+    """The parameters of which a function only takes such a copy, to go on with that."""
+    if function.kind != "function" or b"deepcopy" not in script.interpreter.module_of(function).tree.data:
+        return set()
+    tree = script.interpreter.module_of(function).tree
+    found = set()
+    for call in function.nodes:
+        given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+        if not isinstance(call, ast.Call) or not isinstance(given, ast.Name):
+            continue
+        if all(a.arg != given.id for a in function.parameters()) or not is_run_only(script, function, call):
+            continue
+        stmt = tree.parent(call)
+        again = isinstance(stmt, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == given.id for t in stmt.targets
+        )
+        others = [n for n in _reads(function, given.id) if n is not given]
+        if all(again and tree.start(n) > tree.end(call) for n in others):
+            found.add(given.id)
+    return found
+
+
+def leaves_no_gradients(script: ScriptModel, call: ast.Call, function: Scope) -> bool:
+    """Whether a call of a function that calls backward itself leaves gradients in copies of its models only."""
+    copied = copied_parameters(script, function)
+    if not copied or function.is_method:
+        return False
+    interpreter = script.interpreter
+    module = interpreter.module_of(function)
+    calls = [n for n in function.nodes if isinstance(n, ast.Call)]
+    if any(s in script.backward_elsewhere for c in calls for s in interpreter.calls.get(c, ())):
+        return False
+    if any(isinstance(c.func, ast.Attribute) and c.func.attr == "step" for c in calls):
+        return False
+    given = [a for a, name in handed_to(call, function) if name not in copied]
+    inside = [n for n in function.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    own = copied | _targets(function, copied)
+    others = [n for n in inside if n.id not in own]
+    return not any(script.is_a(a, v.MODEL) for a in given) and not any(
+        isinstance(w, Thing) and w.kind == v.MODEL
+        for n in others
+        for w in interpreter.evaluate(module, function, n)
+    )
+
+
+def _targets(function: Scope, copied: set[str]) -> set[str]:
+    """The names that the copies go by."""
+    return {
+        target.id
+        for stmt in function.nodes
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call) and stmt.value.args
+        for target in stmt.targets
+        if isinstance(target, ast.Name)
+        and isinstance(stmt.value.args[0], ast.Name)
+        and stmt.value.args[0].id in copied
+    }
+
+
+def _is_deepcopy(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
+    module = script.interpreter.module_of(scope)
+    found = script.interpreter.evaluate(module, scope, call.func)
+    return any(isinstance(w, Imported) and w.name == "copy.deepcopy" for w in found)
+
+
+def _reads(scope: Scope, name: str) -> list[ast.Name]:
+    return [
+        n for n in scope.nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
+
+
+def _runs(tree: Tree, name: ast.Name) -> bool:
+    """Whether a read of a copy runs it, switches it over or sets a part of it."""
+    parent = tree.parent(name)
+    if isinstance(parent, ast.Call):
+        return parent.func is name
+    if isinstance(parent, ast.Attribute) and parent.attr in _RUNNING:
+        call = tree.parent(parent)
+        return isinstance(call, ast.Call) and call.func is parent
+    while isinstance(parent, ast.Attribute):
+        if isinstance(parent.ctx, ast.Store):
+            return isinstance(tree.parent(parent), ast.Assign)
+        parent = tree.parent(parent)
+    return False
