@@ -93,10 +93,33 @@ class Imports:
         return [path for path in every if path.resolve() not in imported]
 
     def mentioning(self, name: str, module: Path, paths: Iterable[Path]) -> list[Path]:
-        """Those of some files that import a module and call a name of it, or derive a class from it."""
-        text = re.escape(name.encode())
+        """Those of some files that import a module and call a name of it, or derive a class from it.
+
+        By way of a package that imports it, where they have that name from there.
+        """
+        text, module = re.escape(name.encode()), module.resolve()
         word = re.compile(rb"\b" + text + rb"\s*\(|^\s*class\s+\w+\s*\([^)]*\b" + text + rb"\b", re.MULTILINE)
-        return [p for p in paths if word.search(self._read(p.resolve())) and module.resolve() in self.of(p)]
+        handed_on = re.compile(
+            rb"\.[ \t]*" + text + rb"\b|\bimport[ \t]*(\([^)]*|[^\n]*)(\b" + text + rb"\b|\*)"
+        )
+        found = []
+        for path in paths:
+            data = self._read(path.resolve())
+            if word.search(data) and (
+                module in self.of(path) or (handed_on.search(data) and module in self._through_packages(path))
+            ):
+                found.append(path)
+        return found
+
+    def _through_packages(self, path: Path) -> set[Path]:
+        """What packages import that a file imports, or that such packages do."""
+        found: set[Path] = set()
+        queue = [one for one in self.of(path) if one.name == "__init__.py"]
+        while queue:
+            new = set(self.of(queue.pop())) - found
+            found |= new
+            queue += [one for one in new if one.name == "__init__.py"]
+        return found
 
     def _read(self, path: Path) -> bytes:
         if path not in self._data:
