@@ -98,7 +98,8 @@ class Imports:
         """Those of some files that call a name of a module, or derive a class from it with an `__init__` of its own.
 
         A class that is derived without one is made as the module's own is: those that call it count as well. Those
-        classes are looked for in some other files too.
+        classes are looked for in some other files too. By way of a package that imports it counts, where a file has the
+        name from there.
         """
         own = list(paths)
         every = list(dict.fromkeys([*own, *within]))
@@ -108,7 +109,7 @@ class Imports:
             call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + rb"\s*\(")
             for path in every:
                 data, place = self._read(path.resolve()), path.resolve()
-                if name.encode() not in data or not (place == module or module in self.of(path)):
+                if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
                     continue
                 if call.search(data):
                     found.add(path)
@@ -118,6 +119,26 @@ class Imports:
                     elif (derived, place) not in makers:
                         makers.append((derived, place))
         return [path for path in own if path in found]
+
+    def _has_from(self, path: Path, name: str, module: Path) -> bool:
+        """Whether a file imports a module, or has a name from a package that does."""
+        if module in self.of(path):
+            return True
+        text = re.escape(name.encode())
+        handed_on = rb"\.[ \t]*" + text + rb"\b|\bimport[ \t]*(\([^)]*|[^\n]*)(\b" + text + rb"\b|\*)"
+        return bool(re.search(handed_on, self._read(path.resolve()))) and module in self._through_packages(
+            path
+        )
+
+    def _through_packages(self, path: Path) -> set[Path]:
+        """What packages import that a file imports, or that such packages do."""
+        found: set[Path] = set()
+        queue = [one for one in self.of(path) if one.name == "__init__.py"]
+        while queue:
+            new = set(self.of(queue.pop())) - found
+            found |= new
+            queue += [one for one in new if one.name == "__init__.py"]
+        return found
 
     def _read(self, path: Path) -> bytes:
         if path not in self._data:

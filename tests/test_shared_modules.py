@@ -81,6 +81,31 @@ def test_what_another_script_calls_too_keeps_the_group_from_breaking_it(project:
     assert not [f for c in both.values() for f in c.remaining if f.code == "ACC409"]
 
 
+@pytest.mark.parametrize(
+    ("imports", "call", "said"),
+    [
+        ("import lib", "lib.distilled", True),
+        ("from lib import plain, distilled", "distilled", True),
+        ("from lib import *", "distilled", True),
+        ("import lib\ndistilled = print", "distilled", False),
+    ],
+)
+def test_who_calls_it_by_way_of_a_package_is_said_too(
+    tmp_path: Path, imports: str, call: str, said: bool
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").write_text("from .inner import *\n")
+    (tmp_path / "lib" / "inner").mkdir()
+    (tmp_path / "lib" / "inner" / "__init__.py").write_text("from lib.inner.loops import distilled, plain\n")
+    (tmp_path / "lib" / "inner" / "loops.py").write_text(LOOPS)
+    text = TRAIN.format(name="distilled", model="(model, teacher)")
+    (tmp_path / "student.py").write_text(text.replace("from loops", "from lib"))
+    (tmp_path / "teacher.py").write_text(f"{imports}\n{call}([], None, None, None)\n")
+    found = convert(tmp_path, "student.py")
+    assert "distilled(accelerator, " in found["student.py"].new_text
+    assert bool([f for f in found["student.py"].remaining if f.code == "ACC409"]) is said
+
+
 def test_a_class_that_is_derived_elsewhere_is_said(tmp_path: Path) -> None:
     (tmp_path / "base.py").write_text(
         "import torch\n\n\nclass Engine:\n    def __init__(self, config):\n"

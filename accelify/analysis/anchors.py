@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import option_name
+from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -302,8 +303,10 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
         }
         body = script.tree.module.body if needed_names <= defined else _module_block(script, core)
         return _in_block(script, script.scopes.module, body, needed_names)
-    if any(h.kind == "module" for h in homes):
-        return _in_block(script, script.scopes.module, _module_block(script, core), needed_names)
+    early = needs_it_on_import(script, needed_names)
+    if early or any(h.kind == "module" for h in homes):
+        block = script.tree.module.body if early else _module_block(script, core)
+        return _in_block(script, script.scopes.module, block, needed_names)
     started = _where_it_starts(script, homes, core) if not needed_names else None
     if started is not None:
         return started

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from accelify.analysis import values as v
 from accelify.analysis.program import Module, Program, absolute_name
@@ -60,7 +61,7 @@ def device_constants(script: ScriptModel) -> list[DeviceConstant]:
         return []
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if isinstance(node.ctx, ast.Load) and script.is_a(node, v.DEVICE):
-            constant = _constant_of(script, node, known)
+            constant = constant_of(script, node, known)
             if constant is not None:
                 constant.reads.append(node)
     for module in program.modules.values():
@@ -88,10 +89,18 @@ def _of_module(script: ScriptModel, module: Module) -> list[DeviceConstant]:
     return list(found.values())
 
 
-_Known = dict[tuple[Module, str], DeviceConstant]
+_T = TypeVar("_T")
+_Known = dict[tuple[Module, str], _T]
 
 
-def _constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Known) -> DeviceConstant | None:
+def constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Known[_T]) -> _T | None:
+    """What is known of the global of a module that a node reads, by whatever way it was imported.
+
+    Args:
+        script: the script.
+        node: the name, or the attribute of a module.
+        known: what is known of globals, by the module that binds them and their names there.
+    """
     module = script.module_of(node)
     if isinstance(node, ast.Name):
         owner = script.scope_of(node).resolve(node.id)
@@ -105,8 +114,8 @@ def _constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Kn
 
 
 def _origin(
-    program: Program, module: Module, name: str, known: _Known, seen: set[tuple[Module, str]]
-) -> DeviceConstant | None:
+    program: Program, module: Module, name: str, known: _Known[_T], seen: set[tuple[Module, str]]
+) -> _T | None:
     """The constant that a module's global name stands for, followed through `from other import name` and `*`."""
     if (module, name) in known:
         return known[module, name]
@@ -130,7 +139,7 @@ def _origin(
     return None
 
 
-def _read_by(program: Program, module: Module, known: _Known) -> list[DeviceConstant]:
+def _read_by(program: Program, module: Module, known: _Known[DeviceConstant]) -> list[DeviceConstant]:
     """The constants of other modules that a module reads when it is imported, and all that its functions read."""
     found: dict[DeviceConstant, None] = {}
     for node in module.tree.nodes(ast.Name):

@@ -10,6 +10,8 @@ device, ids = choose(n)       ->  device, ids = choose(n)
 super().__init__(options)     ->  super().__init__(options)
                                   self.device = self.accelerator.device
 
+mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only behind it)
+
 What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
 the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
 """
@@ -21,8 +23,10 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.base_devices import own_devices
-from accelify.analysis.device_constants import DeviceConstant
+from accelify.analysis.device_constants import DeviceConstant, constant_of
 from accelify.analysis.devices import names_cpu
+from accelify.analysis.on_import import placed_on_import
+from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import DEVICE, Class
 from accelify.edits import Edit, InsertAfter, InsertBefore
@@ -54,6 +58,58 @@ def transform(context: Context) -> Iterator[Change]:
             yield _elsewhere(context, constant)
     yield from _among_others(context)
     yield from _of_base_classes(context)
+    yield from _on_import(context)
+
+
+def _on_import(context: Context) -> Iterator[Change]:
+    """What modules put on a GPU before there is an Accelerator, which selects that of each process."""
+    script = context.script
+    chosen: dict[Module, list[DeviceConstant]] = {}
+    for constant in context.plan.device_constants:
+        # Of one that has a number it is said already who reads it.
+        if not constant.is_cpu and not constant.is_indexed:
+            chosen.setdefault(constant.module, []).append(constant)
+    entry = script.program.entry
+    placed = {
+        call: (module, names)
+        for module in dict.fromkeys([entry, *script.program.modules.values()])
+        for names, call in placed_on_import(module, frozenset(c.name for c in chosen.get(module, ())))
+    }
+    reads = _reads(context, {(m, name): call for call, (m, names) in placed.items() for name in names})
+    for call, (module, names) in placed.items():
+        own = module in script.modules
+        if own and (context.is_claimed(call) or (module is entry and context.accelerator(call) is not None)):
+            continue
+        read = [r for r in reads.get(call, ()) if not _is_moved(context, r)]
+        if not read:
+            continue
+        name = dotted(read[0]) or names[0]
+        when = "the script starts" if module is entry else f"{_file(module)} is imported"
+        message = (
+            f"`{name}` is put on the first GPU when {when}, before the Accelerator selects each process's own: "
+            f"move it where it is used ({name}.to(accelerator.device))"
+        )
+        yield context.change(CONSTANT, call if own else read[0], message)
+
+
+def _reads(
+    context: Context, known: dict[tuple[Module, str], ast.Call]
+) -> dict[ast.Call, list[ast.Name | ast.Attribute]]:
+    """Where the script reads globals of modules, by what they are made of."""
+    found: dict[ast.Call, list[ast.Name | ast.Attribute]] = {}
+    for node in [*context.tree.nodes(ast.Name), *context.tree.nodes(ast.Attribute)] if known else ():
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        if isinstance(node.ctx, ast.Load) and any(name == one for _, one in known):
+            call = constant_of(context.script, node, known)
+            if call is not None:
+                found.setdefault(call, []).append(node)
+    return found
+
+
+def _is_moved(context: Context, read: ast.expr) -> bool:
+    """Whether what is read is moved first: `mean.to(x.device)`."""
+    func = context.tree.parent(read)
+    return isinstance(func, ast.Attribute) and func.attr in ("to", "cuda", "type_as")
 
 
 def _of_base_classes(context: Context) -> Iterator[Change]:

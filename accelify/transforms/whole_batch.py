@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.made_of_numbers import is_made_of_numbers
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
@@ -44,6 +45,8 @@ def transform(context: Context) -> Iterator[Change]:
         if (
             _has_parameters(context, scope)
             or _is_of_weights(scope, node)
+            or _sees_all(context, node)
+            or is_made_of_numbers(context.script, scope, node)
             or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
         ):
             continue
@@ -57,7 +60,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
     """Criteria of modules that are not converted with the script, where they are called to train."""
     script, known = context.script, dict[Scope, str]()
     for call in script.calls():
-        if script.scope_of(call) not in script.training_scopes:
+        if script.scope_of(call) not in script.training_scopes or _sees_all(context, call):
             continue
         if any(
             script.is_a(a, v.LOADER, v.DATASET) for a in [*call.args, *[kw.value for kw in call.keywords]]
@@ -94,6 +97,7 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
                 isinstance(node, (ast.BinOp, ast.Call))
                 and _compares(context, node)
                 and not _is_of_weights(scope, node)
+                and not is_made_of_numbers(script, scope, node)
             ):
                 name = module.path.name if module.path is not None else "another module"
                 known[scope] = f"{name}, line {node.lineno}"
@@ -104,6 +108,13 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
                     known[scope] = next(filter(None, inner))
                     break
     return known[scope]
+
+
+def _sees_all(context: Context, node: ast.AST) -> bool:
+    """Whether a node stands in a loop over data that every process goes through whole."""
+    loops = context.script.enclosing_loops(node)
+    read = [loaders for loop, loaders in context.script.loader_loops if loop in loops]
+    return bool(read) and not any(loaders & context.plan.prepared for loaders in read)
 
 
 def _is_of_weights(scope: Scope, node: ast.AST) -> bool:

@@ -404,14 +404,25 @@ def test_ranks_draw_apart_within_a_pass_and_alike_behind_it(nested, leave):
     assert not set(first) & set(second)
 
 
-def _left():
+def _left(draws, passes):
     accelerator = fresh_accelerator()
     torch.manual_seed(3)
     loader = accelerator.prepare(DataLoader(Drawn(), batch_size=2, shuffle=True))
-    for _ in loader:
-        break
+    for _ in range(passes):
+        for _ in loader:
+            if draws:
+                torch.rand(())
+            break
     return float(torch.rand(()))
 
 
 def test_a_pass_that_is_left_asks_nobody():
-    assert len(set(run_ranks(2, _left))) == 2
+    assert len(set(run_ranks(2, _left, True, 1))) == 2
+
+
+def test_behind_a_look_at_the_first_batch_ranks_draw_alike():
+    assert len(set(run_ranks(2, _left, False, 1))) == 1
+
+
+def test_a_script_that_takes_its_batches_one_by_one_goes_on_apart():
+    assert len(set(run_ranks(2, _left, False, 2))) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from accelify.convert import Conversion, convert_project
 from accelify.source import Source
 
@@ -179,3 +181,60 @@ def test_the_options_have_another_name_where_the_accelerator_is_made(tmp_path: P
     made = 'accelerator = Accelerator(cpu=str(conf.device) == "cpu")\n    conf.device = accelerator.device'
     assert made in conversion.new_text
     assert "ACC410" not in {f.code for f in conversion.remaining}
+
+
+MAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{early}
+
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(8, 3)), batch_size=2)
+    model = nn.Linear(3, 3).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        optimizer.zero_grad()
+        loss = model(x.cuda() - {mean}).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        (".cuda()", ".to(accelerator.device)"),
+        ('.to("cuda")', ".to(accelerator.device)"),
+        (' + torch.ones(3, device="cuda:0")', " + torch.ones(3, device=accelerator.device)"),
+    ],
+)
+def test_what_the_script_puts_on_a_gpu_before_its_functions_run(
+    tmp_path: Path, given: str, after: str
+) -> None:
+    found = convert(tmp_path, MAIN.format(early=f"mean = torch.zeros(3){given}", mean="mean"))
+    assert f"\naccelerator = Accelerator()\nmean = torch.zeros(3){after}\n" in found.new_text
+    assert not left(found)
+
+
+def test_what_is_put_there_before_the_options_are_known_is_named(tmp_path: Path) -> None:
+    early = (
+        "import argparse\nmean = torch.zeros(3).cuda()\n"
+        "parser = argparse.ArgumentParser()\nargs = parser.parse_args()"
+    )
+    (message,) = left(convert(tmp_path, MAIN.format(early=early, mean="mean")))
+    assert message.startswith("`mean` is put on the first GPU when the script starts")
+
+
+def test_what_a_module_puts_on_a_gpu_when_it_is_imported_is_named(tmp_path: Path) -> None:
+    conf = "mean = torch.zeros(3).cuda()\n"
+    for early, mean in (("from conf import mean", "mean"), ("import conf", "conf.mean")):
+        (message,) = left(convert(tmp_path, MAIN.format(early=early, mean=mean), conf=conf))
+        assert message.startswith(f"`{mean}` is put on the first GPU when conf.py is imported")
+        assert not left(convert(tmp_path, MAIN.format(early=early, mean=f"{mean}.to(x.device)"), conf=conf))
+    assert not left(convert(tmp_path, MAIN.format(early="import conf\nmean = 0", mean="mean"), conf=conf))
+    guarded = 'if __name__ == "__main__":\n    mean = torch.zeros(3).cuda()\nelse:\n    mean = 0\n'
+    assert not left(convert(tmp_path, MAIN.format(early="import conf", mean="conf.mean"), conf=guarded))

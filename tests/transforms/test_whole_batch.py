@@ -120,3 +120,66 @@ def recall(net, loader):
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     assert conversion.status == "converted"
     assert "ACC408" not in codes(conversion)
+
+
+WINDOW = """\
+import math
+import torch
+
+def gaussian(size, sigma):
+    found = torch.Tensor([math.exp(-((x - size // 2) ** 2) / float(2 * sigma**2)) for x in range(size)])
+    return found / found.sum()
+
+def window(size, channel):
+    line = {line}
+    return line.mm(line.t()).expand(channel, 1, size, size)
+
+def ssim(one, two, size=11):
+    (_, channel, _, _) = one.size()
+    made = window(size, channel).type_as(one)
+    return (torch.conv2d(one, made, groups=channel) - torch.conv2d(two, made, groups=channel)).pow(2).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("gaussian(size, 1.5).unsqueeze(1)", False),
+        ("torch.ones(size, 1) / size", False),
+        ("torch.randn(size, channel)", True),
+        ("channel", True),
+    ],
+)
+def test_a_window_holds_no_samples(tmp_path: Path, line: str, expected: bool) -> None:
+    (tmp_path / "ssim.py").write_text(WINDOW.format(line=line))
+    script = TRAIN.format(name="ssim").replace("from losses", "from ssim").replace("ssim()", "ssim")
+    script = script.replace("criterion(model(x), y)", "ssim(model(x), y)")
+    if line == "channel":
+        script = script.replace("ssim(model(x), y)", "window(11, model(x))").replace(
+            "import ssim", "import window"
+        )
+        script = script.replace("criterion = ssim", "criterion = window")
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted"
+    assert ("ACC408" in codes(conversion)) == expected
+
+
+def test_what_every_process_goes_through_whole() -> None:
+    imports = """from torch.utils.data import Dataset
+
+class Images(Dataset):
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return torch.rand(3, 16 + i, 4)
+"""
+    epoch = (
+        "total = 0\nfor a in {}:\n    values = model(a)\n    total += (values @ values.t()).mean().item()\n"
+        "print(total / 10)"
+    )
+    whole = "whole = DataLoader(Images(), batch_size=1)"
+    conversion = convert(imports=imports, ready=whole, epoch=epoch.format("whole"))
+    assert "ACC303" in codes(conversion)
+    assert "ACC408" not in codes(conversion)
+    assert "ACC408" in codes(convert(imports=imports, ready=whole, epoch=epoch.format("loader")))

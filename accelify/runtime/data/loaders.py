@@ -83,7 +83,7 @@ class LoaderIterator:
             skip, after_skip = resume.position, resume.go_on
             resume.go_back()
         self.position = skip
-        self._apart = loader._before_pass()
+        self._apart: Any = loader._before_pass()
         self.beginning = random_snapshot(loader._generators())
         self.sampler_epoch = getattr(loader._sampler(), "epoch", None)
         self._stream = DataStream() if loader._draws_while_read else None
@@ -184,9 +184,8 @@ class LoaderIterator:
             raise StopIteration
         self.position += 1
         loader = self.loader
-        if self._apart is not None:
-            move_apart(self._apart)
-            self._apart = None
+        if isinstance(self._apart, int):
+            self._apart = move_apart(self._apart)  # the way back from now on
         if loader._carries_shares:
             batch, self.shares = batch
             if self.shares.last is not None:
@@ -218,6 +217,8 @@ class LoaderIterator:
                 if not loaders:
                     # What a script does after the loop is not part of a window.
                     self.loader.gradient_state.sync_gradients = True
+                    if callable(self._apart) and self.loader.epoch == 0:
+                        self._apart()
                 self.loader._after_pass()
                 return
 

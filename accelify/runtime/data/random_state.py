@@ -296,9 +296,32 @@ class DataStream:
                 torch.set_rng_state(own)
 
 
-def move_apart(number: int) -> None:
-    """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's."""
+def move_apart(number: int) -> Callable[[], None] | None:
+    """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's.
+
+    Returns the way back for a pass that is left: as long as nothing was drawn, the stream that all ranks had is still
+    known, and takes no asking around.
+    """
     rank = PartialState().data_rank
-    if rank:
-        # Far apart in the low 32 bits, which are all that torch's generator on the CPU looks at.
-        torch.manual_seed((number + rank * 0x9E3779B97F4A7C15) % 2**63)
+    if not rank:
+        return None
+    shared = _streams()
+    # Far apart in the low 32 bits, which are all that torch's generator on the CPU looks at.
+    torch.manual_seed((number + rank * 0x9E3779B97F4A7C15) % 2**63)
+    own = _streams()
+
+    def come_back() -> None:
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and all(map(torch.equal, _streams(), own)):
+            torch.set_rng_state(shared[0])
+            if len(shared) > 1:
+                torch.cuda.set_rng_state(shared[1], PartialState().device)
+
+    return come_back
+
+
+def _streams() -> list[torch.Tensor]:
+    """The states of torch's generators that this rank draws from."""
+    device = PartialState().device
+    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *on_gpu]
