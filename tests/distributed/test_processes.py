@@ -192,6 +192,30 @@ def check_models_begin_and_stay_equal(acc):
     model.load_state_dict(nn.Linear(2, 2).state_dict())
 
 
+def check_walks_find_the_scripts_own_parts(acc):
+    class Net(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.Linear(2, 2), nn.Sequential(nn.Dropout()))
+            self.scale = nn.Parameter(torch.ones(1))
+
+    inner = Net()
+    holder = nn.ModuleDict({"net": acc.prepare(inner)})
+    model = holder["net"]
+    assert model is not inner
+    assert list(model._modules) == [n for n, _ in model.named_children()] == ["0", "1"]
+    assert [n for n, _ in model.named_modules()] == ["", "0", "1", "1.0"]
+    assert list(model.modules()) == list(inner.modules())
+    assert not any(m.training for m in [model.eval(), *inner.modules()])
+    assert all(m.training for m in [model.train(), *inner.modules()])
+    seen = []
+    model.apply(seen.append)
+    assert seen[-1] is inner
+    assert model.double() is model
+    assert inner.scale.dtype == inner[0].weight.dtype == torch.float64
+    holder.load_state_dict(holder.state_dict())
+    assert "net.scale" in dict(holder.named_parameters())
+
+
 def check_buffers_follow_the_main_process(acc):
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     model = acc.prepare(model)

@@ -208,7 +208,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def train(self, mode: bool = True) -> DistributedModel:
         """As torch's; a layer frozen or thawed since is taken into account from here on."""
-        super().train(mode)  # type: ignore[no-untyped-call]
+        super().train(mode)
         self.follow_parameters()
         return self
 
