@@ -1,5 +1,6 @@
 """Process control and collectives, many checks in one group of processes."""
 
+import copy
 import io
 import os
 from contextlib import redirect_stdout
@@ -214,6 +215,22 @@ def check_walks_find_the_scripts_own_parts(acc):
     assert inner.scale.dtype == inner[0].weight.dtype == torch.float64
     holder.load_state_dict(holder.state_dict())
     assert "net.scale" in dict(holder.named_parameters())
+
+
+def check_parts_that_are_replaced_are_averaged(acc):
+    model = acc.prepare(nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False)))
+    inner = acc.unwrap_model(model)
+    replacements = [
+        lambda: setattr(inner[0], "weight", nn.Parameter(inner[0].weight.data.clone())),
+        lambda: inner.__setitem__(1, copy.deepcopy(inner[1])),
+        lambda: inner.append(nn.Linear(1, 1, bias=False)),
+    ]
+    for replace in [lambda: None, *replacements]:
+        replace()
+        model.zero_grad()
+        acc.backward(model(torch.full((2, 2), float(acc.process_index + 1))).mean())
+        for p in inner.parameters():
+            assert torch.equal(broadcast(p.grad.clone()), p.grad)
 
 
 def check_buffers_follow_the_main_process(acc):
