@@ -69,10 +69,11 @@ def gather(tensor: Any) -> Any:
     return recursively_apply(one, tensor, error_on_other_type=True)
 
 
-def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
+def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """Gather where rank r has `sizes[r]` samples of its own; a rank with none holds one sample that is left out.
 
-    Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are.
+    Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
+    with none holds a whole batch again: all that comes of it is left out, whatever its size.
     """
     if _no_other_batches():
         return tensor
@@ -80,10 +81,13 @@ def gather_sized(tensor: Any, sizes: Sequence[int]) -> Any:
 
     def one(t: torch.Tensor) -> torch.Tensor:
         if t.ndim == 0:
-            return torch.cat(_all_gather(t.unsqueeze(0)))
+            parts = _all_gather(t.unsqueeze(0))
+            return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not whole])
         lengths = [int(n) for n in torch.cat(_all_gather(torch.tensor([t.shape[0]]), "gather of sizes"))]
         parts = _all_gather_uneven(t, lengths)
-        if lengths == held:
+        if whole:
+            parts = [p for p, n in zip(parts, sizes, strict=True) if n]
+        elif lengths == held:
             parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
         return torch.cat(parts)
 

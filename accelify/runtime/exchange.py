@@ -90,7 +90,7 @@ class Exchange(ProcessControl):
             return collectives.gather_object([] if repeated else own)
         if shares is None or (len(set(shares.sizes)) == 1 and shares.sizes[0]):
             return collectives.gather(input_data)
-        return collectives.gather_sized(input_data, shares.sizes)
+        return collectives.gather_sized(input_data, shares.sizes, shares.whole)
 
     def _gather_each(self, data: Any) -> Any:
         if isinstance(data, Mapping):

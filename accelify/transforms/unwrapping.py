@@ -16,8 +16,8 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.copied import copied_parameters, is_run_only
-from accelify.analysis.scopes import handed_to
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -134,15 +134,31 @@ def _rebinds(context: Context, node: ast.Attribute) -> bool:
 def _is_overridden(context: Context, node: ast.Attribute) -> bool:
     """Whether a method of `nn.Module` is one of the model's own here, which a wrapper does not call, or not so.
 
-    `def train(self): ...` with its own training in it; `def train(self, mode=True)` is called through any wrapper.
+    `def train(self, x, y): ...` with its own training in it; any wrapper calls `def train(self, mode=True)`.
     """
     if node.attr in _THROUGH_WRAPPER:
         return False
     for model in context.script.models_of(node.value):
         own = model.cls.method(node.attr) if model.cls is not None else None
-        if own is not None and (node.attr != "train" or len(own[1].parameters()) == 1):
+        if own is not None and (node.attr != "train" or not _is_torchs_train(context, own[1], node)):
             return True
     return False
+
+
+def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bool:
+    """Whether a model's own `train` takes what torch's does, a mode, and is called here with no more than that."""
+    call, arguments = context.tree.parent(node), getattr(method.node, "args", None)
+    if isinstance(call, ast.Call) and call.func is node:
+        if len(call.args) > 1 or any(kw.arg != "mode" for kw in call.keywords):
+            return False
+    if arguments is None or arguments.vararg:
+        return arguments is not None
+    named = [*arguments.posonlyargs, *arguments.args][1:]
+    if not named or len(named) > len(arguments.defaults) + 1:
+        return False
+    default = arguments.defaults[0] if len(named) == len(arguments.defaults) else None
+    annotated = isinstance(named[0].annotation, ast.Name) and named[0].annotation.id == "bool"
+    return named[0].arg == "mode" or annotated or is_constant(default, True, False)
 
 
 def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from accelify.runtime import DataLoaderConfiguration
 from tests.distributed.processes import fresh_accelerator, run_ranks
 from tests.runtime.training import Stream
 
@@ -79,6 +80,70 @@ def test_every_sample_once_and_the_original_schedule(ranks):
             assert steps[length - 1] == per_epoch, (case, steps)
             assert steps[-1] == 2 * per_epoch, (case, steps)
             assert gathered == results[0][i][2], case
+
+
+class Episodes:
+    """Two classes' shots, then their queries; of no use when cut."""
+
+    def __init__(self, episodes):
+        self.episodes = episodes
+
+    def __len__(self):
+        return self.episodes
+
+    def __iter__(self):
+        for _ in range(self.episodes):
+            classes = torch.randperm(4)[:2]
+            yield torch.stack([c * 10 + torch.randperm(10)[:3] for c in classes]).t().reshape(-1)
+
+
+def _episodes(episodes):
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(40, 3), torch.arange(40))
+    return nn.Linear(3, 2), DataLoader(data, batch_sampler=Episodes(episodes))
+
+
+def _episode_loss(model, x):
+    shots = model(x[:2])
+    return nn.functional.cross_entropy(-torch.cdist(model(x[2:]), shots), torch.arange(2).repeat(2))
+
+
+def _few_shot(episodes, dispatch):
+    model, loader = _episodes(episodes)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    accelerator = fresh_accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatch))
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    losses = []
+    for _ in range(2):
+        for x, names in loader:
+            loss = _episode_loss(model, x)
+            losses.append(accelerator.gather_for_metrics(loss.detach()).tolist())
+            assert accelerator.gather_for_metrics(names[2:]).shape == (4 * len(losses[-1]),)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+    return losses, model.weight.detach(), len(loader)
+
+
+@pytest.mark.parametrize("dispatch", [None, True])
+def test_batches_of_an_own_sampler_stay_whole_to_the_epochs_end(dispatch):
+    """Three ranks train as one process that takes steps of three episodes, and of those that are left."""
+    results = run_ranks(3, _few_shot, 5, dispatch)
+    model, loader = _episodes(5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    expected = []
+    for _ in range(2):
+        episodes = [x for x, _ in loader]
+        for group in (episodes[:3], episodes[3:]):
+            losses = [_episode_loss(model, x) for x in group]
+            expected.append([loss.item() for loss in losses])
+            optimizer.zero_grad()
+            (sum(losses) / len(losses)).backward()
+            optimizer.step()
+    for losses, weight, length in results:
+        assert length == 2
+        assert losses == [pytest.approx(step, rel=1e-5) for step in expected]
+        torch.testing.assert_close(weight, model.weight.detach(), rtol=1e-5, atol=1e-6)
 
 
 def _orders(ranks_streams):

@@ -1,5 +1,6 @@
 """Process control and collectives, many checks in one group of processes."""
 
+import copy
 import io
 import os
 from contextlib import redirect_stdout
@@ -190,6 +191,46 @@ def check_models_begin_and_stay_equal(acc):
     with pytest.raises(AttributeError, match="nothing"):
         model.nothing  # noqa: B018
     model.load_state_dict(nn.Linear(2, 2).state_dict())
+
+
+def check_walks_find_the_scripts_own_parts(acc):
+    class Net(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.Linear(2, 2), nn.Sequential(nn.Dropout()))
+            self.scale = nn.Parameter(torch.ones(1))
+
+    inner = Net()
+    holder = nn.ModuleDict({"net": acc.prepare(inner)})
+    model = holder["net"]
+    assert model is not inner
+    assert list(model._modules) == [n for n, _ in model.named_children()] == ["0", "1"]
+    assert [n for n, _ in model.named_modules()] == ["", "0", "1", "1.0"]
+    assert list(model.modules()) == list(inner.modules())
+    assert not any(m.training for m in [model.eval(), *inner.modules()])
+    assert all(m.training for m in [model.train(), *inner.modules()])
+    seen = []
+    model.apply(seen.append)
+    assert seen[-1] is inner
+    assert model.double() is model
+    assert inner.scale.dtype == inner[0].weight.dtype == torch.float64
+    holder.load_state_dict(holder.state_dict())
+    assert "net.scale" in dict(holder.named_parameters())
+
+
+def check_parts_that_are_replaced_are_averaged(acc):
+    model = acc.prepare(nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False)))
+    inner = acc.unwrap_model(model)
+    replacements = [
+        lambda: setattr(inner[0], "weight", nn.Parameter(inner[0].weight.data.clone())),
+        lambda: inner.__setitem__(1, copy.deepcopy(inner[1])),
+        lambda: inner.append(nn.Linear(1, 1, bias=False)),
+    ]
+    for replace in [lambda: None, *replacements]:
+        replace()
+        model.zero_grad()
+        acc.backward(model(torch.full((2, 2), float(acc.process_index + 1))).mean())
+        for p in inner.parameters():
+            assert torch.equal(broadcast(p.grad.clone()), p.grad)
 
 
 def check_buffers_follow_the_main_process(acc):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from accelify.runtime import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler
-from accelify.runtime.data.sharding import share_sizes
+from accelify.runtime.data.sharding import WholeBatchShard, share_sizes
 
 
 @given(st.integers(0, 100), st.integers(1, 9))
@@ -65,8 +65,8 @@ def test_every_sample_once(samples, batch, ranks, split, drop_last, even, sample
             assert shares.last == (step == steps - 1)
             found += own[step] if shares.sizes[rank] else []
             weights += shares.weight(rank)
-            if sampler is OwnSampler and even:
-                assert len({i // batch for i in own[step]}) == 1
+            if sampler is OwnSampler and not split:
+                assert own[step] in original
         assert weights == pytest.approx(ranks)
     whole = [i for b in original for i in b]
     if drop_last and not split:
@@ -120,6 +120,27 @@ def test_nothing_is_said_of_other_loaders(samples, drop_last, split):
         warnings.simplefilter("error")
         list(BatchSamplerShard(_batches(samples, 8, drop_last), 4, 0, split))
         list(IterableDatasetShard(range(samples), 8, drop_last, 4, 0, split))
+
+
+def test_batches_of_an_own_sampler_stay_whole_to_the_end():
+    batches = [[0, 1, 2], [3, 4], [5, 6, 7], [8, 9], [10]]
+    shards = [BatchSamplerShard(batches, 3, r) for r in range(3)]
+    with patch("torch.distributed.is_initialized", return_value=False):
+        drawn = [list(s) for s in shards]
+    assert drawn == [[[0, 1, 2], [8, 9]], [[3, 4], [10]], [[5, 6, 7], [10]]]
+    assert [len(s) for s in shards] == [2, 2, 2]
+    shares = shards[2].shares[1]
+    assert (shares.sizes, shares.batches, shares.last) == ((2, 1, 0), 2, True)
+    assert shares.weight(2) == 0
+
+
+def test_whole_indices_of_an_own_sampler_stay_whole_to_the_end():
+    shards = [WholeBatchShard(["a", "b", "c", "d"], 3, r) for r in range(3)]
+    with patch("torch.distributed.is_initialized", return_value=False):
+        drawn = [list(s) for s in shards]
+    assert drawn == [["a", "d"], ["b", "d"], ["c", "d"]]
+    assert [len(s) for s in shards] == [2, 2, 2]
+    assert [s.sizes for s in shards[0].shares] == [(1, 1, 1), (1, 0, 0)]
 
 
 def test_seedable_order_depends_on_seed_and_epoch_alone():

@@ -149,6 +149,28 @@ def test_what_a_model_defines_in_the_place_of_torchs_method_is_its_own() -> None
     assert text == "accelerator.unwrap_model(model).eval()\nmodel.train()"
 
 
+def test_a_models_own_train_that_takes_more_than_a_mode() -> None:
+    setup = """
+    class Net(nn.Linear):
+        def train(self{own}):
+            return super().train()
+    """
+    build = "model = Net(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    kept = [(", mode", "True"), (", flag=True", ""), (", on: bool", "True"), (", *args", "")]
+    taken = [
+        (", x, y", "x, y"),
+        (", epochs=10", ""),
+        (", batches", "x"),
+        (", mode=True, deep=False", "deep=True"),
+    ]
+    for own, given in [*kept, *taken]:
+        text = convert(
+            setup=setup.format(own=own), build=build, end=f"x = y = 0\nmodel.train({given})"
+        ).new_text
+        model = "accelerator.unwrap_model(model)" if (own, given) in taken else "model"
+        assert f"\n{model}.train({given})" in text, own
+
+
 def test_what_is_not_prepared_yet_has_nothing_to_unwrap() -> None:
     """Of a notebook that goes on with another model under the same name, and of a loader that is prepared earlier."""
     before = """

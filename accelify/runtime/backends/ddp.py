@@ -16,6 +16,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import torch
@@ -145,10 +146,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
     def __init__(self, module: torch.nn.Module, precision: Precision, kwargs: dict[str, Any]) -> None:
         super().__init__(module, **kwargs)
         self._precision = precision
-        # Walking over all modules in every step would cost more than the rest of it.
-        self._buffer_homes = [m._buffers for m in module.modules() if m._buffers]
-        self._known = list(module.parameters())
-        self._pattern = [p.requires_grad for p in self._known]
+        self._look_over(module)
         trained = (p for p in self._known if p.requires_grad)
         sparse = _sparse_of(module)
         self._trained = ParameterSet(trained, type(module).__name__, sparse)
@@ -210,7 +208,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def train(self, mode: bool = True) -> DistributedModel:
         """As torch's; a layer frozen or thawed since is taken into account from here on."""
-        super().train(mode)  # type: ignore[no-untyped-call]
+        super().train(mode)
         self.follow_parameters()
         return self
 
@@ -242,15 +240,32 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
     def follow_parameters(self) -> None:
         """Average the gradients of exactly the parameters that are trained now."""
         trained = self._trained
-        self._buffer_homes = [m._buffers for m in self.module.modules() if m._buffers]
-        self._known = list(self.module.parameters())
-        self._pattern = [p.requires_grad for p in self._known]
+        self._look_over(self.module)
         now: list[torch.Tensor] = [p for p in self._known if p.requires_grad]
         if len(now) != len(trained.parameters) or any(
             a is not b for a, b in zip(now, trained.parameters, strict=True)
         ):
             trained.parameters = now
             self.leave_reducer()
+
+    def _look_over(self, module: torch.nn.Module) -> None:
+        """Note what the module is made of. Walking over all of it in every step would cost more than the rest of it."""
+        modules = list(module.modules())
+        self._buffer_homes = [m._buffers for m in modules if m._buffers]
+        self._known = list(module.parameters())
+        self._pattern = [p.requires_grad for p in self._known]
+        self._homes: list[dict[str, Any]] = [
+            home for m in modules for home in (m._parameters, m._modules) if home
+        ]
+        # Held, so that what comes in the place of a part has another id.
+        self._parts = [part for home in self._homes for part in home.values()]
+        self._part_ids = list(map(id, self._parts))
+
+    def _is_changed(self) -> bool:
+        """Whether a weight was frozen, thawed or replaced, or a layer was, since that was looked at."""
+        if self._pattern != [p.requires_grad for p in self._known]:
+            return True
+        return self._part_ids != list(map(id, chain.from_iterable(home.values() for home in self._homes)))
 
     def leave_reducer(self) -> None:
         """Average by flat all-reduces from now on."""
@@ -293,7 +308,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def before_backward(self, sync: bool) -> tuple[Any, ...] | None:
         """Marks by which `after_backward` sees what came in; None: nothing is to be averaged."""
-        if self._pattern != [p.requires_grad for p in self._known]:
+        if self._is_changed():
             self.follow_parameters()
         if self._sync_next:
             return ()

@@ -16,7 +16,8 @@ from .base import Backend
 class ScriptAttributes(torch.nn.Module):
     """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`.
 
-    Once the wrapper is `complete`, what the script sets on it goes to the module as well, where that has the name.
+    Once the wrapper is `complete`, what the script sets on it goes to the module as well, where that has the name, and
+    its parts are the module's: a walk over them by name (pruning, summaries) finds the names of the script's own.
     """
 
     def complete(self) -> None:
@@ -25,6 +26,39 @@ class ScriptAttributes(torch.nn.Module):
 
     def follow_parameters(self) -> None:
         """Train exactly the parameters that the module has now."""
+
+    @property
+    def _modules(self) -> Any:
+        own = self.__dict__["_modules"]
+        return own["module"]._modules if "_complete" in self.__dict__ else own
+
+    @_modules.setter
+    def _modules(self, modules: dict[str, Any]) -> None:
+        self.__dict__["_modules"] = modules
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        """The script's module and its parts, without a prefix."""
+        return self.module.named_modules(*args, **kwargs)
+
+    # torch's own go through the parts, and would leave the module itself out.
+
+    def train(self, mode: bool = True) -> Any:
+        """As torch's."""
+        self.training = mode
+        self.module.train(mode)
+        return self
+
+    def apply(self, fn: Callable[[torch.nn.Module], None]) -> Any:
+        """As torch's, to the script's module and its parts."""
+        self.module.apply(fn)
+        return self
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self.module._apply(*args, **kwargs)
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.module._load_from_state_dict(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

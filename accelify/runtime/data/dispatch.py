@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from .. import guard
 from ..collectives import broadcast_object
 from ..nested import find_batch_size
 from ..state import PartialState
 from .iterable import join_batches, slice_samples
-from .loaders import DataLoaderShard
-from .sharding import Shares, share_sizes, with_last
+from .loaders import DataLoaderShard, index_source
+from .sharding import Shares, keeps_batches, share_sizes, with_last
 from .unfilled import Unfilled
 
 
@@ -95,11 +95,13 @@ class DataLoaderDispatcher(DataLoaderShard):
     def _parts(self, group: list[Any], ranks: int, last: bool) -> tuple[list[Any], Shares]:
         counts = [find_batch_size(b) for b in group]
         if None in counts:
-            filled = [group[min(r, len(group) - 1)] for r in range(ranks)]
-            return filled, Shares(tuple(int(r < len(group)) for r in range(ranks)), len(group), last)
-        sizes = tuple(n for n in counts if n is not None)
-        if len(group) == ranks > 1 and not self.split_batches and not (last and len(set(sizes)) > 1):
-            return group, Shares(sizes, ranks, last)
+            return _filled(group, [1] * len(group), ranks, last)
+        sizes = [n for n in counts if n is not None]
+        source = self.base_dataloader
+        whole = not isinstance(source.dataset, IterableDataset) and keeps_batches(index_source(source))
+        even = len(group) == ranks and not (last and len(set(sizes)) > 1)
+        if not self.split_batches and ranks > 1 and (whole or even):
+            return _filled(group, sizes, ranks, last)
         batch = group[0] if len(group) == 1 else join_batches(group)
         samples = sum(sizes)
         cut = share_sizes(samples, ranks)
@@ -109,3 +111,9 @@ class DataLoaderDispatcher(DataLoaderShard):
             start += n
             parts.append(self.slice_fn(batch, part) if self.slice_fn else slice_samples(batch, part, samples))
         return parts, Shares(cut, len(group), last)
+
+
+def _filled(group: list[Any], sizes: list[int], ranks: int, last: bool) -> tuple[list[Any], Shares]:
+    """A whole batch for every rank; those without one of their own get the last again."""
+    missing = ranks - len(group)
+    return group + group[-1:] * missing, Shares((*sizes, *[0] * missing), len(group), last, whole=True)

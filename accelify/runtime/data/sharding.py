@@ -1,7 +1,8 @@
 """Which samples of which batch belong to which rank.
 
 The ranks' shares of a batch, put one after another, are the batch of the original script in its order; no sample
-is there twice and none is missing. A rank whose share is empty gets one sample again, which weighs nothing.
+is there twice and none is missing. A rank whose share is empty gets one sample again, which weighs nothing; where
+batches must stay whole, a batch.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class Shares:
         sizes: samples of its own for every rank.
         batches: batches of the original script that this step stands for.
         last: the loader ends with it; None where that is not known.
+        whole: a rank without samples of its own has a whole batch again, and not one sample.
     """
 
     sizes: tuple[int, ...]
     batches: int = 1
     last: bool | None = None
+    whole: bool = False
 
     def weight(self, rank: int) -> float:
         """What the mean over this rank's share is multiplied by, so that the mean over ranks is the batch's."""
@@ -64,7 +67,15 @@ def own_share(samples: list[Any], sizes: tuple[int, ...], rank: int, fill: bool 
 
 
 def divide(
-    group: list[list[Any]], ranks: int, rank: int, *, last: bool | None, split: bool, pool: bool, even: bool
+    group: list[list[Any]],
+    ranks: int,
+    rank: int,
+    *,
+    last: bool | None,
+    split: bool,
+    pool: bool,
+    even: bool,
+    whole: bool = False,
 ) -> tuple[list[Any], Shares]:
     """This rank's samples of a group of original batches, and the shares of all.
 
@@ -72,14 +83,15 @@ def divide(
         group: the original batches of this step: one when `split`, else up to one for each rank.
         pool: put the group's samples together and cut them evenly (a split batch, or the last group of an epoch).
         even: a rank without samples gets one all the same.
+        whole: a rank without a batch gets the last one again, all of it.
     """
     if split or (pool and even):
         samples = [s for batch in group for s in batch]
         sizes = share_sizes(len(samples), ranks)
         return own_share(samples, sizes, rank, fill=even), Shares(sizes, len(group), last)
     sizes = tuple(len(group[r]) if r < len(group) else 0 for r in range(ranks))
-    own = list(group[rank]) if rank < len(group) else []
-    return own, Shares(sizes, len(group), last)
+    own = list(group[rank]) if rank < len(group) else list(group[-1]) if whole else []
+    return own, Shares(sizes, len(group), last, whole)
 
 
 def with_last(
@@ -113,7 +125,8 @@ class BatchSamplerShard(BatchSampler):
         num_processes, process_index: how many ranks there are, and which this is.
         split_batches: every batch is cut in shares. Otherwise a rank takes whole batches, rank r batch i*N+r,
             and the last incomplete group is cut evenly over all (with drop_last it is left out). Batches of a sampler
-            that is not torch's are cut one by one: which samples make a batch may be what it is for.
+            that is not torch's stay whole: which samples make a batch may be what it is for. A rank that is left
+            without one repeats the last, which then weighs nothing.
         even_batches: every rank yields the same number of batches; False: as far as the batches reach.
     """
 
@@ -151,14 +164,7 @@ class BatchSamplerShard(BatchSampler):
         full, rest = divmod(batches, self.num_processes)
         if self.drop_last or not rest:
             return full
-        if self._keeps_batches:
-            return full + rest
         return full + (1 if self.even_batches or self.process_index < rest else 0)
-
-    @property
-    def _keeps_batches(self) -> bool:
-        """Whether samples of different batches must not meet in one."""
-        return self.even_batches and not _knows_its_order(self.batch_sampler)
 
     def __iter__(self) -> Iterator[list[Any]]:
         self.shares = deque()
@@ -168,7 +174,9 @@ class BatchSamplerShard(BatchSampler):
         size = 1 if self.split_batches else self.num_processes
         skip, self.skip_batches = self.skip_batches, 0
         after_skip, self.after_skip = self.after_skip, None
-        for number, (group, last) in enumerate(self._steps(size)):
+        whole = self.even_batches and keeps_batches(self.batch_sampler)
+        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
+        for number, (group, last) in enumerate(with_last(batches, size, self.drop_last, self._unfilled)):
             if number < skip:
                 continue
             if after_skip is not None:
@@ -181,8 +189,9 @@ class BatchSamplerShard(BatchSampler):
                 self.process_index,
                 last=last,
                 split=self.split_batches,
-                pool=short and not (self._keeps_batches and len(group) == size),
+                pool=short and not whole,
                 even=self.even_batches,
+                whole=whole,
             )
             if not own:
                 return
@@ -190,16 +199,6 @@ class BatchSamplerShard(BatchSampler):
             yield own
         if after_skip is not None:
             after_skip()
-
-    def _steps(self, size: int) -> Iterator[tuple[list[Any], bool]]:
-        """The groups of original batches that are one step each, and whether a step is the last."""
-        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
-        for group, last in with_last(batches, size, self.drop_last, self._unfilled):
-            if len(group) < size and self._keeps_batches:
-                for i, batch in enumerate(group):
-                    yield [batch], last and i + 1 == len(group)
-            else:
-                yield group, last
 
 
 class SkipBatchSampler(BatchSampler):
@@ -246,6 +245,11 @@ def _knows_its_order(batch_sampler: Any) -> bool:
     own = (*RANDOM_SAMPLERS, SequentialSampler, SeedableRandomSampler)
     inner = batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
     return type(inner) in own
+
+
+def keeps_batches(batch_sampler: Any) -> bool:
+    """Whether batches are to stay whole: which samples make one may be what their sampler is for."""
+    return not _knows_its_order(batch_sampler)
 
 
 def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
@@ -307,7 +311,7 @@ class WholeBatchShard(Sampler[Any]):
     """One rank's part of a sampler whose every index is a batch (`batch_size=None`).
 
     Ranks take turns; with `split_batches`, and in the last incomplete turn, every rank loads the batch and keeps its
-    share of it.
+    share of it. Batches of a sampler that is not torch's stay whole in that turn, as those of BatchSamplerShard.
     """
 
     def __init__(
@@ -323,7 +327,7 @@ class WholeBatchShard(Sampler[Any]):
         if self.split_batches:
             return len(self.sampler)
         full, rest = divmod(len(self.sampler), self.num_processes)
-        return full + rest
+        return full + (min(rest, 1) if keeps_batches(self.sampler) else rest)
 
     def __iter__(self) -> Iterator[Any]:
         self.shares = deque()
@@ -333,9 +337,10 @@ class WholeBatchShard(Sampler[Any]):
         size = 1 if self.split_batches else self.num_processes
         indices = index_batches(self.sampler, self.num_processes, self.process_index)
         for group, last in with_last(indices, size):
-            if size > 1 and len(group) == size:
-                shares.append(Shares((1,) * size, size, last))
-                yield group[self.process_index]
+            if size > 1 and (len(group) == size or keeps_batches(self.sampler)):
+                sizes = tuple(int(r < len(group)) for r in range(size))
+                shares.append(Shares(sizes, len(group), last, whole=True))
+                yield group[min(self.process_index, len(group) - 1)]
                 continue
             for i, index in enumerate(group):
                 shares.append(Shares(CUT_LATER, 1, last and i + 1 == len(group)))
