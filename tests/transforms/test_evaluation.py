@@ -62,9 +62,10 @@ def test_rounds_are_counted_before_the_model_as_behind_it() -> None:
     )
     assert "ACC303" not in codes(conversion)
     samples = (
-        "for a, b in test_loader:\n    seen += len(b)\n    output = model(a)\n    hits += (output == b).sum()"
+        "for a, b in test_loader:\n    seen += {}\n    output = model(a)\n    {}hits += (output == b).sum()"
     )
-    check_noop("epoch", samples, "ACC301", setup="seen = hits = 0")
+    whole = samples.format("len(accelerator.gather_for_metrics(b))", f"{GATHER}\n    ")
+    check_transformed("epoch", samples.format("len(b)", ""), whole, setup="seen = hits = 0")
 
 
 @pytest.mark.parametrize("reduction", ["", ", reduction='sum'"])
