@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelify.findings import Finding, Safety, Severity
-from accelify.magics import Mask, parses
+from accelify.magics import Mask, is_automagic, parses
 from accelify.source import Source, SourceError, parse
 
 if TYPE_CHECKING:
@@ -320,6 +320,8 @@ def _language(content: dict[str, Any]) -> str:
 def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
     if parses(cell.text + "\n"):
         return replace(cell, masked=cell.text)
+    if is_automagic(cell.text):
+        return replace(cell, masked=mask.hide_all(cell.text))
     held = len(mask.hidden)
     masked = mask.hide_magics(cell.text)
     try:

@@ -282,6 +282,28 @@ def test_a_cell_that_is_no_python_is_said() -> None:
     assert str(left[0].severity) == "warning"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"cd drive/My\ Drive", False),
+        ("mkdir -p 'my models'\n", False),
+        ("pip install torch", False),
+        ("cd somewhere\nx = 1", True),  # IPython takes a magic without its % only where it is all of the cell
+        ("cd = other model", True),
+        ("net = Net(10 5)", True),
+        ("time train(model)", True),
+    ],
+)
+def test_a_magic_without_its_sign(text: str, said: bool) -> None:
+    source = Source.from_bytes(json.dumps(notebook([("code", text), *CELLS])).encode(), BOOK)
+    conversion = convert_source(source, ConvertOptions())
+    assert conversion.status == CONVERTED
+    assert ("ACC502" in {f.code for f in conversion.remaining}) is said
+    assert text in [
+        "".join(cell["source"]) for cell in json.loads(source.encode(conversion.new_text))["cells"]
+    ]
+
+
 def test_a_cell_that_is_no_python_is_said_where_the_notebook_is_refused() -> None:
     train = """\
 def train(net):
