@@ -187,6 +187,27 @@ def test_findings_stand_in_their_cells() -> None:
     assert "notebook_launcher" in hint[0].message
 
 
+def test_the_advice_names_what_earlier_cells_read() -> None:
+    fit = """\
+import torch
+
+def fit(net, optimizer):
+    for x, y in loader:
+        (net(x) - y).pow(2).mean().backward()
+        optimizer.step()
+"""
+    make = """\
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8, 2), torch.randn(8, 2)))
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+fit(net, optimizer)
+"""
+    source = Source.from_bytes(json.dumps(notebook([("code", fit), ("code", make)])).encode(), BOOK)
+    (hint,) = [f for f in convert_source(source, ConvertOptions()).remaining if f.code == "ACC501"]
+    assert source.place(hint).cell == 2
+    assert "let it begin with `global accelerator, loader`" in hint.message
+
+
 def test_the_converted_notebook_gives_the_same_losses() -> None:
     pytest.importorskip("torch")
     body = TRAIN.removeprefix("%%time\n").removesuffix("    %timeit -n 1 len(losses)\n")
