@@ -22,6 +22,15 @@ _PYTHON_CELLS = frozenset(
     {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "snakeviz", "heat"}
 )
 
+# Magics that IPython knows without their `%` too, where they are all of a cell; not those before Python (`time`).
+_AUTOMATIC = frozenset(
+    "alias autoreload bookmark cat cd clear colors conda config cp dhist dirs edit env gui hist history ldir less lf "
+    "lk ll load load_ext ls lx mamba man matplotlib micromamba mkdir more mv pdoc pfile pinfo pip popd precision "
+    "psource pushd pwd pycat pylab rehashx reload_ext reset rm rmdir run set_env system tensorboard unalias "
+    "unload_ext uv who who_ls whos".split()
+)
+_COMMAND = re.compile(r"([a-z_]+)\s+[^=(\s]")
+
 _CELL_MAGIC = re.compile(r"%%(\w*)")
 _LINE_MAGIC = re.compile(r"\s*(?:%%?\s*[A-Za-z_]|!|\?)")
 _HELP = re.compile(r"\s*%{0,2}[^\W\d][\w.*\[\]'\"]*\?{1,2}\s*;?\s*$")
@@ -136,6 +145,13 @@ def _parses(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+def is_automagic(text: str) -> bool:
+    """Whether a cell, which is no Python, is one magic without its `%`: `cd drive/My\\ Drive`."""
+    command = text.strip()
+    match = _COMMAND.match(command)
+    return match is not None and match[1] in _AUTOMATIC and len(split_lines(command)) == 1
 
 
 def _split_end(line: str) -> tuple[str, str]:

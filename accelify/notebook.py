@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelify.cell_names import names_kept_global
 from accelify.findings import Finding, Safety, Severity
-from accelify.magics import Mask, parses
+from accelify.magics import Mask, is_automagic, parses
 from accelify.source import Source, SourceError, parse
 
 if TYPE_CHECKING:
@@ -233,13 +234,23 @@ def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
     package = "accelify.runtime" if runtime == "accelify" else runtime
     message = (
         "the notebook runs on one process as it stands; for several put the cells from here on into a function, "
-        f"say `train()`, and call `notebook_launcher(train)` (from {package} import notebook_launcher)"
+        f"say `train()`, {_beginning(source, conversion.new_text, first)}and call `notebook_launcher(train)` "
+        f"(from {package} import notebook_launcher)"
     )
     hint = Finding(source._name, first, 1, CODE, NAME, message, severity=Severity.INFO, safety=Safety.MANUAL,
                    effort=5, fixable=False)  # fmt: skip
     left = "models, optimizers and loaders that it makes are not prepared; finish it, then convert the original again"
     conversion.remaining = sorted([*conversion.remaining, *_unread(source, left), hint])
     return conversion
+
+
+def _beginning(source: NotebookSource, text: str, line: int) -> str:
+    """How the function begins into which the cells of a conversion's text go, from that of a line on."""
+    cells, index = source._split(text) or [], max(bisect.bisect_right(source._starts, line) - 1, 0)
+    names = names_kept_global(cells[:index], cells[index:])
+    if not names:
+        return ""
+    return f"let it begin with `global {', '.join(names)}`, which the other cells share, "
 
 
 def _unread(source: NotebookSource, consequence: str) -> list[Finding]:
@@ -320,6 +331,8 @@ def _language(content: dict[str, Any]) -> str:
 def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
     if parses(cell.text + "\n"):
         return replace(cell, masked=cell.text)
+    if is_automagic(cell.text):
+        return replace(cell, masked=mask.hide_all(cell.text))
     held = len(mask.hidden)
     masked = mask.hide_magics(cell.text)
     try:

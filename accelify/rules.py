@@ -124,7 +124,9 @@ be made inside of it, and start that function:
 
     notebook_launcher(train, num_processes=2)
 
-No cell before that one may use a GPU: processes that are forked afterwards could not.""",
+No cell before that one may use a GPU: processes that are forked afterwards could not. Functions and classes of those
+cells see the notebook's own names only, and none that are local to `train`: where they read the Accelerator or another
+thing that `train` makes, begin it with `global accelerator, model`. The finding says which names these are.""",
 )
 
 CALLERS = RuleEntry(

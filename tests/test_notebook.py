@@ -187,6 +187,27 @@ def test_findings_stand_in_their_cells() -> None:
     assert "notebook_launcher" in hint[0].message
 
 
+def test_the_advice_names_what_earlier_cells_read() -> None:
+    fit = """\
+import torch
+
+def fit(net, optimizer):
+    for x, y in loader:
+        (net(x) - y).pow(2).mean().backward()
+        optimizer.step()
+"""
+    make = """\
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8, 2), torch.randn(8, 2)))
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+fit(net, optimizer)
+"""
+    source = Source.from_bytes(json.dumps(notebook([("code", fit), ("code", make)])).encode(), BOOK)
+    (hint,) = [f for f in convert_source(source, ConvertOptions()).remaining if f.code == "ACC501"]
+    assert source.place(hint).cell == 2
+    assert "let it begin with `global accelerator, loader`" in hint.message
+
+
 def test_the_converted_notebook_gives_the_same_losses() -> None:
     pytest.importorskip("torch")
     body = TRAIN.removeprefix("%%time\n").removesuffix("    %timeit -n 1 len(losses)\n")
@@ -280,6 +301,28 @@ def test_a_cell_that_is_no_python_is_said() -> None:
     left = [source.place(finding) for finding in conversion.remaining if finding.code == "ACC502"]
     assert [finding.place for finding in left] == [f"{BOOK}:cell 8:2:1"]
     assert str(left[0].severity) == "warning"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"cd drive/My\ Drive", False),
+        ("mkdir -p 'my models'\n", False),
+        ("pip install torch", False),
+        ("cd somewhere\nx = 1", True),  # IPython takes a magic without its % only where it is all of the cell
+        ("cd = other model", True),
+        ("net = Net(10 5)", True),
+        ("time train(model)", True),
+    ],
+)
+def test_a_magic_without_its_sign(text: str, said: bool) -> None:
+    source = Source.from_bytes(json.dumps(notebook([("code", text), *CELLS])).encode(), BOOK)
+    conversion = convert_source(source, ConvertOptions())
+    assert conversion.status == CONVERTED
+    assert ("ACC502" in {f.code for f in conversion.remaining}) is said
+    assert text in [
+        "".join(cell["source"]) for cell in json.loads(source.encode(conversion.new_text))["cells"]
+    ]
 
 
 def test_a_cell_that_is_no_python_is_said_where_the_notebook_is_refused() -> None:
