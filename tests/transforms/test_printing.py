@@ -160,3 +160,48 @@ def test_a_function_inside_that_is_called_behind_the_accelerator_only(early: str
     """It reads the name when it runs."""
     conversion = convert_source(Source.from_text(NESTED.format(early=early), PATH))
     assert f"    def say(text):\n        {line}\n" in conversion.new_text
+
+
+AGENT = """\
+import torch
+from torch import nn
+
+
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def learn(self, x):
+        loss = self.net(x).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+"""
+
+
+def of_an_agent(*lines: str) -> str:
+    conversion = convert_source(Source.from_text(AGENT + "\n".join(lines) + "\n", PATH))
+    assert conversion.status == "converted", conversion.reason
+    assert "self.accelerator = Accelerator(" in conversion.new_text
+    return conversion.new_text.rpartition("optimizer.step()\n\n\n")[2]
+
+
+def test_prints_beside_an_object_that_keeps_the_accelerator() -> None:
+    learns = ("for i in range(3):", "    agent.learn(torch.randn(1, 4))", "    print('round', i)")
+    text = of_an_agent("print('starts')", "agent = Agent()", *learns)
+    assert text.startswith("print('starts')\nagent = Agent()\n")
+    assert "    agent.accelerator.print('round', i)\n" in text
+    main = [f"    {line}" for line in ("agent = Agent()", *learns)]
+    assert "        agent.accelerator.print('round', i)\n" in of_an_agent("def main():", *main, "main()")
+
+
+def test_prints_where_such_an_object_may_not_be_there() -> None:
+    text = of_an_agent(
+        "if True:", "    agent = Agent()", "    agent.learn(torch.randn(1, 4))", "print('done')"
+    )
+    assert "accelerator.print" not in text
+    text = of_an_agent("agent = Agent()", "agent.learn(torch.randn(1, 4))", "agent = None", "print('done')")
+    assert "accelerator.print" not in text
