@@ -74,3 +74,11 @@ def test_a_helper_gathers_what_all_of_its_loaders_give_or_nothing() -> None:
     plan = Plan(model_of(TWO + whole))
     assert [site.names() for site in plan.sites] == [["model", "optimizer", "loader"]]
     assert all(e.problem is not None for e in plan.evaluations)
+
+
+@pytest.mark.parametrize(
+    ("body", "batches"), [("kept.append(x)\n    out = model(x)", 1), ("kept.append(x)", 2)]
+)
+def test_what_was_found_is_no_loader_and_batches_put_by_are(body: str, batches: int) -> None:
+    found = loops(f"kept = []\nfor x, y in other:\n    {body}\nfor x in kept:\n    print(model(x))\n")
+    assert len(found) == batches
