@@ -344,6 +344,8 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         self, node: ast.Call, base: Mapping | Sequence, name: str, arguments: list[Values]
     ) -> Values:
         if isinstance(base, Sequence):
+            if name in ("append", "add", "insert", "extend"):
+                base.filled.add(node)
             if name in ("append", "add", "insert") and arguments:
                 self.add(base.rest, arguments[-1])
             elif name == "extend" and arguments:

@@ -54,6 +54,11 @@ class EvaluationLoop:
         return [*self.inline, *self.early, *self.picked.nodes]
 
     @property
+    def collects(self) -> bool:
+        """Whether what it keeps are results: without a model it may put batches by for later."""
+        return self.problem != NO_MODEL
+
+    @property
     def fetches_one(self) -> bool:
         """Whether it ends with its first batch, which is as large on every process as it was."""
         return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)

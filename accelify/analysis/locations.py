@@ -13,6 +13,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.collected import Collected, collected, is_list
 from accelify.analysis.loaders import gives_host_tensors
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -51,6 +52,24 @@ _HANDING_ON = frozenset(
 _ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
 
 
+def before_and_after(
+    script: ScriptModel,
+    prepared: set[Thing],
+    is_cpu: Callable[[ast.expr], bool],
+    loops: Iterable[ast.For | ast.AsyncFor],
+) -> tuple[Locations, Locations]:
+    """Where tensors lie in the script as it is, and where they lie once prepare places its batches.
+
+    Args:
+        script: its model.
+        prepared: the loaders and models that prepare places.
+        is_cpu: whether an expression is the CPU by name.
+        loops: over batches, of which what they collect is followed.
+    """
+    held = collected(script, loops)
+    return Locations(script, prepared, False, is_cpu, held), Locations(script, prepared, True, is_cpu, held)
+
+
 class Locations:
     """Answers where the value of an expression lies.
 
@@ -59,6 +78,7 @@ class Locations:
         prepared: the loaders and models that prepare places.
         placed: whether it does: False asks about the script as it is written.
         is_cpu: whether an expression is the CPU by name.
+        collected: by scope and text what loops put into lists.
     """
 
     def __init__(
@@ -67,8 +87,10 @@ class Locations:
         prepared: set[Thing],
         placed: bool,
         is_cpu: Callable[[ast.expr], bool],
+        collected: Collected | None = None,
     ) -> None:
         self.is_cpu = is_cpu
+        self.collected = collected or {}
         self.script = script
         self.tree = script.tree
         self.prepared = prepared
@@ -178,6 +200,7 @@ class Locations:
                 for stmt in self.tree.assigns(text or "")
                 if self.script.scope_of(stmt).owner_class is own
             ]
+            values += self.collected.get((own, text or ""), [])
             return _union(self.of(value) for value in values)
         return self.of(node.value)
 
@@ -453,6 +476,9 @@ class Locations:
                     self.of(r.elts[index]) if isinstance(r, ast.Tuple) and index < len(r.elts) else self.of(r)
                     for r in returned
                 )
+        elif self.collected and is_list(value):
+            owner = self.script.scope_of(value).resolve(name)
+            return _union(self.of(one) for one in [value, *self.collected.get((owner, name), [])])
         return self.of(value)
 
     def _element(
@@ -475,6 +501,11 @@ class Locations:
                 node = node.args[0]
             else:
                 break
+        if (
+            isinstance(node, ast.Name)
+            and (self.script.scope_of(node).resolve(node.id), node.id) in self.collected
+        ):
+            return self.of(node)
         loaders = self.script.iterated(node)
         if loaders:
             return self._placed(loaders)

@@ -249,8 +249,8 @@ class Plan(ConstructorArguments):
                 if not evaluation.loaders & chosen:
                     continue
                 again = True
+                evaluation.problem = self.reasons.kept_whole(evaluation.loaders - chosen, self.evaluations)
                 chosen -= evaluation.loaders - self.script.training_loaders
-                evaluation.problem = "it runs over a loader that is shared out, and over one that is not"
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
         """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""

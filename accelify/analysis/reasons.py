@@ -10,9 +10,10 @@ from typing import Any
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.anchors import node_of
+from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.placement import Placement
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.analysis.values import Thing
 
 _OUTSIDE = "convert the script that makes it"
@@ -38,6 +39,16 @@ class Reasons:
     def __init__(self, script: ScriptModel, placement: Placement) -> None:
         self.script = script
         self.held = placement.held
+
+    def kept_whole(self, loaders: set[Thing], evaluations: list[EvaluationLoop]) -> str:
+        """Why an evaluation loop needs its loaders whole that also runs over some which are kept whole."""
+        first = min(loaders, key=Thing.place)
+        made = self.script.tree.parent(first.site) if first.site is not None else None
+        names = target_names(made.targets[0]) if isinstance(made, ast.Assign) else sorted(first.names)
+        named = f"`{names[0]}`" if len(names) == 1 else "another loader"
+        why = [e.problem for e in evaluations if e.problem and first in e.loaders and not e.fetches_one]
+        because = f"another loop needs whole: {why[0]}" if why else "is kept whole"
+        return f"it also runs over {named}, which {because}"
 
     def no_model(self) -> Blocker:
         """Why no model was found that is trained."""

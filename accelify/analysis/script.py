@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.handed_on import loaders_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
@@ -20,10 +21,10 @@ from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
 from accelify.analysis.trained import TrainedModels, is_in_model
 from accelify.analysis.uniform import UniformValues
-from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Class, Imported, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -444,29 +445,21 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         return found
 
     def _loaders_in(self, held: Values) -> set[Thing]:
-        found: set[Thing] = set()
-        queue, seen = list(held), set(held)
-        while queue:
-            value = queue.pop()
-            inner: Values = set()
-            if isinstance(value, Sequence) and not isinstance(value, Mapping):
-                # A generator, an enumerate or a zip that hands on the batches of loaders.
-                handed = set(value.rest)
-                for pair in value.rest:
-                    if isinstance(pair, Sequence):
-                        handed |= pair.any()
-                for batch in handed:
-                    if isinstance(batch, Thing) and batch.kind == v.BATCH:
-                        inner |= batch.links.get("loader", set())
-            elif isinstance(value, Thing) and value.kind == v.LOADER:
-                found.add(value)
-            elif isinstance(value, Thing) and (
-                value.kind == v.ITERATOR or (value.kind == v.UNKNOWN and "[]for" in value.uses)
-            ):
-                inner = value.links.get("iterated", set())
-            queue += inner - seen
-            seen |= inner
-        return found
+        return loaders_in(held, self._holds_results)
+
+    @cached_property
+    def _results(self) -> dict[ast.Call, bool]:
+        return {}
+
+    def _holds_results(self, held: Sequence) -> bool:
+        """Whether a list is filled only by loops that run a model and train nothing: what they find, and no batches."""
+        for call in held.filled - self._results.keys():
+            self._results[call] = any(
+                not self.trains(loop)
+                and any(isinstance(n, ast.Call) and self.models_run(n) for n in walk(loop))
+                for loop in self.enclosing_loops(call)
+            )
+        return bool(held.filled) and all(self._results[call] for call in held.filled)
 
     @cached_property
     def loader_loops(self) -> list[tuple[ast.For | ast.AsyncFor, set[Thing]]]:

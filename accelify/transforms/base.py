@@ -13,7 +13,7 @@ from accelify.analysis.effects import RANDOM, SideEffects, goes_over_files
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
-from accelify.analysis.locations import Locations
+from accelify.analysis.locations import Locations, before_and_after
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
@@ -96,9 +96,8 @@ class Context:
     @cached_property
     def locations(self) -> tuple[Locations, Locations]:
         """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
-        prepared = self.plan.prepared
-        is_cpu = self.plan.devices.is_cpu
-        return Locations(self.script, prepared, False, is_cpu), Locations(self.script, prepared, True, is_cpu)
+        loops = [evaluation.loop for evaluation in self.plan.evaluations if evaluation.collects]
+        return before_and_after(self.script, self.plan.prepared, self.plan.devices.is_cpu, loops)
 
     @cached_property
     def followed(self) -> OwnShare | None:
@@ -410,13 +409,7 @@ class Context:
         inside = set(walk(node))
         for evaluation in self.plan.evaluations:
             shared = evaluation.loaders & self.plan.prepared
-            places = [
-                evaluation.loop,
-                evaluation.before,
-                evaluation.after,
-                *evaluation.inline,
-                *evaluation.early,
-            ]
+            places = [evaluation.loop, evaluation.before, evaluation.after, *evaluation.gathered_nodes]
             if shared and any(place in inside for place in places if place is not None):
                 return "its metrics are gathered"
         for call in inside:

@@ -4,6 +4,7 @@ onehot = torch.eye(10)[y]          ->  onehot = torch.eye(10, device=y.device)[y
 x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
+labels.append(y)                   ->  labels.append(y.cpu())
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.collected import Collecting, collecting, holds_tensors, is_tensor
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.script import is_in_model
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
@@ -44,6 +46,9 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.arguments.get("cpu") == "True" or not context.plan.prepared:
         return
     nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign))
+    loops = [evaluation.loop for evaluation in context.plan.evaluations if evaluation.collects]
+    kept = {one.statement: one for one in collecting(context.script, loops)}
+    nodes += [stmt for stmt in kept if isinstance(stmt, ast.Expr)]
     # What is settled inside an expression decides about the expression around it.
     tree = context.tree
     nodes.sort(key=lambda n: (tree.start(tree.statement(n)), tree.end(n), -tree.start(n)))
@@ -54,6 +59,9 @@ def transform(context: Context) -> Iterator[Change]:
         if isinstance(node, ast.Subscript):
             yield from _index(context, node)
             continue
+        if node in kept:
+            yield from _collected(context, kept[node])
+            continue
         if isinstance(node, ast.AugAssign):
             yield from _added(context, node)
             continue
@@ -63,6 +71,20 @@ def transform(context: Context) -> Iterator[Change]:
         operands = _operands(context, node)
         if len(operands) > 1:
             yield from _meeting(context, node, operands)
+
+
+def _collected(context: Context, one: Collecting) -> Iterator[Change]:
+    """What an evaluation loop collects on the host stays there, for who reads it: NumPy, a plot, a comparison."""
+    before, after = context.locations
+    for value in one.values:
+        if after.of(value) != {DEVICE} or before.of(value) != {HOST} or context.is_claimed(value):
+            continue
+        if not holds_tensors(context.script, one) and not is_tensor(context.script, value):
+            continue
+        after.settle(value, HOST)
+        text = _short(context.tree.segment(value))
+        message = f"`{text}` is on the device already, and what is collected of it was on the host"
+        yield context.change(MEETING, value, message, _fetched(context, value), core=True)
 
 
 def _operands(context: Context, node: ast.expr) -> list[ast.expr]:

@@ -116,3 +116,11 @@ def test_batches_of_a_training_loader_are_dropped_all_the_same() -> None:
     plan = Plan(model_of(dropping + alone))
     assert sorted(n for site in plan.sites for n in site.names()) == ["loader", "model", "optimizer", "other"]
     assert [(e.problem, e.loses_batches) for e in plan.evaluations] == [(None, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "batches"), [("kept.append(x)\n    out = model(x)", 1), ("kept.append(x)", 2)]
+)
+def test_what_was_found_is_no_loader_and_batches_put_by_are(body: str, batches: int) -> None:
+    found = loops(f"kept = []\nfor x, y in other:\n    {body}\nfor x in kept:\n    print(model(x))\n")
+    assert len(found) == batches

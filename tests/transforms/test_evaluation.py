@@ -495,3 +495,49 @@ def test_whole_batches_that_several_processes_would_drop() -> None:
     conversion = check_transformed("epoch", HITS.format("loader", ""), after, ready=trained)
     (said,) = [f.message for f in conversion.applied if f.code == "ACC301"]
     assert "up to N-1 whole batches of a pass are left out on N processes" in said
+
+
+FOUND = """
+def collect(model, loader):
+    inputs, labels = [], []
+    for a, b in loader:
+        output = model(a)
+        inputs.append(a)
+        labels.append(b)
+    inputs = torch.cat(inputs)
+    return inputs, torch.cat(labels)
+def score(model, loader):
+    hits = 0
+    for a, b in loader:
+        hits += (model(a).argmax(1) == b).sum().item()
+    return hits
+"""
+
+
+@pytest.mark.parametrize("loop", ["for a, b in zip(inputs, labels):", "for a in inputs:"])
+def test_rows_of_what_an_evaluation_collected_are_no_batches(loop: str) -> None:
+    end = (
+        f"wrong = []\ninputs, labels = collect(model, test_loader)\n{loop}\n    wrong.append(a)\nprint(wrong)"
+    )
+    ready = FOUND + "valid_loader = DataLoader(data, batch_size=8)"
+    conversion = convert(
+        ready=ready, epoch="print(score(model, test_loader), score(model, valid_loader))", end=end
+    )
+    assert not codes(conversion) & {"ACC303", "ACC306"}
+    assert "prepare(\n    model, optimizer, loader, test_loader, valid_loader\n)" in conversion.new_text
+
+
+def test_a_loader_that_another_loop_needs_whole_is_named() -> None:
+    ready = FOUND + "valid_loader = DataLoader(data, batch_size=8)"
+    epoch = """
+    print(score(model, test_loader), score(model, valid_loader))
+    total = 0
+    for a, b in test_loader:
+        total += 10 * math.log10(1 / F.mse_loss(model(a), b).item())
+    print(total)
+    """
+    conversion = convert(imports="import math", ready=ready, epoch=epoch)
+    said = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert any(
+        "it also runs over `test_loader`, which another loop needs whole: `log10`" in text for text in said
+    )

@@ -274,3 +274,56 @@ def test_a_function_of_another_module_that_gives_its_tensor_back(
     (tmp_path / "train.py").write_text(script)
     text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
     assert ("np.sum(scaled(x).cpu())" in text) is copied
+
+
+COLLECTED = """
+kept = []
+for a, b in {loader}:
+    output = model(a.cuda()).argmax(1).cpu()
+    kept.append({value})
+print({read})
+"""
+
+
+@pytest.mark.parametrize("loader", ["loader", "test_loader"])
+@pytest.mark.parametrize(
+    ("value", "read", "after"),
+    [
+        ("b", "torch.cat(kept).numpy()", "b.cpu()"),
+        ("b.float()", "kept[0].numpy()", "b.float().cpu()"),
+        ("b == 1", "ax.scatter(c=torch.cat(kept))", "(b == 1).cpu()"),
+        ("(b.long(), output)", "[one.numpy() for one, _ in kept]", "(b.long().cpu(), output)"),
+    ],
+)
+def test_what_was_collected_on_the_host_stays_there(loader: str, value: str, read: str, after: str) -> None:
+    text = convert(
+        batch=MOVED, imports="from m import ax", end=COLLECTED.format(loader=loader, value=value, read=read)
+    ).new_text
+    assert f"kept.append({after})" in text
+    assert read in text
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("b", "kept"),  # it may be a text for each sample
+        ("b.cuda()", "torch.cat(kept).cpu().numpy()"),
+        ("output", "torch.cat(kept).numpy()"),
+    ],
+)
+def test_what_was_collected_elsewhere_stays(value: str, read: str) -> None:
+    loss = "loss = F.cross_entropy(model(inputs.cuda()), targets.cuda())"
+    batch = "inputs, targets = x, y"
+    conversion = convert(
+        batch=batch, loss=loss, end=COLLECTED.format(loader="loader", value=value, read=read)
+    )
+    assert "ACC120" not in codes(conversion)
+
+
+def test_what_was_collected_is_moved_by_the_script_again() -> None:
+    end = COLLECTED.format(loader="loader", value="a", read="model(torch.cat(kept).cuda())").replace(
+        "output = model(a.cuda()).argmax(1).cpu()", "output = model(a.cuda())"
+    )
+    text = convert(batch=MOVED, end=f"{end}for one in kept:\n    print(model(one.cuda()))").new_text
+    assert "kept.append(a.cpu())" in text
+    assert text.count(".to(accelerator.device)") + text.count(".cuda()") == 2
