@@ -213,3 +213,43 @@ def test_the_class_of_a_model_is_its_own(asked: str) -> None:
 @pytest.mark.parametrize("asked", ["isinstance(model, nn.Module)", "isinstance(model, nn.DataParallel)"])
 def test_whether_it_is_a_module_or_wrapped_may_be_asked_of_a_wrapper(asked: str) -> None:
     check_noop("epoch", f"if {asked}:\n    n = 1", "ACC208", setup=NET, build=BUILD)
+
+
+PLANNER = """
+from torch import jit
+
+class Planner(jit.ScriptModule):
+    def __init__(self, net, n=1):
+        super().__init__()
+        self.net = net
+
+    @jit.script_method
+    def forward(self, x):
+        return self.net(x).argmax(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Planner(model)", "Planner(accelerator.unwrap_model(model))"),
+        ("Planner(n=3, net=model)", "Planner(n=3, net=accelerator.unwrap_model(model))"),
+        ("torch.jit.trace(model, x)", "torch.jit.trace(accelerator.unwrap_model(model), x)"),
+        ("jit.script(model.eval()).code", "jit.script(accelerator.unwrap_model(model).eval()).code"),
+    ],
+)
+def test_what_torchscript_is_handed(before: str, after: str) -> None:
+    check_transformed(
+        "epoch", f"compiled = {before}", f"compiled = {after}", imports=PLANNER, setup=NET, build=BUILD
+    )
+
+
+def test_what_torchscript_compiles_before_it_is_prepared_stays() -> None:
+    build = BUILD.replace("\n", "\nmodel = torch.jit.script(model)\n")
+    assert "unwrap_model" not in convert(setup=NET, build=build).new_text
+
+
+def test_a_scriptmodule_is_a_model() -> None:
+    net = NET.replace("nn.Module", "torch.jit.ScriptModule")
+    text = convert(setup=net, build=BUILD).new_text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
