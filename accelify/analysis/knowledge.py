@@ -271,6 +271,7 @@ def is_module_class(qualname: str) -> bool:
         "timm.create_model",
         "torch.hub.load",
         "torch.jit.load",
+        "torch.jit.ScriptModule",
         "segmentation_models_pytorch.Unet",
         "torch_geometric.nn.GCN",
     }

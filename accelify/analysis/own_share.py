@@ -235,6 +235,8 @@ class OwnShare:
                     if isinstance(parent.slice, ast.Constant) and f"[{parent.slice.value!r}]" != slot.entry:
                         continue
                     shown = parent
+                elif slot.entry[0] == "[" and _asks_for_a_key(parent, node):
+                    continue
             if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
                 continue
             if self.settled(slot, shown):
@@ -554,6 +556,16 @@ def short_of(iterated: ast.expr) -> str:
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
     return ast.unparse(iterated)
+
+
+def _asks_for_a_key(node: ast.AST | None, container: ast.expr) -> bool:
+    """`"loss" not in totals`: which entries there are, and nothing of what they hold."""
+    return (
+        isinstance(node, ast.Compare)
+        and node.left is not container
+        and isinstance(node.left, ast.Constant)
+        and all(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
+    )
 
 
 def _is_growth(value: ast.expr) -> bool:

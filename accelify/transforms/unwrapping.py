@@ -5,6 +5,7 @@ model.hidden = None                   ->  accelerator.unwrap_model(model).hidden
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
+torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _LOOKS_INSIDE = frozenset(
     """state_dict load_state_dict children named_children modules named_modules get_submodule get_parameter get_buffer
     add_module register_module register_buffer register_parameter""".split()
 )
+# TorchScript's functions and classes, which compile the forward of what they are handed.
+_COMPILING = frozenset({"torch.jit.script", "torch.jit.trace", "torch.jit.trace_module"})
+_SCRIPTED = "torch.jit.ScriptModule"
+_GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
 UNWRAP = Rule(
     "ACC208",
     "unwrap-model",
@@ -200,7 +205,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
-        if not (wanted or asked) or context.is_claimed(name) or tree.in_fstring(name):
+        compiled = _is_compiled(context, name)
+        if not (wanted or asked or compiled) or context.is_claimed(name) or tree.in_fstring(name):
             continue
         if not _is_prepared_name(context, name) or not _after_prepare(context, name):
             continue
@@ -211,6 +217,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         message = "a wrapped model has no parts to count or to take"
         if asked:
             message = "a wrapped model is of the wrapper's class"
+        elif compiled:
+            message = "TorchScript compiles the model and cannot compile a wrapper of it"
         yield context.change(UNWRAP, name, message, [edit])
 
 
@@ -245,6 +253,24 @@ def _copied(context: Context) -> Iterator[Change]:
             edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
             message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
             yield context.change(UNWRAP, model, message, [edit])
+
+
+def _is_compiled(context: Context, model: ast.expr) -> bool:
+    """Whether a model is handed to TorchScript: `torch.jit.script(model.eval())`, or a ScriptModule as its part."""
+    tree, script, node = context.tree, context.script, model
+    while isinstance(through := tree.parent(node), ast.Attribute) and through.attr in _GIVING_BACK:
+        call = tree.parent(through)
+        if not isinstance(call, ast.Call):
+            return False
+        node = call
+    taker = tree.parent(node)
+    if isinstance(taker, ast.keyword):
+        taker = tree.parent(taker)
+    if not isinstance(taker, ast.Call) or taker.func is node:
+        return False
+    return script.qualname(taker.func) in _COMPILING or any(
+        isinstance(w, Class) and _SCRIPTED in w.external_bases() for w in script.values(taker.func)
+    )
 
 
 def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:

@@ -75,6 +75,15 @@ def test_what_is_right_or_shows_a_single_batch(ready: str, epoch: str) -> None:
     assert found(ready="n = 0\n" + ready, epoch=epoch) == set()
 
 
+def test_which_entries_there_are_tells_nothing_of_what_they_hold() -> None:
+    fresh = "kept = {'all': torch.zeros(0)}"
+    body = "kept['all'] = torch.cat((kept['all'], loss.data.view(1)))\n        if {test}: kept['seen'] = [1]"
+    epoch = "value = train_epoch()\nprint(value)"
+    for test, expected in (("'seen' not in kept", set()), ("kept['all'].sum() > 3", {"ACC306"})):
+        ready = LOOP.format(fresh=fresh, body=body.format(test=test), result="kept['seen']")
+        assert found(ready=ready, epoch=epoch) == expected
+
+
 def test_evaluation_on_all_of_the_data() -> None:
     snippet = """
     hits, names = 0, []

@@ -256,3 +256,37 @@ def test_a_copy_that_is_only_run_is_of_the_model_itself(use: str, unwrapped: boo
     setup = NET + ATTACK.format(use=use)
     text = convert(imports="import copy", setup=setup, build=BUILD, batch="x = attack(model, x)").new_text
     assert ("net = copy.deepcopy(accelerator.unwrap_model(net))" in text) == unwrapped
+
+
+PLANNER = """
+from torch import jit
+
+class Planner(jit.ScriptModule):
+    def __init__(self, net, n=1):
+        super().__init__()
+        self.net = net
+
+    @jit.script_method
+    def forward(self, x):
+        return self.net(x).argmax(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Planner(model)", "Planner(accelerator.unwrap_model(model))"),
+        ("Planner(n=3, net=model)", "Planner(n=3, net=accelerator.unwrap_model(model))"),
+        ("torch.jit.trace(model, x)", "torch.jit.trace(accelerator.unwrap_model(model), x)"),
+        ("jit.script(model.eval()).code", "jit.script(accelerator.unwrap_model(model).eval()).code"),
+    ],
+)
+def test_what_torchscript_is_handed(before: str, after: str) -> None:
+    check_transformed(
+        "epoch", f"compiled = {before}", f"compiled = {after}", imports=PLANNER, setup=NET, build=BUILD
+    )
+
+
+def test_what_torchscript_compiles_before_it_is_prepared_stays() -> None:
+    build = BUILD.replace("\n", "\nmodel = torch.jit.script(model)\n")
+    assert "unwrap_model" not in convert(setup=NET, build=build).new_text
