@@ -67,6 +67,13 @@ class Reasons:
                 for c in walk(scope.node)
                 if isinstance(c, ast.Call)
             }
+            called |= {
+                dotted(stmt.value.args[0]) or ""
+                for stmt in walk(scope.node)
+                if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call) and stmt.value.args
+                if self.script.qualname(stmt.value.func) == "copy.deepcopy"
+                if any(dotted(target) in called for target in stmt.targets)
+            }
             for argument in scope.parameters():
                 if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
                     return self._handed_over("model", argument.arg, scope.node)

@@ -115,6 +115,7 @@ class TrainedModels:
                 kept = call.func.value
                 if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
                     found |= self.models_of(kept.value)
+        by_hand = not found
         if not found:
             for call in self.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "train"):
@@ -124,7 +125,25 @@ class TrainedModels:
             for call in self.calls():
                 if self.scope_of(call) in {b.scope for b in self.backwards}:
                     found |= self.models_run(call)
+        if by_hand:
+            found = {m for m in found if not self._is_copy_of_handed(m)}
         return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
+
+    def _is_copy_of_handed(self, model: Thing) -> bool:
+        """Whether a model is a copy that a function makes of its own parameter, where nobody is seen to call it and
+        it asks for no weights to train them by hand: the model is made elsewhere."""
+        site = model.site
+        if not isinstance(site, ast.Call) or model.module not in self.modules or len(site.args) != 1:
+            return False
+        scope, given = self.scope_of(site), site.args[0]
+        return (
+            self.qualname(site.func) == "copy.deepcopy"
+            and isinstance(given, ast.Name)
+            and scope.kind == "function"
+            and any(a.arg == given.id for a in scope.parameters())
+            and not self.interpreter.callers.get(scope)
+            and not any(isinstance(n, ast.Attribute) and n.attr.endswith("parameters") for n in scope.nodes)
+        )
 
     def _is_never_made(self, model: Thing) -> bool:
         """Whether a model is made in a function of another module that nobody calls: `from_pretrained` of its class."""

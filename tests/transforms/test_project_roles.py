@@ -547,6 +547,11 @@ for x, y in DataLoader(data, batch_size=4):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (ON_A_COPY.format(copy=COPY, use="x = x + 1"), "`model` is handed to `attack` by a caller outside"),
+        (
+            ON_A_COPY.format(copy=COPY, use="other.train()"),
+            "`model` is handed to `attack` by a caller outside",
+        ),
         (AGENT, "`Agent` trains itself, and no `Agent` is made in this file"),
         (STEPS, "of `Engine` is set outside of this file, by a caller or a subclass"),
         (MIXED, "is kept in `state`, whose elements are not all of one kind"),
