@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from accelify.analysis import values as v
 from accelify.analysis.figures import BatchLoop, Figures
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
-from accelify.analysis.values import Function
+from accelify.analysis.values import Class, Function
 from accelify.transforms.base import Change, Context, Rule, short
 
 WRITTEN = Rule(
@@ -28,11 +29,18 @@ _HOOKS = frozenset(
     register_full_backward_pre_hook""".split()
 )
 _FILLING = frozenset({"append", "update", "extend", "add"})
-_AGREEING = frozenset({"reduce", "gather", "gather_for_metrics", "all_reduce", "broadcast"})
+_AGREEING = re.compile(
+    r"(^|\.)(all_reduce|all_gather|gather_for_metrics)$|(accelerator|dist\w*)\.(reduce|gather|broadcast)$"
+)
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a finding for the first weight that something of the batch writes, in each training loop."""
+    """Yield a finding for each training loop, and each class, that writes weights by something of the batch."""
+    yield from _in_loops(context)
+    yield from _in_classes(context)
+
+
+def _in_loops(context: Context) -> Iterator[Change]:
     kept: set[str] | None = None
     for loop in context.shared_loops():
         writes = [w for s in loop.body for n in walk(s) if (w := _write(context, n)) is not None]
@@ -62,22 +70,25 @@ def _write(context: Context, node: ast.AST) -> tuple[ast.expr, list[ast.expr]] |
         target, deciding = node.func.value, [*node.args, *[kw.value for kw in node.keywords]]
     else:
         return None
-    written: ast.expr = target
-    while isinstance(written, ast.Subscript):
-        deciding.append(written.slice)
-        written = written.value
-    if isinstance(written, ast.Attribute) and written.attr == "data":
-        written = written.value
-    if written is target and isinstance(target, ast.Name):
-        return None  # a variable that is bound anew
-    if not isinstance(written, ast.Attribute) or not _WEIGHT.search(written.attr):
+    written = _weight(target)
+    if written is None:
         return None
+    deciding += [n.slice for n in walk(target) if isinstance(n, ast.Subscript)]
     holder: ast.expr = written.value
     while not context.script.models_of(holder):
         if not isinstance(holder, (ast.Attribute, ast.Subscript)):
             return None
         holder = holder.value
     return target, deciding
+
+
+def _weight(target: ast.expr) -> ast.Attribute | None:
+    """`layer.weight` of `layer.weight.data[i]`."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if isinstance(target, ast.Attribute) and target.attr == "data":
+        target = target.value
+    return target if isinstance(target, ast.Attribute) and _WEIGHT.search(target.attr) else None
 
 
 def _own(context: Context, loop: BatchLoop, kept: set[str]) -> set[str]:
@@ -99,10 +110,11 @@ def _own(context: Context, loop: BatchLoop, kept: set[str]) -> set[str]:
 
 
 def _agrees(value: ast.expr) -> bool:
-    return any(
-        isinstance(n, ast.Call) and (dotted(n.func) or "").rsplit(".", 1)[-1] in _AGREEING
-        for n in walk(value)
-    )
+    return any(_is_agreement(n) for n in walk(value))
+
+
+def _is_agreement(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _AGREEING.search(dotted(node.func) or "") is not None
 
 
 def _kept_by_hooks(context: Context) -> set[str]:
@@ -115,12 +127,104 @@ def _kept_by_hooks(context: Context) -> set[str]:
         bodies: list[ast.AST] = [hook.body] if isinstance(hook, ast.Lambda) else []
         if isinstance(hook, (ast.Name, ast.Attribute)):
             bodies += [w.scope.node for w in context.script.values(hook) if isinstance(w, Function)]
-        for node in (n for body in bodies for n in walk(body)):
-            holder: ast.expr | None = None
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                holder = node.targets[0].value
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                holder = node.func.value if node.func.attr in _FILLING else None
-            if isinstance(holder, ast.Name):
-                found.add(holder.id)
+        kept = {_kept_in(node) for body in bodies for node in walk(body)}
+        found |= {name for name in kept if name is not None and "." not in name}
     return found
+
+
+def _kept_in(node: ast.AST) -> str | None:
+    """What a hook's statement keeps something in: `outputs` of `outputs[name] = o`, `self.seen` of its `append`."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return dotted(node.targets[0].value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return dotted(node.func.value) if node.func.attr in _FILLING else None
+    return None
+
+
+# -- classes
+
+
+def _in_classes(context: Context) -> Iterator[Change]:
+    """Classes, of any module, that choose by what their hooks keep which layers or weights of a model they replace."""
+    if not context.plan.shares_training_data:
+        return
+    known: dict[Class, bool] = {}
+    for call in context.script.calls():
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if not any(
+            isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL) for a in given
+        ):
+            continue
+        for cls in context.script.values(call.func):
+            if isinstance(cls, Class) and known.setdefault(cls, _chooses(cls)):
+                message = (
+                    f"`{cls.name}` writes weights by what its hooks keep of one process's own batch, so that the "
+                    "models part"
+                )
+                yield context.todo(WRITTEN, call, message, _MARK)
+                break
+
+
+def _chooses(cls: Class) -> bool:
+    methods = {
+        m.name.rsplit(".", 1)[-1]: m.node for one in cls.ancestry() for m in one.scope.children.values()
+    }
+    hooks: list[ast.AST] = []
+    for method in methods.values():
+        inner = {n.name: n for n in walk(method) if isinstance(n, ast.FunctionDef)}
+        for call in (n for n in walk(method) if isinstance(n, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS and call.args:
+                hook = call.args[0]
+                name = (dotted(hook) or "").removeprefix("self.")
+                found = hook if isinstance(hook, ast.Lambda) else inner.get(name) or methods.get(name)
+                hooks += [found] if found is not None else []
+    places = {_kept_in(node) for hook in hooks for node in walk(hook)}
+    kept = {place for place in places if place is not None and place.startswith("self.")}
+    if not kept:
+        return False
+    inside = {id(n) for hook in hooks for n in walk(hook)}
+    for method in methods.values():
+        if any(id(n) not in inside and _reads_kept(n, kept) for n in walk(method)):
+            nodes = [n for reached in _reached(methods, method) for n in walk(reached)]
+            if any(map(_writes, nodes)) and not any(
+                isinstance(n, ast.expr) and _is_agreement(n) for n in nodes
+            ):
+                return True
+    return False
+
+
+def _reads_kept(node: ast.AST, kept: set[str]) -> bool:
+    """`self.outputs[name]`, `self.outputs.items()`, `for output in self.outputs`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load) and dotted(node.value) in kept
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("items", "values", "pop") and dotted(node.func.value) in kept
+    return isinstance(node, (ast.For, ast.comprehension)) and dotted(node.iter) in kept
+
+
+def _reached(methods: Mapping[str, ast.AST], method: ast.AST) -> list[ast.AST]:
+    """A method and those of the class that it calls."""
+    found = [method]
+    for one in found:
+        for node in walk(one):
+            name = dotted(node.func) if isinstance(node, ast.Call) else None
+            called = methods.get(name.removeprefix("self.")) if name and name.startswith("self.") else None
+            if called is not None and called not in found:
+                found.append(called)
+    return found
+
+
+def _writes(node: ast.AST) -> bool:
+    """`layer.weight.data[i] = ...`, `parent._modules[name] = ...`, `layer.weight.data.zero_()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        filling = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
+        return filling and node.func.attr != "requires_grad_" and _weight(node.func.value) is not None
+    targets = list(node.targets) if isinstance(node, ast.Assign) else []
+    targets += [node.target] if isinstance(node, ast.AugAssign) else []
+    return any(
+        _weight(t) is not None
+        or (
+            isinstance(t, ast.Subscript) and isinstance(t.value, ast.Attribute) and t.value.attr == "_modules"
+        )
+        for t in targets
+    )

@@ -55,3 +55,41 @@ def test_layers_that_hooks_choose(hook: str) -> None:
 )
 def test_what_decides_a_weight_that_is_written(update: str, named: bool) -> None:
     assert _is_named(update) == named
+
+
+PRUNER = """
+class Pruner:
+    def __init__(self, model):
+        self.model = model
+        self.kept = {{}}
+
+        def hook(module, given, made):
+            self.kept[module] = made
+
+        for layer in model.children():
+            layer.register_forward_hook(hook)
+
+    def prune(self):
+        scores = [(layer, made.abs().mean()) for layer, made in self.kept.items()]
+        {score}
+        self.replace(scores[0][0])
+
+    def replace(self, layer):
+        {write}
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "score", "named"),
+    [
+        ("layer.weight.data.zero_()", "pass", True),
+        ("self.model._modules['0'] = nn.Linear(4, 6)", "pass", True),
+        ("layer.weight.grad.data.zero_()", "pass", False),
+        ("print(layer.weight)", "pass", False),
+        ("layer.weight.data.zero_()", "dist.all_reduce(scores)", False),
+    ],
+)
+def test_classes_whose_hooks_choose_what_they_replace(write: str, score: str, named: bool) -> None:
+    build = BUILD + "pruner = Pruner(model)"
+    conversion = convert(setup=PRUNER.format(write=write, score=score), build=build, end="pruner.prune()")
+    assert ("ACC424" in codes(conversion)) == named
