@@ -46,6 +46,7 @@ from accelify.transforms import (
     unwrapping,
     whole_batch,
     writers,
+    written_weights,
 )
 from accelify.transforms.base import Transform
 
@@ -87,6 +88,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     own_noise.transform,
     hand_gradients.transform,
     set_in_forward.transform,
+    written_weights.transform,
     schedulers.transform,
     lengths.transform,
     environments.transform,
