@@ -310,10 +310,8 @@ def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[
 
 def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
     """The reasons without the advice to use an option that was given already."""
-    advice, alone = (
-        "--replace-ddp converts it",
-        "--replace-ddp converts scripts whose loop is in their own file",
-    )
+    advice = "--replace-ddp converts it"
+    alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
         return blockers
     return [replace(blocker, message=blocker.message.replace(advice, alone)) for blocker in blockers]

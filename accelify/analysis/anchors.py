@@ -559,7 +559,7 @@ def _is_flag(name: str) -> bool:
 
 
 def _defines(stmt: ast.stmt) -> set[str]:
-    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While)):
+    if isinstance(stmt, (*_DEFINITIONS, ast.For, ast.While)):
         return set()
     attributes = {
         dotted(n) or "" for n in walk(stmt) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
@@ -568,9 +568,7 @@ def _defines(stmt: ast.stmt) -> set[str]:
 
 
 def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
-    if isinstance(
-        stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
-    ):
+    if isinstance(stmt, (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass)):
         return True
     if _first_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
         return False
@@ -593,14 +591,9 @@ def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:
-    for node in [stmt, *(walk(stmt) if isinstance(stmt, ast.If) else [])]:
-        if (
-            isinstance(node, ast.Assign)
-            and script.is_a(node.value, v.DEVICE)
-            and not script.is_a(node.value, v.MODEL)
-        ):
-            return True
-    return False
+    nodes = walk(stmt) if isinstance(stmt, ast.If) else [stmt]
+    values = [n.value for n in nodes if isinstance(n, ast.Assign)]
+    return any(script.is_a(value, v.DEVICE) and not script.is_a(value, v.MODEL) for value in values)
 
 
 __all__ = ["NAME", "Anchor", "Reach", "find_anchor", "names_in", "node_of"]

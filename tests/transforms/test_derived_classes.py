@@ -1,0 +1,67 @@
+"""Classes that train, derived from one another in the modules of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.transforms.test_project_roles import LEARNS, LOADER, SGD, TORCH, project, refusal
+from tests.transforms.test_real_kinds import HEAD
+
+BASE = f"""\
+class Base(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(size, 1)
+        self.optimizer = {SGD.format("self")}
+
+    def learn(self, x, y):
+        loss = self.loss(x, y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+DERIVED = """\
+from base import Base
+
+
+class Agent(Base):
+    def __init__(self, size):
+        super(Agent, self).__init__(size)
+
+    def loss(self, x, y):
+        return (self.fc(x) - y).pow(2).mean()
+"""
+
+
+def test_a_class_that_is_derived_from_one_that_trains_in_a_module_of_its_own(tmp_path: Path) -> None:
+    main = HEAD + "from agent import Agent\n\nagent = Agent(3)\n" + LOADER + LEARNS
+    texts = project(tmp_path, main=main, base=TORCH + BASE, agent=DERIVED)
+    assert "agent = Agent(accelerator, 3)\n" in texts["main"]
+    assert "super(Agent, self).__init__(self.accelerator, size)\n" in texts["agent"]
+    assert "self.accelerator.backward(loss)\n" in texts["base"]
+
+
+def test_what_trains_is_made_by_a_module_that_does_not(tmp_path: Path) -> None:
+    main = HEAD + "import factory\n\nagent = factory.make(3)\n" + LOADER + LEARNS
+    made = "from agent import Agent\n\n\ndef make(size):\n    return Agent(size)\n"
+    texts = project(tmp_path, main=main, agent=TORCH + AGENT, factory=made)
+    assert "agent = factory.make(accelerator, 3)\n" in texts["main"]
+    assert texts["factory"].endswith("def make(accelerator, size):\n    return Agent(accelerator, size)\n")
+
+
+def test_a_class_of_the_script_that_is_derived_from_one_that_trains(tmp_path: Path) -> None:
+    main = HEAD + DERIVED + "\n\nif __name__ == '__main__':\n    agent = Agent(3)\n    " + LOADER
+    texts = project(
+        tmp_path, main=main + "    for x, y in loader:\n        agent.learn(x, y)\n", base=TORCH + BASE
+    )
+    assert "    agent = Agent(accelerator, 3)\n" in texts["main"]
+    assert "super(Agent, self).__init__(self.accelerator, size)\n" in texts["main"]
+
+
+def test_a_module_keeps_no_accelerator_where_one_of_a_derived_class_is_copied(tmp_path: Path) -> None:
+    main = HEAD + "from agent import Agent\n\nagent = Agent(3)\n" + LOADER + LEARNS + "copy.deepcopy(agent)\n"
+    derived = DERIVED.replace(
+        "    def __init__(self, size):\n        super(Agent, self).__init__(size)\n\n", ""
+    )
+    reason = refusal(tmp_path, main=main, base=TORCH + BASE, agent=derived).reason
+    assert "`Base` is copied or saved whole" in reason
