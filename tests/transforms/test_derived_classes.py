@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.transforms.test_project_roles import LEARNS, LOADER, SGD, TORCH, project, refusal
+from tests.transforms.test_project_roles import AGENT, LEARNS, LOADER, SGD, TORCH, project, refusal
 from tests.transforms.test_real_kinds import HEAD
 
 BASE = f"""\
