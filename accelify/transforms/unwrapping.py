@@ -187,6 +187,7 @@ def _is_before_prepare(context: Context, node: ast.AST) -> bool:
 def _bare_uses(context: Context) -> Iterator[Change]:
     """`len(model)`, `model[0]`, `for layer in model`, which a wrapper does not have."""
     tree = context.tree
+    compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
         if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
             continue
@@ -205,7 +206,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
-        compiled = _is_compiled(context, name)
+        compiled = compiles and _is_compiled(context, name)
         if not (wanted or asked or compiled) or context.is_claimed(name) or tree.in_fstring(name):
             continue
         if not _is_prepared_name(context, name) or not _after_prepare(context, name):

@@ -150,13 +150,16 @@ def _in_classes(context: Context) -> Iterator[Change]:
         return
     known: dict[Class, bool] = {}
     for call in context.script.calls():
+        classes = [w for w in context.script.values(call.func) if isinstance(w, Class)]
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        if not any(
+        if not classes or not any(
             isinstance(a, (ast.Name, ast.Attribute)) and context.plan.is_prepared(a, v.MODEL) for a in given
         ):
             continue
-        for cls in context.script.values(call.func):
-            if isinstance(cls, Class) and known.setdefault(cls, _chooses(cls)):
+        for cls in classes:
+            if cls not in known:
+                known[cls] = _chooses(cls)
+            if known[cls]:
                 message = (
                     f"`{cls.name}` writes weights by what its hooks keep of one process's own batch, so that the "
                     "models part"
