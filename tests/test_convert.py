@@ -199,3 +199,16 @@ def test_what_prepare_is_told_from_has_one_order_and_no_repeats() -> None:
     told = [note for note in prepare.evidence if note.startswith("model: ")]
     assert told == sorted(set(told))
     assert len(told) == len(names) + 1
+
+
+def test_of_more_models_than_are_kept_in_mind_the_same_ones_are_every_time() -> None:
+    names = [f"Net{n}" for n in range(30)]
+    classes = "".join(
+        f"class {n}(nn.Module):\n    def forward(self, x):\n        return x\n\n\n" for n in names
+    )
+    table = "".join(f"    model_{n} = {n}()\n" for n in names)
+    every = ", ".join(f"model_{n}" for n in names)
+    build = f"{classes}def chosen(kind):\n{table}    return [{every}][kind]\n\n\nmodel = chosen(3)\n"
+    build += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    told = {tuple(map(str, convert(build=build).applied)) for _ in range(4)}
+    assert len(told) == 1

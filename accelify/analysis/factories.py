@@ -13,7 +13,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.values import Class, Sequence, Thing, Value, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
 # A helper of helpers of helpers: beyond this, calls are not told apart.
 _DEEPEST = 3
@@ -29,7 +29,7 @@ class Factories:
 
     if TYPE_CHECKING:
 
-        def add(self, held: Values, values: Iterable[Value]) -> None: ...
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
         def classes(self) -> list[Class]: ...
         def module_of(self, scope: Scope) -> Module: ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -37,6 +37,8 @@ from accelify.analysis.values import (
 _MOST_ROUNDS = 12
 # A set of values beyond this size says nothing any more.
 _MOST_VALUES = 24
+# From here on not all may fit: in an order of their own, as which of a set come first differs from run to run.
+_CROWDED = 8
 _DEEPEST_NAME = 10
 # Of whose names something is known, by whatever import they come.
 _KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geometric", "monai", "tqdm"})
@@ -165,9 +167,11 @@ class Interpreter(CallEvaluator):
 
     # -- bindings
 
-    def bind(self, scope: Scope, name: str, values: Iterable[Value]) -> None:
+    def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None:
         """Add to what a name can hold."""
         held = self.variables.setdefault((scope, name), set())
+        if len(held) > _CROWDED or len(values) > _CROWDED:
+            values = sorted(values, key=_order)
         for value in values:
             if value not in held and len(held) < _MOST_VALUES:
                 held.add(value)
@@ -175,14 +179,16 @@ class Interpreter(CallEvaluator):
             if isinstance(value, Thing) and name not in value.names:
                 value.names.add(name)
 
-    def add(self, held: Values, values: Iterable[Value]) -> None:
+    def add(self, held: Values, values: Collection[Value]) -> None:
         """Add to a set of values, noting whether that changed anything."""
+        if len(held) > _CROWDED or len(values) > _CROWDED:
+            values = sorted(values, key=_order)
         for value in values:
             if value not in held and len(held) < _MOST_VALUES:
                 held.add(value)
                 self.changed = True
 
-    def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None:
+    def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None:
         """Add to a relation of a thing."""
         self.add(thing.links.setdefault(relation, set()), values)
 
@@ -521,6 +527,18 @@ class Interpreter(CallEvaluator):
             held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
         ]
         return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
+
+
+def _order(value: Value) -> tuple[str, int, int, str]:
+    """Where a value is made, and what it is: the same in every run."""
+    module, site = getattr(value, "module", None), getattr(value, "site", None)
+    if isinstance(value, (Function, Class)):
+        site = value.scope.node
+    told = getattr(value, "name", "") or getattr(value, "kind", "") or type(value).__name__
+    if isinstance(value, Method):
+        module, site = value.receiver.module, value.receiver.site
+    where = module.name if isinstance(module, Module) else ""
+    return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(told)
 
 
 def _is_torch_loader(value: Value) -> bool:

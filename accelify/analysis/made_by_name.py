@@ -15,7 +15,7 @@ from accelify.analysis.torch_calls import of_kind
 from accelify.analysis.values import Class, Function, Imported, Thing, Value, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from accelify.analysis.program import Program
 
@@ -42,7 +42,7 @@ class MadeByName:
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
-        def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
+        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def link_optimizer(self, module: Module, made: Thing, arguments: list[Values]) -> None: ...
         def call_function(
             self,

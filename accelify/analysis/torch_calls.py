@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
@@ -28,7 +28,7 @@ class LibraryCalls:
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
-        def link(self, thing: Thing, relation: str, values: Iterable[Value]) -> None: ...
+        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
         def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
         def call_function(

@@ -60,6 +60,15 @@ def test_in_the_loop(term: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "compared"),
+    [("anchor", True), ("anchor_feature", True), ("anchors", False), ("anchor_boxes", False)],
+)
+def test_the_anchor_of_a_pair_is_a_sample_and_that_of_a_detector_none(name: str, compared: bool) -> None:
+    loss = f"output, {name} = model(x), model(-x)\nloss = (output @ {name}.t()).mean()"
+    assert ("ACC408" in codes(convert(loss=loss))) == compared
+
+
+@pytest.mark.parametrize(
     "term",
     [
         "output @ weight.t()",
