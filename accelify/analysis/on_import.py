@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis.own_main import is_main_test
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names, walk
@@ -27,7 +28,8 @@ def placed_on_import(
         calls = [c for c in calls if module.scopes.of(c) is module.scopes.module]
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = [name for target in targets for name in target_names(target)]
-        if calls and names and not any(_is_main_guard(a) for a in module.tree.ancestors(stmt)):
+        around = [a for a in module.tree.ancestors(stmt) if isinstance(a, ast.If)]
+        if calls and names and not any(is_main_test(a.test) for a in around):
             yield names, calls[0]
 
 
@@ -62,9 +64,3 @@ def _places(call: ast.Call, devices: frozenset[str]) -> bool:
     if isinstance(device, ast.Constant):
         return str(device.value).startswith("cuda")
     return isinstance(device, ast.Name) and device.id in devices
-
-
-def _is_main_guard(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "__name__" in {
-        n.id for n in walk(node.test) if isinstance(n, ast.Name)
-    }
