@@ -74,7 +74,7 @@ class Reach:
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
             return self._written(scope, home)
-        if home.kind == "module":
+        if home.kind == "module" or not self.script.module_of(home.node).is_used(home.node):
             return None
         if self._sees_global(home) and not self._prefers_parameter():
             return NAME if self._after_anchor(home, set()) else None

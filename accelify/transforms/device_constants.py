@@ -120,8 +120,10 @@ def _of_base_classes(context: Context) -> Iterator[Change]:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "__init__":
             continue
         cls = script.interpreter.things.get((scope.owner_class, "class"))
+        if not isinstance(stmt, ast.Expr) or not isinstance(cls, Class):
+            continue
         accelerator = context.accelerator(call)
-        if not isinstance(stmt, ast.Expr) or not isinstance(cls, Class) or accelerator is None:
+        if accelerator is None:
             continue
         for base in cls.ancestry():
             if script.interpreter.module_of(base.scope) in script.modules:
