@@ -13,6 +13,7 @@ from accelify.analysis.factories import Factories
 from accelify.analysis.handed_back import handed_back, is_super
 from accelify.analysis.made_by_name import MadeByName, is_by_name
 from accelify.analysis.program import Module
+from accelify.analysis.reads import Reads, ReadsOfNodes
 from accelify.analysis.scopes import Scope
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.values import (
@@ -46,7 +47,8 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
     things: dict[tuple[object, object], Value]
     changed: bool
     settled: bool
-    _memo: dict[ast.Call, Values]
+    reads: ReadsOfNodes
+    _memo: dict[ast.Call, tuple[Values, Reads]]
     _own_names: dict[ast.Name, str]
     _hands_back: dict[Scope, str | None]
 
@@ -59,6 +61,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def add(self, held: Values, values: Collection[Value]) -> None: ...
         def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
+        def variable(self, owner: Scope, name: str) -> Values: ...
         def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
         def attribute(self, base: Value, name: str, module: Module) -> Values: ...
         def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None: ...
@@ -74,7 +77,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
             return (
                 self.lookup(module, scope, node.id)
                 if own is None
-                else self.variables.get((module.scopes.module, own), set())
+                else self.variable(module.scopes.module, own)
             )
         if isinstance(node, ast.Attribute):
             return self._attribute_of(module, scope, node)
@@ -173,6 +176,9 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
                 elif node.attr != "device":
                     found.add(self.derived(module, node, {base}))
             elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
+                if base.cls is not None:
+                    for cls in base.cls.ancestry():
+                        self.reads.note(cls.attributes)
                 if base.cls is not None and any("module" in c.attributes for c in base.cls.ancestry()):
                     if node.attr == "module":
                         found |= self.attribute(base, node.attr, module)
@@ -217,6 +223,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         self.evaluate(module, scope, node.slice if isinstance(node.slice, ast.expr) else None)
         for base in self.evaluate(module, scope, node.value):
+            self.reads.container(base)
             if isinstance(base, Mapping):
                 found |= base.get(index)
             elif isinstance(base, Sequence):
@@ -243,6 +250,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         """What unpacking gives at one place."""
         found: Values = set()
         for value in held:
+            self.reads.container(value)
             if isinstance(value, Sequence):
                 if index < len(value.elements):
                     found |= value.elements[index]
@@ -268,12 +276,14 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
     ) -> Values:
         """What iterating a value gives. `seen` are iterators on the way: one can be made of itself."""
         if isinstance(value, Sequence):
+            self.reads.container(value)
             return value.any()
         if isinstance(value, Thing):
             if value.kind == v.LOADER:
                 return {self.batch(value)}
             if value.kind == v.ITERATOR:
                 found: Values = set()
+                self.reads.relation(value, "iterated")
                 for inner in value.links.get("iterated", set()) - seen:
                     found |= self.element_values(module, site, inner, seen | {value})
                 return found
@@ -294,10 +304,15 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
 
     def call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
         """What a call gives back; notes call graph edges and binds parameters on the way."""
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = set()
-            found |= self._call(module, scope, node)
+        known = self._memo.get(node)
+        if known is not None:
+            self.reads.again(known[1])
+            return known[0]
+        before = self.reads.count()
+        found: Values = set()
+        self._memo[node] = found, []
+        found |= self._call(module, scope, node)
+        self._memo[node] = found, self.reads.since(before)
         return found
 
     def _call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
@@ -343,6 +358,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
     def _container_method(
         self, node: ast.Call, base: Mapping | Sequence, name: str, arguments: list[Values]
     ) -> Values:
+        self.reads.container(base)
         if isinstance(base, Sequence):
             if name in ("append", "add", "insert", "extend"):
                 base.filled.add(node)
@@ -351,6 +367,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
             elif name == "extend" and arguments:
                 for value in arguments[0]:
                     if isinstance(value, Sequence):
+                        self.reads.container(value)
                         self.add(base.rest, value.any())
             if name in ("__iter__", "copy"):
                 return {base}
@@ -423,6 +440,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         if name in ("sum", "max", "min", "abs"):
             flat: Values = set()
             for value in first:
+                self.reads.container(value)
                 flat |= value.any() if isinstance(value, Sequence) else {value}
             return self.tensor_from(module, node, flat)
         if name == "super":
@@ -471,6 +489,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         for name, values in keywords.items():
             if name is None:
                 for value in values:
+                    self.reads.container(value)
                     if isinstance(value, Mapping):
                         for key, entry in value.entries.items():
                             if key in every:
@@ -547,6 +566,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
             made.kind = kind
             made.note(f"it is an instance of {cls.name}")
             self.changed = True
+            self.reads.nothing_holds()
         init = cls.method("__init__")
         if init is not None:
             self.call_function(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
 from accelify.analysis.program import Module, Program
+from accelify.analysis.reads import ReadsOfNodes
 from accelify.analysis.scopes import Scope
 from accelify.analysis.values import Class, Sequence, Thing, Value, Values
 
@@ -25,6 +26,7 @@ class Factories:
     program: Program
     things: dict[tuple[object, object], Value]
     changed: bool
+    reads: ReadsOfNodes
     returns: dict[Scope, Values]
 
     if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class Factories:
 
     def returned(self, node: ast.Call, target: Scope) -> Values:
         """What a call of a function gives back."""
-        given = self.returns.get(target, set())
+        given = self.returns.setdefault(target, set())
+        self.reads.note(given)
         name = target.name.rsplit(".", 1)[-1]
         if not given or self._times_called[name] < 2:
             return set(given)
@@ -60,6 +63,7 @@ class Factories:
         `around` are the sequences that the value stands in: one can hold itself.
         """
         if isinstance(value, Sequence):
+            self.reads.container(value)
             every = [*value.elements, value.rest]
             if value in around or len(around) > _DEEPEST:
                 return self.things.get((value, node), value)
@@ -107,6 +111,9 @@ class Factories:
     def _is_kept(self, value: Thing, target: Scope) -> bool:
         """Whether a method keeps what it made, to give it back again."""
         owner = target.owner_class
+        for cls in self.classes() if owner is not None else ():
+            if cls.scope.node is owner:
+                self.reads.all_of(cls.attributes)
         return owner is not None and any(
             value in held
             for cls in self.classes()

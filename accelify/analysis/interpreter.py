@@ -15,9 +15,10 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.calls import CallEvaluator
 from accelify.analysis.comprehensions import own_names
-from accelify.analysis.kinds_by_use import kind_from_use
+from accelify.analysis.kinds_by_use import KindsByUse
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
+from accelify.analysis.reads import Reads, ReadsOfNodes
 from accelify.analysis.scopes import Scope
 from accelify.analysis.strays import drop_strays
 from accelify.analysis.syntax import FunctionNode, walk_scope
@@ -45,7 +46,7 @@ _KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geomet
 _DEEPEST_PART = 5
 
 
-class Interpreter(CallEvaluator):
+class Interpreter(CallEvaluator, KindsByUse):
     """Runs a program abstractly. Afterwards `values_of(expr)` tells what an expression can be."""
 
     def __init__(self, program: Program) -> None:
@@ -60,9 +61,11 @@ class Interpreter(CallEvaluator):
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
+        self._shows_none: dict[Thing, tuple[int, int]] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
-        self._memo: dict[ast.Call, Values] = {}
+        self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
+        self.reads = ReadsOfNodes()
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
@@ -89,13 +92,17 @@ class Interpreter(CallEvaluator):
         # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
         # parameter holds, only because its function had not been looked at yet would never go away again.
         for self.settled in (False, True):
+            self.reads.nothing_holds()
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
                 self._memo.clear()
                 for module, scope, nodes in self._work:
                     for node in nodes:
-                        self._run(module, scope, node)
-                self._upgrade()
+                        if not self.reads.holds(node):
+                            self.reads.begin()
+                            self._run(module, scope, node)
+                            self.reads.end(node)
+                self.upgrade()
                 if not self.changed:
                     break
         drop_strays(self)
@@ -169,7 +176,7 @@ class Interpreter(CallEvaluator):
 
     def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None:
         """Add to what a name can hold."""
-        held = self.variables.setdefault((scope, name), set())
+        held = self._held(scope, name)
         if len(held) > _CROWDED or len(values) > _CROWDED:
             values = sorted(values, key=_order)
         for value in values:
@@ -178,6 +185,13 @@ class Interpreter(CallEvaluator):
                 self.changed = True
             if isinstance(value, Thing) and name not in value.names:
                 value.names.add(name)
+
+    def _held(self, scope: Scope, name: str) -> Values:
+        held = self.variables.get((scope, name))
+        if held is None:
+            held = self.variables[scope, name] = set()
+            self.reads.made((scope, name))
+        return held
 
     def add(self, held: Values, values: Collection[Value]) -> None:
         """Add to a set of values, noting whether that changed anything."""
@@ -197,7 +211,7 @@ class Interpreter(CallEvaluator):
         owner = scope.resolve(name)
         if owner is None:
             return self._from_stars(module, name, {module}) or self._from_libraries(module, name)
-        held = self.variables.get((owner, name))
+        held = self.variable(owner, name)
         if held:
             return held
         if owner is module.scopes.module and module in self._star_imports:
@@ -207,6 +221,15 @@ class Interpreter(CallEvaluator):
         if self.settled and owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
             return {self._parameter(module, owner, name)}
         return set()
+
+    def variable(self, owner: Scope, name: str) -> Values:
+        """What a name of a scope holds."""
+        held = self.variables.get((owner, name))
+        if held is None:
+            self.reads.missing((owner, name))
+            return set()
+        self.reads.note(held)
+        return held
 
     def _from_libraries(self, module: Module, name: str) -> Values:
         """A name that nothing of the program gives, and that the one library may which is imported with a star."""
@@ -220,7 +243,7 @@ class Interpreter(CallEvaluator):
         for other in self._star_imports.get(module, ()):
             if other in seen:
                 continue
-            found = self.variables.get((other.scopes.module, name))
+            found = self.variable(other.scopes.module, name)
             if found:
                 return found
             found = self._from_stars(other, name, seen | {other})
@@ -255,7 +278,9 @@ class Interpreter(CallEvaluator):
                         found = found | self._class_attribute(cls, name, cls.instance)
             if found:
                 return found
+        self.reads.note(base.attributes)
         if name in base.attributes:
+            self.reads.note(base.attributes[name])
             return base.attributes[name]
         if base.kind == v.INSTANCE and base.cls is not None and not self.settled:
             return set()
@@ -281,7 +306,11 @@ class Interpreter(CallEvaluator):
     ) -> Values:
         found: Values = set()
         for ancestor in cls.ancestry():
-            found |= ancestor.attributes.get(name, set())
+            self.reads.note(ancestor.attributes)
+            held = ancestor.attributes.get(name)
+            if held is not None:
+                self.reads.note(held)
+                found |= held
         if found:
             return found
         method = cls.method(name)
@@ -297,7 +326,7 @@ class Interpreter(CallEvaluator):
                 self.things[key] = bound
             return {bound}
         for ancestor in cls.ancestry():
-            found |= self.variables.get((ancestor.scope, name), set())
+            found |= self.variable(ancestor.scope, name)
         return found
 
     def store_attribute(self, base: Value, name: str, values: Values) -> None:
@@ -415,10 +444,12 @@ class Interpreter(CallEvaluator):
                 if target is not None and target not in stars:
                     stars.append(target)
                     self.changed = True
+                    self.reads.nothing_holds()
                 libraries = self._star_libraries.setdefault(module, [])
                 if target is None and base.split(".")[0] in _KNOWN_LIBRARIES and base not in libraries:
                     libraries.append(base)
                     self.changed = True
+                    self.reads.nothing_holds()
                 continue
             name = f"{base}.{alias.name}" if base else alias.name
             self.bind(scope, alias.asname or alias.name, self._imported(module, name))
@@ -431,9 +462,13 @@ class Interpreter(CallEvaluator):
                 if isinstance(value, (Class, Imported)) and value not in cls.bases and value is not cls:
                     cls.bases.append(value)
                     self.changed = True
+                    self.reads.nothing_holds()
         if cls.instance is None:
             cls.instance = self.thing(node, "instance", v.INSTANCE, module, cls=cls)
-        cls.instance.kind = self.kind_of_class(cls)
+        kind = self.kind_of_class(cls)
+        if cls.instance.kind != kind:
+            cls.instance.kind = kind
+            self.reads.nothing_holds()
         for child_scope in cls.scope.children.values():
             name = child_scope.self_name()
             if name is not None:
@@ -454,9 +489,7 @@ class Interpreter(CallEvaluator):
     def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None:
         """Bind a target to values, through tuples, attributes and subscripts."""
         if isinstance(target, ast.Name) and target in self._own_names:
-            self.add(
-                self.variables.setdefault((module.scopes.module, self._own_names[target]), set()), values
-            )
+            self.add(self._held(module.scopes.module, self._own_names[target]), values)
             for value in values:
                 if isinstance(value, Thing):
                     value.names.add(target.id)
@@ -479,55 +512,6 @@ class Interpreter(CallEvaluator):
                 elif isinstance(base, Sequence):
                     self.add(base.rest, values)
 
-    # -- roles from use
-
-    def _upgrade(self) -> None:
-        """Give unknown things the kind that their use shows."""
-        for value in list(self.things.values()):
-            if not isinstance(value, Thing) or value.kind not in (v.UNKNOWN, v.INSTANCE):
-                continue
-            if value.kind == v.INSTANCE and value.cls is not None and value.cls.method("step"):
-                continue
-            kind = kind_from_use(value)
-            if kind == v.LOADER and self._is_another_path(value):
-                continue
-            if kind is not None and kind != value.kind:
-                value.kind = kind
-                self.changed = True
-        self._upgrade_wholes()
-
-    def _upgrade_wholes(self) -> None:
-        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
-        parts: dict[Thing, dict[str, Thing]] = {}
-        for (whole, tag), value in self.things.items():
-            if not isinstance(whole, Thing) or whole.cls is not None:
-                continue
-            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
-                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
-                    parts.setdefault(whole, {})[str(tag[1])] = value
-        for whole, named in parts.items():
-            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
-                continue
-            if any(part.kind == v.MODEL for part in named.values()):
-                if whole.kind != v.MODEL:
-                    whole.kind = v.MODEL
-                    whole.note("it is called, and a part of it has parameters()")
-                    self.changed = True
-                for name, part in named.items():
-                    self.add(whole.attributes.setdefault(name, set()), {part})
-
-    def _is_another_path(self, thing: Thing) -> bool:
-        """Whether something named otherwise comes to a loader's name only beside real loaders.
-
-        A function that gives back three loaders for one data set and three tensors for another one.
-        """
-        if all(k.LOADER_NAME.search(name) for name in thing.names):
-            return False
-        holding = [
-            held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
-        ]
-        return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
-
 
 def _order(value: Value) -> tuple[str, int, int, str]:
     """Where a value is made, and what it is: the same in every run."""
@@ -539,13 +523,6 @@ def _order(value: Value) -> tuple[str, int, int, str]:
         module, site = value.receiver.module, value.receiver.site
     where = module.name if isinstance(module, Module) else ""
     return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(told)
-
-
-def _is_torch_loader(value: Value) -> bool:
-    if not isinstance(value, Thing) or value.kind != v.LOADER:
-        return False
-    bases = value.cls.external_bases() if value.cls is not None else {value.qualname}
-    return bool(bases & k.LOADER_CLASSES)
 
 
 def is_class_method(scope: Scope) -> bool:

@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.values import Thing
+from accelify.analysis.reads import ReadsOfNodes
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Thing, Value, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class KindsByUse:
+    """The part of the interpreter that gives unknown things the kind that their use shows."""
+
+    things: dict[tuple[object, object], Value]
+    variables: dict[tuple[Scope, str], Values]
+    changed: bool
+    reads: ReadsOfNodes
+    # Those whose uses and names, so many, show no kind.
+    _shows_none: dict[Thing, tuple[int, int]]
+
+    if TYPE_CHECKING:
+
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+
+    def upgrade(self) -> None:
+        """Give unknown things the kind that their use shows."""
+        for value in list(self.things.values()):
+            if not isinstance(value, Thing) or value.kind != v.UNKNOWN:
+                continue
+            shown = len(value.uses), len(value.names)
+            if self._shows_none.get(value) == shown:
+                continue
+            kind = kind_from_use(value)
+            if kind is None:
+                self._shows_none[value] = shown
+            if kind == v.LOADER and self._is_another_path(value):
+                continue
+            if kind is not None:
+                value.kind = kind
+                self.changed = True
+                self.reads.nothing_holds()
+        self._upgrade_wholes()
+
+    def _upgrade_wholes(self) -> None:
+        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
+        parts: dict[Thing, dict[str, Thing]] = {}
+        for (whole, tag), value in self.things.items():
+            if not isinstance(whole, Thing) or whole.cls is not None:
+                continue
+            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
+                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                    parts.setdefault(whole, {})[str(tag[1])] = value
+        for whole, named in parts.items():
+            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
+                continue
+            if any(part.kind == v.MODEL for part in named.values()):
+                if whole.kind != v.MODEL:
+                    whole.kind = v.MODEL
+                    whole.note("it is called, and a part of it has parameters()")
+                    self.changed = True
+                    self.reads.nothing_holds()
+                for name, part in named.items():
+                    self.add(whole.attributes.setdefault(name, set()), {part})
+
+    def _is_another_path(self, thing: Thing) -> bool:
+        """Whether something named otherwise comes to a loader's name only beside real loaders.
+
+        A function that gives back three loaders for one data set and three tensors for another one.
+        """
+        if all(k.LOADER_NAME.search(name) for name in thing.names):
+            return False
+        holding = [
+            held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
+        ]
+        return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
 
 
 def kind_from_use(thing: Thing) -> str | None:
     """The kind that the methods called on something show it to be, with the names it goes by; None: they show none."""
     uses, names = thing.uses, thing.names
-    if thing.kind == v.INSTANCE:
-        return None
     if "zero_grad" in uses and ("step" in uses or "param_groups" in uses) and "parameters" not in uses:
         thing.note("zero_grad() and step() are called on it")
         return v.OPTIMIZER
@@ -47,3 +119,10 @@ def kind_from_use(thing: Thing) -> str | None:
         thing.note("add_scalar() is called on it")
         return v.WRITER
     return None
+
+
+def _is_torch_loader(value: Value) -> bool:
+    if not isinstance(value, Thing) or value.kind != v.LOADER:
+        return False
+    bases = value.cls.external_bases() if value.cls is not None else {value.qualname}
+    return bool(bases & k.LOADER_CLASSES)

@@ -42,6 +42,7 @@ class MadeByName:
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
+        def variable(self, owner: Scope, name: str) -> Values: ...
         def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def link_optimizer(self, module: Module, made: Thing, arguments: list[Values]) -> None: ...
         def call_function(
@@ -154,7 +155,7 @@ class MadeByName:
         found = [
             cls
             for name in dict.fromkeys(n.name for n in target.tree.module.body if isinstance(n, ast.ClassDef))
-            for cls in self.variables.get((target.scopes.module, name), ())
+            for cls in self.variable(target.scopes.module, name)
             if isinstance(cls, Class) and cls.module is target
         ]
         return [c for c in found if not any(c is not other and c in other.ancestry() for other in found)]

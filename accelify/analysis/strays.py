@@ -35,7 +35,7 @@ def drop_strays(interpreter: Interpreter) -> None:
 def _sets(interpreter: Interpreter) -> Iterator[Values]:
     yield from interpreter.variables.values()
     yield from interpreter.returns.values()
-    yield from interpreter._memo.values()
+    yield from (found for found, _ in interpreter._memo.values())
     for value in interpreter.things.values():
         if isinstance(value, Thing):
             yield from value.links.values()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
+from accelify.analysis.reads import ReadsOfNodes
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, walk
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
@@ -20,6 +21,7 @@ class LibraryCalls:
     """The part of the interpreter that knows the library."""
 
     changed: bool
+    reads: ReadsOfNodes
     settled: bool
     things: dict[tuple[object, object], Value]
 
@@ -61,6 +63,7 @@ class LibraryCalls:
         if k.is_optimizer_class(name):
             made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
             self.link_optimizer(module, made, every)
+            self.reads.relation(made, "models")
             if self.settled and not made.links.get("models"):
                 self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
             return {made}
@@ -85,6 +88,8 @@ class LibraryCalls:
         if name in k.SPLIT_RUNS:
             models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
             inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
+            for value in inputs:
+                self.reads.container(value)
             given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
             ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
             return set().union(*ran)
@@ -120,6 +125,8 @@ class LibraryCalls:
             return {repeated}
         if k.is_module_class(name):
             made = self._make(node, v.MODEL, module, name, f"it is a {name}")
+            for value in (w for values in every for w in values):
+                self.reads.container(value)
             self.link(
                 made,
                 "parts",
@@ -144,6 +151,7 @@ class LibraryCalls:
             and name.rsplit(".", 1)[-1][:1].isupper()
         ):
             made.kind = v.OPTIMIZER
+            self.reads.nothing_holds()
             made.note(f"{name} takes the parameters of a model")
             self.link_optimizer(module, made, every)
         elif made.kind == v.OPTIMIZER:
@@ -184,6 +192,7 @@ class LibraryCalls:
             # A loss with weights of its own that are trained is a model.
             receiver.kind = v.MODEL
             self.changed = True
+            self.reads.nothing_holds()
         if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
             if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
                 return {receiver}
@@ -253,8 +262,11 @@ class LibraryCalls:
             made = self.thing(node, "result", v.UNKNOWN, module)
             self.link(made, "callee", {callee})
             parameters = of_kind([*arguments, *keywords.values()], v.PARAMETERS)
+            self.reads.note(made.uses)
             if parameters and made.kind in (v.UNKNOWN, v.OPTIMIZER) and "step" in made.uses:
-                made.kind = v.OPTIMIZER
+                if made.kind != v.OPTIMIZER:
+                    made.kind = v.OPTIMIZER
+                    self.reads.nothing_holds()
                 self.link_optimizer(module, made, [*arguments, *keywords.values()])
             return {made}
         return set()
@@ -288,7 +300,9 @@ class LibraryCalls:
             if id(value) in seen:
                 continue
             seen.add(id(value))
+            self.reads.container(value)
             if isinstance(value, Thing) and value.kind == v.PARAMETERS:
+                self.reads.relation(value, "models")
                 self.link(optimizer, "models", value.links.get("models", set()))
             elif isinstance(value, Thing) and value.kind == v.MODEL:
                 self.link(optimizer, "models", {value})
@@ -297,6 +311,7 @@ class LibraryCalls:
             elif isinstance(value, Mapping):
                 stack.extend(value.get("params"))
             elif isinstance(value, Thing) and value.kind == v.ITERATOR:
+                self.reads.relation(value, "iterated")
                 stack.extend(value.links.get("iterated", ()))
 
     def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:

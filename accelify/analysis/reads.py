@@ -1,0 +1,103 @@
+"""What the statements of a program read of what is known, so that only those are run again for which it changed.
+
+Everything that the interpreter learns goes into sets, lists and dictionaries that only grow. So what was read has
+changed where, and only where, one of these is longer than it was.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Sized
+
+from accelify.analysis.values import Mapping, Sequence, Thing, Value
+
+Reads = list[tuple[Sized, int]]
+
+
+class ReadsOfNodes:
+    """What each node read when it was run last, with its lengths then."""
+
+    def __init__(self) -> None:
+        self._of: dict[ast.AST, tuple[list[Sized], list[int]]] = {}
+        self._now: Reads = []
+        # What was looked for and is not there; something is put into its list when it comes.
+        self._missing: dict[Hashable, list[bool]] = {}
+        # What is not in anything that grows (the kinds of things, the bases of classes) makes everything run again.
+        self._since = 0
+        self._valid: dict[ast.AST, int] = {}
+        self._begun = 0
+
+    def begin(self) -> None:
+        """A node is about to be run."""
+        self._now = []
+        self._begun = self._since
+
+    def end(self, node: ast.AST) -> None:
+        """It has been run. What it read first counts, as it may have added to that itself."""
+        first: dict[int, tuple[Sized, int]] = {}
+        for read in self._now:
+            first.setdefault(id(read[0]), read)
+        self._of[node] = [held for held, _ in first.values()], [length for _, length in first.values()]
+        self._valid[node] = self._begun
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether all is as it was when the node was run last."""
+        if self._valid.get(node) != self._since:
+            return False
+        held, lengths = self._of[node]
+        return list(map(len, held)) == lengths
+
+    def nothing_holds(self) -> None:
+        """Something changed of which nobody knows who reads it."""
+        self._since += 1
+
+    def note(self, held: Sized) -> None:
+        """The node reads a set, list or dictionary."""
+        self._now.append((held, len(held)))
+
+    def all_of(self, held: dict[str, set[Value]]) -> None:
+        """It reads a dictionary and the sets in it."""
+        self.note(held)
+        for values in held.values():
+            self.note(values)
+
+    def container(self, value: Value) -> None:
+        """It reads what a list or dictionary of the program holds; nothing where the value is none."""
+        if isinstance(value, Sequence):
+            self.note(value.rest)
+            self.note(value.elements)
+            for element in value.elements:
+                self.note(element)
+        elif isinstance(value, Mapping):
+            self.note(value.rest)
+            self.note(value.entries)
+            for entry in value.entries.values():
+                self.note(entry)
+
+    def relation(self, thing: Thing, name: str) -> None:
+        """It reads what a relation of a thing leads to."""
+        self.note(thing.links)
+        held = thing.links.get(name)
+        if held is not None:
+            self.note(held)
+
+    def missing(self, key: Hashable) -> None:
+        """It reads something that is not there yet."""
+        self.note(self._missing.setdefault(key, []))
+
+    def made(self, key: Hashable) -> None:
+        """What may have been looked for is there now."""
+        if key in self._missing:
+            self._missing[key].append(True)
+
+    def count(self) -> int:
+        """How much the node has read so far."""
+        return len(self._now)
+
+    def since(self, count: int) -> Reads:
+        """What it has read since then."""
+        return self._now[count:]
+
+    def again(self, reads: Reads) -> None:
+        """It reads again what was read for a value that is kept."""
+        self._now += reads
