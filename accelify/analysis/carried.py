@@ -61,8 +61,11 @@ def _is_read_first(script: ScriptModel, loop: BatchLoop, place: Place) -> bool:
     """Whether a round reads a place before it sets it."""
     reads: list[int] = []
     stores: list[int] = []
+    last = place.text.rsplit(".", 1)[-1]
     for node in (n for s in loop.body for n in walk(s)):
-        if isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) == place.text:
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        if (node.id if isinstance(node, ast.Name) else node.attr) == last and dotted(node) == place.text:
             (reads if isinstance(node.ctx, ast.Load) else stores).append(script.tree.start(node))
     return bool(reads) and bool(stores) and min(reads) < min(stores)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, names_in, target_names, walk, walk_scope
+from accelify.analysis.syntax import Node, Tree, names_in, statements_in, target_names, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -93,7 +93,7 @@ def _returns(block: list[ast.stmt]) -> bool:
 
 def _assigning(stmt: ast.stmt, name: str) -> list[ast.stmt]:
     found: list[ast.stmt] = []
-    for node in walk_scope([stmt]):
+    for node in statements_in(stmt):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(name in target_names(t) for t in targets):

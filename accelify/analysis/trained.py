@@ -183,24 +183,25 @@ class TrainedModels:
             seen |= owners
         return found
 
+    @cached_property
+    def _models(self) -> list[Thing]:
+        """Every model of the program."""
+        things = self.interpreter.things.values()
+        return [t for t in things if isinstance(t, Thing) and t.kind == v.MODEL]
+
     def owners_of(self, model: Thing) -> set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
             instances = {
-                t
-                for t in self.interpreter.things.values()
-                if isinstance(t, Thing)
-                and t.kind == v.MODEL
-                and t.cls is model.cls
-                and not isinstance(t.site, ast.ClassDef)
+                t for t in self._models if t.cls is model.cls and not isinstance(t.site, ast.ClassDef)
             }
             return {owner for instance in instances for owner in self.owners_of(instance)}
         if chosen := self._chosen_from(model):
             return chosen
         outer: set[Thing] = set()
-        for thing in self.interpreter.things.values():
-            if not isinstance(thing, Thing) or thing.kind != v.MODEL or thing is model:
+        for thing in self._models:
+            if thing is model:
                 continue
             held = thing.cls.attributes if thing.cls is not None else thing.attributes
             if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):

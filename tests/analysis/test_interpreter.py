@@ -170,13 +170,13 @@ model, optimizer = trainer.model, trainer.optimizer
 def test_nothing_new_is_learnt_for_ever(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What swings, or is made anew in each round, costs every round that there is."""
     learnt: list[tuple[bool, bool]] = []
-    plain = Interpreter._upgrade
+    plain = Interpreter.upgrade
 
     def counted(self: Interpreter) -> None:
         plain(self)
         learnt.append((self.settled, self.changed))
 
-    monkeypatch.setattr(Interpreter, "_upgrade", counted)
+    monkeypatch.setattr(Interpreter, "upgrade", counted)
     model_of(MODEL + made + LOADER + LOOP)
     last = [changed for settled, changed in learnt if settled]
     assert last[-1] is False
