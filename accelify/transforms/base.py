@@ -14,6 +14,7 @@ from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
 from accelify.analysis.locations import Locations, before_and_after
+from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
 from accelify.analysis.scopes import Scope
@@ -457,17 +458,7 @@ class Context:
 
     @cached_property
     def _meeting_scopes(self) -> set[Scope]:
-        """Functions that train, gather or read batches that are shared out, themselves or through what they call."""
-        loops = [loop for loop, loaders in self.script.loader_loops if loaders & self.plan.prepared]
-        reached = {self.script.scope_of(loop) for loop in loops} | self.script.training_scopes
-        queue = list(reached)
-        while queue:
-            for call in self.script.callers(queue.pop()):
-                scope = self.script.scope_of(call)
-                if scope not in reached:
-                    reached.add(scope)
-                    queue.append(scope)
-        return reached
+        return meeting_scopes(self.script, self.plan.prepared)
 
     def runs_everywhere(self, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether all processes are sure to reach a statement: waiting anywhere else could hang."""
