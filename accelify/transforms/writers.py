@@ -78,14 +78,18 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
         and not _hidden_use(context, made, held)
         and not _taken_by_name(context, made)
-        and not _reads_off(context, held)
+        and not _needed_by_all(context, held)
         and not _handed_away(context, held)
     )
     if not fits:
         for call in made:
             if script.qualname(call.func) not in k.WRITER_CLASSES:
                 context.claim(call)
-                yield context.change(WRITER, call, "every process would open a log of its own")
+                maker = dotted(call.func) or context.tree.segment(call.func)
+                message = (
+                    f"every process opens a log of its own; have `{maker}` open and write it on one alone"
+                )
+                yield context.change(WRITER, call, message)
                 continue
             yield context.todo(
                 WRITER,
@@ -154,15 +158,24 @@ def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
     )
 
 
-def _reads_off(context: Context, held: set[Thing]) -> bool:
-    """Whether something is read off a writer (`writer.log_dir`), which the other processes would not have."""
+def _needed_by_all(context: Context, held: set[Thing]) -> bool:
+    """Whether a writer is used by more than calls of its methods, which fails on the other processes' None.
+
+    `writer.log_dir` is read off it, `writer.trainer = self` set on it; `writer["loss"] = x`, `with writer:`.
+    """
+    tree, script = context.tree, context.script
+    used: list[tuple[ast.AST, ast.expr]] = [(n, n.value) for n in tree.nodes(ast.Subscript)]
+    used += [(n, n.func) for n in script.calls()]
+    used += [(n, n.context_expr) for n in tree.nodes(ast.withitem)]
+    for node in tree.nodes(ast.Attribute):
+        parent = tree.parent(node)
+        if not (isinstance(node.ctx, ast.Load) and isinstance(parent, ast.Call) and parent.func is node):
+            used.append((node, node.value))
     return any(
-        isinstance(node.ctx, ast.Load)
-        and context.script.things(node.value) & held
-        and not (isinstance(parent := context.tree.parent(node), ast.Call) and parent.func is node)
+        isinstance(base, (ast.Name, ast.Attribute))
+        and script.things(base) & held
         and not context.is_guarded(node)
-        for node in context.tree.nodes(ast.Attribute)
-        if isinstance(node.value, (ast.Name, ast.Attribute))
+        for node, base in used
     )
 
 
