@@ -77,3 +77,44 @@ def test_a_bar_that_a_star_brings_is_a_bar() -> None:
     text = convert_source(Source.from_text(textwrap.dedent(script))).new_text
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
     assert "bar = tqdm(enumerate(loader), disable=not accelerator.is_local_main_process)\n" in text
+
+
+SILENT = "file=None if accelerator.is_local_main_process else open(os.devnull, 'w')".replace("'", '"')
+OFF = "disable=not accelerator.is_local_main_process"
+
+
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        ("bar = tqdm(total=8{})", "print(1 / bar.n)"),
+        ("bar = tqdm(range(8){})\nfor k in bar:\n    pass", "left = 8 - bar.format_dict['n']"),
+        ("with tqdm(total=8{}) as bar:\n    bar.update(1)", "left = 8 - bar.last_print_n"),
+        ("bar = tqdm(total=8{})", "show(bar)"),
+        ("app = App()\napp.bar = tqdm(total=8{})", "left = 8 - app.bar.n"),
+    ],
+)
+def test_a_bar_that_is_read_counts_on_every_process(made: str, read: str) -> None:
+    setup = "def show(line):\n    line.set_description(str(1 / line.n))\nclass App:\n    pass"
+    conversion = check_transformed(
+        "epoch", made.format(""), made.format(f", {SILENT}"), imports=TQDM, setup=setup, end=read
+    )
+    assert "import os\n" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "read", ["bar.update(1)", "left = bar.total", "bar.n = 3", "callback = bar.update", "show(bar)"]
+)
+def test_other_uses_of_a_bar(read: str) -> None:
+    setup = "def show(line):\n    line.set_description('a')"
+    check_transformed(
+        "epoch", "bar = tqdm(total=8)", f"bar = tqdm(total=8, {OFF})", imports=TQDM, setup=setup, end=read
+    )
+
+
+@pytest.mark.parametrize(("maker", "more"), [("tqdm", ", file=sys.stdout"), ("tqdm_notebook", "")])
+def test_a_bar_that_is_read_and_has_a_place_of_its_own_is_named(maker: str, more: str) -> None:
+    made = f"bar = {maker}(total=8{more})"
+    imports = "import sys\nfrom tqdm import tqdm, tqdm_notebook"
+    conversion = check_transformed("epoch", made, made, imports=imports, end="left = 8 - bar.n")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC202"]
+    assert "`bar.n`" in said
