@@ -48,6 +48,8 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
             continue
         if not any(counts_samples(context, inner) for inner in walk(node.left)):
             continue
+        if context.is_claimed(node) or is_divided(context, node):
+            continue
         if _sets_learning_rate(context, node):
             text = context.tree.segment(node)
             message = (
@@ -60,6 +62,25 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
 def is_batch_size(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return bool(k.BATCH_SIZE_NAME.search(name))
+
+
+def batches_of_all(context: Context, node: ast.expr) -> Iterator[ast.BinOp]:
+    """The parts of an expression that count the batches of all processes: `len(data) / batch_size`."""
+    for inner in walk(node):
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.FloorDiv, ast.Div)):
+            if is_batch_size(inner.right) and counts_samples(context, inner.left):
+                yield inner
+
+
+def is_divided(context: Context, node: ast.AST) -> bool:
+    """Whether a number is divided by that of the processes: `len(data) // batch_size // accelerator.num_processes`."""
+    parent = context.tree.parent(node)
+    return (
+        isinstance(parent, ast.BinOp)
+        and isinstance(parent.op, (ast.FloorDiv, ast.Div))
+        and parent.left is node
+        and (dotted(parent.right) or "").endswith(".num_processes")
+    )
 
 
 def counts_samples(context: Context, node: ast.AST) -> bool:

@@ -7,6 +7,12 @@ for i in range(len(data) // 8):    ->     for i in range(min(len(data) // 8, len
 for i, (x, y) in enumerate(loader):                for i, (x, y) in enumerate(loader):
     if i == len(data) // batch_size:       ->          if i == len(data) // batch_size // accelerator.num_processes:
         break                                              break
+
+rounds = math.ceil(len(data) / batch_size)    ->  rounds = math.ceil(len(data) / batch_size / accelerator.num_processes)
+for i in range(epochs * rounds):                  for i in range(epochs * rounds):
+    if i % rounds == 0:                               if i % rounds == 0:
+        batches = iter(loader)                            batches = iter(loader)
+    x, y = next(batches)                              x, y = next(batches)
 """
 
 from __future__ import annotations
@@ -40,18 +46,18 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _left_out(context)
     done: set[ast.AST] = set()
     for call in context.script.calls():
-        source = _drawn_from(call)
+        source = drawn_from(call)
         if source is None:
             continue
         loop = next(iter(context.script.enclosing_loops(call)), None)
-        if loop is None or loop in done or isinstance(loop, ast.AsyncFor) or _is_caught(context, call, loop):
+        if loop is None or loop in done or isinstance(loop, ast.AsyncFor) or is_caught(context, call):
             continue
         loader = _made_outside(context, source, loop)
         if loader is None:
             continue
         around = _loops_behind(context, source, loop)
         counts = [n for n in map(_number, [loop, *around]) if n is not None]
-        if around and not any(_is_the_loaders_own(context, loader, n) for n in counts):
+        if around and not any(is_the_loaders_own(context, loader, n) for n in counts):
             # The inner loop (accumulation) takes its batches as before, and the outer one comes to the end too soon.
             if not done & set(around):
                 done.update(around)
@@ -63,7 +69,7 @@ def transform(context: Context) -> Iterator[Change]:
                 yield context.todo(ROUNDS, around[-1], message, mark)
             continue
         number = _number(loop)
-        if number is None or _is_the_loaders_own(context, loader, number):
+        if number is None or is_the_loaders_own(context, loader, number):
             continue
         done.add(loop)
         text = context.tree.segment(loader)
@@ -135,7 +141,7 @@ def _is_all_batches(context: Context, number: ast.expr) -> bool:
     )
 
 
-def _drawn_from(call: ast.Call) -> ast.Name | ast.Attribute | None:
+def drawn_from(call: ast.Call) -> ast.Name | ast.Attribute | None:
     """The iterator in `next(batches)` or `batches.next()`."""
     func = call.func
     if isinstance(func, ast.Name) and func.id == "next" and len(call.args) == 1:
@@ -147,7 +153,7 @@ def _drawn_from(call: ast.Call) -> ast.Name | ast.Attribute | None:
     return source if isinstance(source, (ast.Name, ast.Attribute)) else None
 
 
-def _is_caught(context: Context, call: ast.Call, loop: Loop) -> bool:
+def is_caught(context: Context, call: ast.Call) -> bool:
     """Whether the end of the iterator is looked out for."""
     for ancestor in context.tree.ancestors(call):
         if isinstance(ancestor, ast.Try):
@@ -216,7 +222,7 @@ def _number(loop: Loop) -> ast.expr | None:
     return None
 
 
-def _is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
+def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
     """Whether a number is computed from the length that the loader has on one process."""
     loaders = context.script.things(loader, v.LOADER)
     return any(
