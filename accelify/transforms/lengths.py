@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -53,8 +54,8 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
         if _sets_learning_rate(context, node):
             text = context.tree.segment(node)
             message = (
-                f"`{text}` counts the batches of all processes: each of N makes 1/N of so many steps, and the learning "
-                "rate is computed from it"
+                f"`{text}` counts the batches of all processes, and a learning rate is computed from it: as each of N "
+                "makes 1/N of so many steps, divide it by `accelerator.num_processes`"
             )
             yield context.change(LENGTH, node, message)
 
@@ -107,22 +108,21 @@ def _measured(node: ast.AST) -> ast.expr | None:
 def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> bool:
     """Whether a number, or one that is computed from it, stands where a learning rate is set."""
     stmt = context.tree.statement(number)
+    for call in context.tree.ancestors(number):
+        if call is stmt:
+            break
+        if isinstance(call, ast.Call) and handed_to_a_rate(context.script.interpreter, call, number):
+            return True
     if not isinstance(stmt, (ast.Assign, ast.AugAssign)):
         return False
     targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-    if any(_is_learning_rate(target) for target in targets):
+    if any(is_learning_rate(target) for target in targets):
         return True
     if far > 2 or not isinstance(targets[0], ast.Name):
         return False
     owner = context.script.scope_of(stmt).resolve(targets[0].id)
     reads = context.script.reads(targets[0].id, owner) if owner is not None else []
     return any(_sets_learning_rate(context, read, far + 1) for read in reads)
-
-
-def _is_learning_rate(target: ast.expr) -> bool:
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        return target.slice.value == "lr"
-    return (dotted(target) or "").rpartition(".")[2].lower() in ("lr", "learning_rate", "cur_lr", "new_lr")
 
 
 def _feeds_scheduler(context: Context, call: ast.Call) -> bool:

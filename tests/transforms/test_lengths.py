@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, codes, convert
+from accelify.convert import convert_project, convert_source
+from accelify.source import Source
+from tests.transforms.support import DEFAULTS, check_noop, codes, convert, frame
 
 BUILD = """
 loader = DataLoader(data, batch_size=8)
@@ -48,3 +53,59 @@ def test_a_learning_rate_by_hand_from_the_number_of_samples(steps: str, rate: st
     batch = f"n += 1\nfor group in optimizer.param_groups:\n    group['lr'] = {rate}"
     conversion = convert(setup="batch_size = 8", ready=f"n, steps = 0, 1\nsteps = {steps}", batch=batch)
     assert ("ACC401" in {f.code for f in conversion.remaining}) == found
+
+
+HELPERS = {
+    "in another function": """
+        def write(optimizer, value):
+            for group in optimizer.param_groups:
+                group['lr'] = value
+        def set_rate(optimizer, n, rounds):
+            far = n / rounds
+            write(optimizer, 0.1 * (1 - far))
+    """,
+    "by keyword": """
+        def set_rate(optimizer, n, more=1, *, rounds=1):
+            optimizer.param_groups[0]['lr'] = 0.1 * (1 - n / rounds)
+    """,
+    "by a class": """
+        class Cosine:
+            def __init__(self, optimizer, rounds):
+                self.optimizer, self.rounds = optimizer, rounds
+            def step(self, n):
+                far = n / self.rounds
+                self.optimizer.param_groups[0]['lr'] = 0.1 * (1 - far)
+        def set_rate(optimizer, n, rounds):
+            Cosine(optimizer, rounds).step(n)
+    """,
+}
+USES = {
+    "only shown": "def set_rate(optimizer, n, rounds):\n    print(n / rounds)\n",
+    "another argument": "def set_rate(optimizer, n, rounds):\n    optimizer.param_groups[0]['lr'] = 0.1 / n\n",
+}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize(
+    ("helper", "found"), [*[(h, True) for h in HELPERS.values()], *[(u, False) for u in USES.values()]]
+)
+def test_a_learning_rate_that_a_function_sets(
+    tmp_path: Path, helper: str, found: bool, elsewhere: bool
+) -> None:
+    text, imports = textwrap.dedent(helper), ""
+    if elsewhere:
+        (tmp_path / "helper.py").write_text(text)
+        text, imports = "", "from helper import *"
+    given = "rounds=len(data) // batch_size" if "*" in helper else "3 * (len(data) // batch_size)"
+    script = frame(imports=imports, setup=f"{text}batch_size = 8", batch=f"set_rate(optimizer, i, {given})")
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted", conversion.reason
+    assert ("ACC401" in codes(conversion)) == found
+
+
+def test_a_number_that_is_divided_by_the_processes_is_right() -> None:
+    batch = "optimizer.param_groups[0]['lr'] = 0.1 * (1 - i / (len(data) // batch_size // accelerator.num_processes))"
+    build = "from accelify.runtime import Accelerator\naccelerator = Accelerator()\n"
+    text = frame(setup="batch_size = 8", batch=batch, build=build + DEFAULTS["build"])
+    assert "ACC401" not in {f.code for f in convert_source(Source.from_text(text)).remaining}
