@@ -38,10 +38,9 @@ _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_
 _PICTURES = frozenset(
     """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
     torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
-    scipy.misc.imsave skimage.io.imsave torchaudio.save soundfile.write librosa.output.write_wav
-    scipy.io.wavfile.write plotly.io.write_image plotly.io.write_html plotly.offline.plot plotly.plotly.plot
-    matplotlib.image.imsave torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
-    imageio.v2.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v3.imwrite""".split()
+    scipy.misc.imsave skimage.io.imsave plotly.io.write_image plotly.io.write_html plotly.offline.plot
+    plotly.plotly.plot matplotlib.image.imsave torchvision.io.write_png torchvision.io.write_jpeg
+    torchvision.io.write_video imageio.v2.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v3.imwrite""".split()
 )
 _FILES = frozenset(
     """os.remove os.unlink os.rename os.replace os.symlink os.link shutil.copy shutil.copyfile shutil.copy2
@@ -49,7 +48,7 @@ _FILES = frozenset(
     _pickle.dump cPickle.dump dill.dump cloudpickle.dump yaml.dump yaml.safe_dump toml.dump marshal.dump numpy.save
     numpy.savez numpy.savez_compressed numpy.savetxt joblib.dump scipy.io.savemat scipy.sparse.save_npz
     torch.onnx.export torch.onnx._export torch.jit.save torch.export.save safetensors.torch.save_file
-    safetensors.torch.save_model
+    safetensors.torch.save_model torchaudio.save soundfile.write librosa.output.write_wav scipy.io.wavfile.write
     tensorboard_logger.configure tensorboard_logger.log_value tensorboard_logger.log_images
     tensorboard_logger.log_histogram tensorboard_logger.tensorboard_logger.configure
     tensorboard_logger.tensorboard_logger.log_value""".split()
@@ -385,8 +384,10 @@ class SideEffects:
                 name = own_attribute(scope, func)
             if name is not None and owner is not None:
                 found.state.add((owner, name))
-            else:
+            elif not (isinstance(base, ast.Name) and scope.imports(base.id)):
                 self._change(found, base)
+            elif inplace and call.args:
+                self._change(found, call.args[0])  # `torch.relu_(x)`; `numpy.insert(x, 0, 0)` makes a new one
 
     def into_memory(self, call: ast.Call) -> bool:
         """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""

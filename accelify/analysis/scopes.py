@@ -92,6 +92,16 @@ class Scope:
             scope, first = scope.parent, False
         return None
 
+    def imports(self, name: str) -> bool:
+        """Whether a name is a module as seen from here: `np` of `import numpy as np`."""
+        owner = self.resolve(name)
+        return owner is not None and any(
+            (alias.asname or alias.name.partition(".")[0]) == name
+            for stmt in owner.nodes
+            if isinstance(stmt, ast.Import)
+            for alias in stmt.names
+        )
+
 
 class Scopes:
     """All scopes of a script, and the scope of every node."""

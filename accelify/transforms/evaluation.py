@@ -45,7 +45,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue  # its metrics are put together by hand, or one process sees all of the data
         if not evaluation.loaders & context.plan.prepared:
             known = any(is_shardable(loader) for loader in evaluation.loaders)
-            if known and evaluation.problem not in (None, NO_MODEL) and not evaluation.only_looks:
+            needless = evaluation.only_looks or context.is_guarded(evaluation.loop)
+            if known and evaluation.problem not in (None, NO_MODEL) and not needless:
                 yield context.change(
                     REPEATED,
                     evaluation.loop.iter,

@@ -44,6 +44,8 @@ WRITES = {
     "    subprocess.call(run, shell=True)\n",
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
+    "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "sound": "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n",
     "remove": "def keep(x, path):\n    if os.path.exists(path):\n        os.remove(path)\n",
     "bar": "_last = time.time()\n_begin = _last\n\n\ndef keep(i, n):\n    global _last\n    sys.stdout.write('x')\n"
     "    _last = time.time()\n",
@@ -62,6 +64,7 @@ TIED = {
     "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
     "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
     "    np.save(path, x)\n",
+    "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
     "    np.save(path, NET(x))\n",
     "it draws random numbers": "def keep(x, path):\n    np.save(path, np.random.rand(3))\n",
@@ -77,6 +80,16 @@ def test_what_all_processes_need_is_only_said(tmp_path: Path, helper: str) -> No
     assert place_of(conversion.new_text, "epoch") == "keep(x, 'a')"
     (message,) = findings(conversion)
     assert "this call writes files (numpy.save in helper.py, line " in message
+
+
+def test_what_sound_and_a_function_of_a_library_are_called(tmp_path: Path) -> None:
+    helper = "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n    return path\n"
+    assert (
+        "this call writes files (soundfile.write"
+        in findings(converted(tmp_path, helper, epoch="p = keep(x, 'a')"))[0]
+    )
+    helper = "def keep(x, path):\n    np.save(path, torch.relu_(x))\n"
+    assert "it changes `x`" in findings(converted(tmp_path, helper, epoch="keep(x, 'a')"))[0]
 
 
 def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:

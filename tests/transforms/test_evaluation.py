@@ -541,3 +541,24 @@ def test_a_loader_that_another_loop_needs_whole_is_named() -> None:
     assert any(
         "it also runs over `test_loader`, which another loop needs whole: `log10`" in text for text in said
     )
+
+
+WHOLE = """
+with {opened}:
+    for (a,) in whole:
+        for one in a:
+            {shown}(str(model(one).sum().item()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("opened", "shown", "guarded"),
+    [("open('out.txt', mode='w') as out", "out.write", True), ("torch.no_grad()", "lines.append", False)],
+)
+def test_a_loop_that_the_main_process_alone_comes_to_repeats_nothing(
+    opened: str, shown: str, guarded: bool
+) -> None:
+    whole = "lines = []\nwhole = DataLoader(TensorDataset(torch.randn(16, 4)), batch_size=4)\n"
+    conversion = convert(ready=whole, epoch=WHOLE.format(opened=opened, shown=shown))
+    assert ("if accelerator.is_main_process:\n        with open" in conversion.new_text) is guarded
+    assert ("ACC303" in codes(conversion)) is not guarded
