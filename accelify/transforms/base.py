@@ -9,6 +9,7 @@ from functools import cached_property
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.at_hand import AtHand
 from accelify.analysis.effects import RANDOM, SideEffects, goes_over_files
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
@@ -189,6 +190,11 @@ class Context:
     def is_named(self, node: ast.AST) -> bool:
         """Whether what a statement adds up is said to be one process's own, there or where its loop stands."""
         return node in self.named or any(a in self.named for a in self.tree.ancestors(node))
+
+    @cached_property
+    def at_hand(self) -> AtHand:
+        """The Accelerators of objects that keep one."""
+        return AtHand(self.script, self.plan.reach)
 
     def accelerator(self, node: ast.AST) -> str | None:
         """How the accelerator is written at a node, None where it cannot be had there."""

@@ -11,14 +11,12 @@ pprint(options)   ->  if accelerator.is_main_process:
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.anchors import node_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names
-from accelify.analysis.values import Thing
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -40,7 +38,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _beside_bars(context)
     tree = context.tree
     told: set[Scope] = set()
-    kept = _keeping(context)
     for call in context.script.calls():
         if not (
             isinstance(call.func, ast.Name)
@@ -59,7 +56,7 @@ def transform(context: Context) -> Iterator[Change]:
         home = node_of(context.script, context.script.scope_of(call))
         near = cheap or _is_called_within_reach(context, home)
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
-        accelerator = accelerator or _of_an_object(context, call, kept)
+        accelerator = accelerator or context.at_hand.expression(call)
         if accelerator is None:
             if near and not cheap and home not in told:
                 told.add(home)
@@ -81,38 +78,6 @@ def _is_called_within_reach(context: Context, home: Scope) -> bool:
     init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
     calls = context.script.callers(home if home.kind == "function" else init or home)
     return home.kind != "module" and bool(calls) and all(context.reaches_cheaply(c) for c in calls)
-
-
-def _keeping(context: Context) -> dict[Scope, list[ast.Assign]]:
-    """The statements that name an object which keeps the Accelerator, by scope; the name has no other value."""
-    reach, script = context.plan.reach, context.script
-    found: dict[Scope, list[ast.Assign]] = {}
-    homes = {home for home in (reach.root, *reach.threaded) if home.kind == "class"} if reach else set()
-    for stmt in context.tree.nodes(ast.Assign) if homes else ():
-        if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
-            continue
-        held = script.values(stmt.value) if isinstance(stmt.value, ast.Call) else set()
-        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
-            found.setdefault(script.scope_of(stmt), []).append(stmt)
-    if found:
-        bound = Counter(
-            (script.scope_of(name).resolve(name.id), name.id)
-            for name in context.tree.nodes(ast.Name)
-            if not isinstance(name.ctx, ast.Load)
-        )
-        for scope, made in found.items():
-            found[scope] = [s for s in made if bound[scope, s.targets[0].id] == 1]  # type: ignore[attr-defined]
-    return found
-
-
-def _of_an_object(context: Context, call: ast.Call, kept: dict[Scope, list[ast.Assign]]) -> str | None:
-    """The Accelerator of an object that is surely made where a call stands."""
-    around = {call, *context.tree.ancestors(call)}
-    for stmt in kept.get(context.script.scope_of(call), ()):
-        block = context.tree.block_of(stmt)[2]
-        if any(later in around for later in block[block.index(stmt) + 1 :]):
-            return f"{context.tree.segment(stmt.targets[0])}.{NAME}"
-    return None
 
 
 def _beside_bars(context: Context) -> Iterator[Change]:
