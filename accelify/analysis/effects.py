@@ -116,6 +116,8 @@ _CHANGING = frozenset(
     "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
 )
 _COLLECTING = frozenset("dict list tuple set OrderedDict collections.OrderedDict zip enumerate".split())
+# What only the process needs that draws the picture.
+_SETTINGS = ("matplotlib.rcParams", "matplotlib.pyplot.rcParams", "pylab.rcParams")
 # What changes how a model runs, or what of it is trained.
 _SETTING = frozenset(
     "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
@@ -274,9 +276,9 @@ class SideEffects:
             if target.id in scope.globals:
                 found.state.add((module.scopes.module, target.id))
         else:
-            self._change(
-                found, target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
-            )
+            changed = target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
+            if not (self.qualname(module, scope, changed) or "").startswith(_SETTINGS):
+                self._change(found, changed)
 
     def _change(self, found: Effects, changed: ast.expr) -> None:
         root = _root(changed)
@@ -376,9 +378,10 @@ class SideEffects:
             found.calls_model = True
             found.sets_model = found.sets_model or attribute in _SETTING
         inplace = attribute.endswith("_") and not attribute.startswith("_")
-        # `os.remove` changes files, not `os`.
-        files = self.qualname(module, scope, func) in WRITING
-        if (attribute in _CHANGING or inplace) and not callees and not files:
+        # `os.remove` changes files, not `os`; `plt.rcParams.update` how pictures look.
+        called = self.qualname(module, scope, func) or ""
+        apart = called in WRITING or called.startswith(_SETTINGS)
+        if (attribute in _CHANGING or inplace) and not callees and not apart:
             name, owner = own_attribute(scope, base), class_of(scope)
             if name is None and isinstance(base, ast.Attribute) and owner is not None:
                 name = own_attribute(scope, func)

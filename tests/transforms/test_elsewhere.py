@@ -45,6 +45,8 @@ WRITES = {
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "settings of a picture": "def keep(x, path):\n    plt.rcParams.update({'font.size': 9})\n"
+    "    plt.rcParams['font.size'] = 9\n    plt.savefig(path)\n",
     "sound": "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n",
     "remove": "def keep(x, path):\n    if os.path.exists(path):\n        os.remove(path)\n",
     "bar": "_last = time.time()\n_begin = _last\n\n\ndef keep(i, n):\n    global _last\n    sys.stdout.write('x')\n"
@@ -70,6 +72,7 @@ TIED = {
     "it draws random numbers": "def keep(x, path):\n    np.save(path, np.random.rand(3))\n",
     "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
     "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
+    "it changes what all read": "def keep(x, path):\n    np.save(path, x)\n    os.environ['A'] = path\n",
     "it ends the run": "def keep(x, path):\n    np.save(path, x)\n    sys.exit()\n",
 }
 
