@@ -147,6 +147,12 @@ class Reasons:
             file = (
                 thing.module.path.name if thing.module is not None and thing.module.path else "another file"
             )
+            base = self._made_by_a_base(thing)
+            if base is not None:
+                message = (
+                    f"the {kind} `{name}` is made in {file} by `{base}`, a base class that is not converted"
+                )
+                return Blocker("ACC005", f"{message} with this file; put it into this file", thing.site)
             message = (
                 f"the {kind} `{name}` is made in {file} and kept in no variable or attribute of this file"
             )
@@ -180,6 +186,17 @@ class Reasons:
                 return thing
             thing = min(wholes, key=lambda t: sorted(t.names))
             seen.add(thing)
+
+    def _made_by_a_base(self, thing: Thing) -> str | None:
+        """The base class of another module that makes a thing for a class of this file."""
+        module = thing.module
+        made = (
+            module.scopes.of(thing.site).owner_class if module and isinstance(thing.site, ast.AST) else None
+        )
+        for cls in self.script.interpreter.classes() if made is not None else ():
+            if cls.module in self.script.modules and any(a.scope.node is made for a in cls.ancestry()):
+                return made.name if made is not None else None
+        return None
 
     def _set_outside(self, thing: Thing) -> str | None:
         """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""

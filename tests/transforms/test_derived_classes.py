@@ -65,3 +65,15 @@ def test_a_module_keeps_no_accelerator_where_one_of_a_derived_class_is_copied(tm
     )
     reason = refusal(tmp_path, main=main, base=TORCH + BASE, agent=derived).reason
     assert "`Base` is copied or saved whole" in reason
+
+
+def test_a_model_that_a_base_class_of_another_module_makes_is_called_so(tmp_path: Path) -> None:
+    base = TORCH + "\n\nclass Base:\n    def __init__(self, size):\n        self.declare(size)\n\n"
+    base += "    def declare(self, size):\n        self.net = nn.Linear(size, 1)\n"
+    main = HEAD + "from base import Base\n\n\nclass Agent(Base):\n    def __init__(self, size):\n"
+    main += f"        super().__init__(size)\n        self.optimizer = {SGD.format('self.net')}\n\n"
+    main += "    def learn(self, x, y):\n        loss = (self.net(x) - y).pow(2).mean()\n        loss.backward()\n"
+    main += "        self.optimizer.step()\n\n\nagent = Agent(3)\n"
+    reason = refusal(tmp_path, main=main + LOADER + LEARNS, base=base).reason
+    assert "the model `net` is made in base.py by `Base`, a base class that is not converted" in reason
+    assert "kept in no" not in reason
