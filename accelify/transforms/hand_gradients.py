@@ -5,6 +5,9 @@ Beside these, calls of functions that run backward in a module which stays as it
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
 p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
+
+weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
+                                                weight -= lr * weight.grad   (a tensor that is part of no model)
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.copied import leaves_no_gradients
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Function
-from accelify.edits import Edit, Replace
+from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -55,6 +59,9 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _assigned_elsewhere(context, calls)
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
+    if b".grad" in context.tree.data and not context.plan.known.distributed:
+        for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
+            yield _of_bare_tensor(context, updated)
     for call in calls:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "register_hook" or len(call.args) != 1:
@@ -131,6 +138,20 @@ def _assigned(context: Context) -> Iterator[Change]:
             edits.append(Replace(tree.start(value), tree.start(value), f"{accelerator}.reduce("))
             edits.append(Replace(tree.end(value), tree.end(value), ', reduction="mean")'))
         yield context.change(BY_HAND, stmt, message, edits)
+
+
+def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:
+    """What backward leaves in a tensor of no model is averaged before the script updates the tensor with it."""
+    name, accelerator = updated.name, context.accelerator(updated.place)
+    edits: list[Edit] = []
+    if accelerator is not None and context.runs_everywhere(updated.place):
+        line = f'{name}.grad = {accelerator}.reduce({name}.grad, reduction="mean")'
+        edits.append(InsertBefore(updated.place, (line,)))
+    message = (
+        f"`{name}` is updated by hand and is part of no prepared model, so that `{name}.grad` is one process's own: "
+        "average it over the processes first"
+    )
+    return context.change(BY_HAND, updated.read, message, edits)
 
 
 def _reads_gradient(value: ast.expr) -> bool:

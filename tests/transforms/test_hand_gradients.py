@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_paths
-from tests.transforms.support import check_noop, check_transformed, codes, convert, frame
+from tests.transforms.support import check_noop, check_transformed, clean, codes, convert, frame, place_of
 
 
 def test_a_gradient_of_autograd_is_averaged() -> None:
@@ -79,3 +79,93 @@ def test_a_gradient_that_another_module_sets_is_named(tmp_path: Path) -> None:
     )
     (conversion,) = convert_paths([tmp_path / "train.py"])
     assert "ACC416" in codes(conversion)
+
+
+BARE = """
+weight = torch.randn(4, 2)
+weight.requires_grad_()
+bias = torch.zeros(2, requires_grad=True)
+for x, y in loader:
+    loss = F.cross_entropy(x @ weight + bias, y)
+    loss.backward()
+    with torch.no_grad():
+        weight -= weight.grad * 0.1
+        bias -= bias.grad * 0.1
+        weight.grad.zero_()
+        bias.grad.zero_()
+"""
+
+
+def test_tensors_of_no_model_are_updated_with_everybody_s_gradients() -> None:
+    after = BARE.replace(
+        "    loss.backward()\n    with",
+        "    accelerator.backward(loss)\n"
+        '    weight.grad = accelerator.reduce(weight.grad, reduction="mean")\n'
+        '    bias.grad = accelerator.reduce(bias.grad, reduction="mean")\n'
+        "    with",
+    )
+    check_transformed("ready", BARE, after)
+    listed = """
+    tensors = [torch.zeros(4, 2, requires_grad=True), torch.zeros(2, requires_grad=True)]
+    for x, y in loader:
+        loss = F.cross_entropy(x @ tensors[0] + tensors[1], y)
+        loss.backward()
+        for p in tensors:
+            p.data.sub_(0.1 * p.grad)
+            p.grad.zero_()
+    """
+    after = listed.replace("loss.backward()", "accelerator.backward(loss)").replace(
+        "            p.data",
+        '            p.grad = accelerator.reduce(p.grad, reduction="mean")\n            p.data',
+    )
+    check_transformed("ready", listed, after)
+
+
+def test_those_that_a_function_updates() -> None:
+    setup = """
+    def descend(tensors, lr):
+        with torch.no_grad():
+            for p in tensors:
+                p -= lr * p.grad
+                p.grad.zero_()
+    """
+    ready = """
+    weight = torch.zeros(4, 2, requires_grad=True)
+    for x, y in loader:
+        loss = F.cross_entropy(x @ weight, y)
+        loss.backward()
+        descend([weight], 0.1)
+    """
+    after = setup.replace(
+        "                p -=",
+        '                p.grad = accelerator.reduce(p.grad, reduction="mean")\n                p -=',
+    )
+    trained = ready.replace("loss.backward()", "accelerator.backward(loss)")
+    conversion = check_transformed("setup", setup, after, ready=ready)
+    assert place_of(conversion.new_text, "ready") == clean(trained)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "weight.grad = None",  # never updated
+        "weight = torch.zeros(4, 2, requires_grad=True)\nprint(weight.grad)",
+        "for weight in model.parameters():\n    weight.data -= 0.1 * weight.grad",
+    ],
+)
+def test_other_tensors_keep_their_own(update: str) -> None:
+    setup = "weight = torch.zeros(4, 2, requires_grad=True)"
+    assert "ACC416" not in codes(convert(setup=setup, update=f"{update}\noptimizer.step()"))
+
+
+def test_noise_of_each_batch_is_its_own_and_an_optimizer_s_tensors_are_averaged_already() -> None:
+    batch = "noise = torch.zeros(4, requires_grad=True)"
+    loss = "loss = F.cross_entropy(model(x + noise), y)"
+    update = "noise.data += 0.1 * noise.grad.sign()\noptimizer.step()"
+    assert "ACC416" not in codes(convert(batch=batch, loss=loss, update=update))
+    build = (
+        "model = nn.Linear(4, 2)\nscale = torch.ones(1, requires_grad=True)\n"
+        "optimizer = torch.optim.SGD([*model.parameters(), scale], lr=0.1)"
+    )
+    update = "scale.data -= 0.1 * scale.grad\noptimizer.step()"
+    assert "ACC416" not in codes(convert(build=build, loss="loss = (scale * model(x)).mean()", update=update))
