@@ -3,6 +3,10 @@
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
+
+if args.train:                                          ->  if args.train:
+    conf = Config(args)                                         conf = Config(args)
+                                                                conf.device = accelerator.device
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import DeviceAssignment
+from accelify.analysis.bound_later import bound_later
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, InsertBefore
+from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -132,6 +137,25 @@ def written_out(context: Context) -> Iterator[Change]:
     """Yield the changes to devices that are named where they are used. Asked when the moves are known."""
     yield from _constants(context)
     yield from _selections(context)
+    yield from _of_objects(context)
+
+
+def _of_objects(context: Context) -> Iterator[Change]:
+    """The device of an object of another module that is made behind the Accelerator, where a read of it stays."""
+    done: set[tuple[ast.Assign, str]] = set()
+    for found in bound_later(context.script):
+        key = (found.stmt, found.text)
+        if key in done or all(map(context.is_claimed, found.reads)):
+            continue
+        if any(map(context.is_claimed, found.given)):
+            continue  # a module that is converted with this one, where it is the Accelerator's already
+        accelerator = context.accelerator(found.stmt) if context.reaches_cheaply(found.stmt) else None
+        if accelerator is None:
+            continue
+        done.add(key)
+        line = f"{found.text} = {device_for(context.script, found.text, accelerator)}"
+        message = f"`{found.text}` would be the same device on every process"
+        yield context.change(CHOICE, found.stmt, message, [InsertAfter(found.stmt, (line,))], core=True)
 
 
 def _constants(context: Context) -> Iterator[Change]:

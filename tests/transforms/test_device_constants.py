@@ -238,3 +238,63 @@ def test_what_a_module_puts_on_a_gpu_when_it_is_imported_is_named(tmp_path: Path
     assert not left(convert(tmp_path, MAIN.format(early="import conf\nmean = 0", mean="mean"), conf=conf))
     guarded = 'if __name__ == "__main__":\n    mean = torch.zeros(3).cuda()\nelse:\n    mean = 0\n'
     assert not left(convert(tmp_path, MAIN.format(early="import conf", mean="conf.mean"), conf=guarded))
+
+
+KEPT = """
+class Config:
+    def __init__(self, args):
+        self.device = torch.device({device})
+"""
+BATCHES = """
+import argparse
+from collections import namedtuple
+import torch
+from torch.utils.data import DataLoader
+from conf import Config
+Batch = namedtuple("Batch", "x y")
+def collate(samples):
+    return Batch(torch.stack([s[0] for s in samples]), torch.stack([s[1] for s in samples]))
+def fit(config, loader):
+    model = torch.nn.Linear(4, 1)
+    model.to(config.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(batch.x.to(config.device)), batch.y.to(config.device))
+        loss.backward()
+        optimizer.step()
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mode", default="train")
+    args = parser.parse_args()
+    if args.mode == "train":
+        conf = Config(args)
+        data = [(torch.randn(4), torch.randn(1)) for _ in range(32)]
+        fit(conf, DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate))
+"""
+OTHERWISE = """
+    else:
+        device = torch.device(args.device)
+        print(device)
+"""
+
+
+@pytest.mark.parametrize("otherwise", ["", OTHERWISE])
+def test_an_object_that_keeps_a_device_gets_the_accelerator_s_where_a_branch_makes_it(
+    tmp_path: Path, otherwise: str
+) -> None:
+    script = BATCHES + otherwise.lstrip("\n") + "main()\n"
+    text = convert(tmp_path, script, conf=KEPT.format(device="args.device")).new_text
+    assert "        conf = Config(args)\n        conf.device = accelerator.device\n" in text
+    on_cpu = convert(tmp_path, script, conf=KEPT.format(device='"cpu"')).new_text
+    assert "conf.device = accelerator.device" not in on_cpu
+
+
+def test_such_an_object_keeps_its_device_where_no_read_of_it_stays(tmp_path: Path) -> None:
+    script = BATCHES + "main()\n"
+    for word in ("x", "y"):
+        script = script.replace(f"batch.{word}.to(config.device)", word)
+    script = script.replace("for batch in", "for x, y in").replace("Batch(torch", "(torch")
+    text = convert(tmp_path, script, conf=KEPT.format(device="args.device")).new_text
+    assert "conf.device" not in text
