@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.bound_later import bound_later
+from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant

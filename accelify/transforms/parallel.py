@@ -124,7 +124,13 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
 def _is_of_this_run(context: Context, call: ast.Call) -> bool:
     """Whether weights are loaded behind the training, or in it: those that it has saved, which have no prefix."""
     script = context.script
-    steps = [context.tree.start(n) for n in script.scope_of(call).nodes if script.trains(n)]
+    # A definition that stands above only says how to train: what counts is where it is called.
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    steps = [
+        context.tree.start(node)
+        for node in script.scope_of(call).nodes
+        if not isinstance(node, defined) and script.trains(node)
+    ]
     return bool(steps) and min(steps) < context.tree.start(call)
 
 

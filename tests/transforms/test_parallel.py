@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,19 @@ def test_weights_that_were_saved_under_the_wrapper(place: str) -> None:
     text = convert(ready=LOADS.format(lines)).new_text
     mapped = place.replace("'m.pt'", "'m.pt', map_location=accelerator.device")
     assert f"model.load_state_dict({BARE.format(mapped)})\n" in text
+
+
+@pytest.mark.parametrize("above", ["def", "class"])
+def test_where_the_function_that_trains_stands_above(above: str) -> None:
+    trains = "    optimizer.zero_grad()\n    F.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
+    setup = f"{above} train(x, y):\n{trains}"
+    if above == "class":
+        setup = "class Trainer:\n    def train(self, x, y):\n" + textwrap.indent(trains, "    ")
+    update = "train(x, y)" if above == "def" else "Trainer().train(x, y)"
+    ready = LOADS.format("model.load_state_dict(torch.load('m.pt'))")
+    text = convert(setup=setup, ready=ready, update=update).new_text
+    loaded = BARE.format("torch.load('m.pt', map_location=accelerator.device)")
+    assert f"model.load_state_dict({loaded})\n" in text
 
 
 @pytest.mark.parametrize(
