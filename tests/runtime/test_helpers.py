@@ -172,3 +172,25 @@ def test_behind_a_pass_the_gpu_draws_as_rank_0_too(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put.append((state, device)))
     random_state.rejoin(random_state.open_pass(None))
     assert [(state.tolist(), device) for state, device in put] == [(given.tolist(), here.device)]
+
+
+def test_unseeded_scripts_draw_the_same_on_the_gpus_too(monkeypatch):
+    """torch seeds the GPU's generator from the system, in every process another way."""
+    put: list[tuple[torch.Tensor, torch.device]] = []
+    sent: list[dict[str, object]] = []
+    own = torch.full((16,), 7, dtype=torch.uint8)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [own * 2, own])
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: own)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put.append((state, device)))
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda states: pytest.fail("one device is its own"))
+    monkeypatch.setattr(collectives, "broadcast_object", lambda state: sent.append(state) or dict(sent[0]))
+    for index in (0, 1):
+        here = SimpleNamespace(device=torch.device("cuda", index), is_main_process=index == 0)
+        monkeypatch.setattr(random_state, "PartialState", lambda here=here: here)
+        random_state.share_random_state()
+    assert [(state.tolist(), device) for state, device in put] == [(own.tolist(), torch.device("cuda:1"))]
+    cpu = SimpleNamespace(device=torch.device("cpu"), is_main_process=False)
+    monkeypatch.setattr(random_state, "PartialState", lambda: cpu)
+    random_state.share_random_state()
+    assert len(put) == 1

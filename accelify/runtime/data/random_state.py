@@ -108,12 +108,20 @@ def share_random_state() -> None:
     from ..collectives import broadcast_object
 
     own_numpy.made = None
-    state = own_random_state() if PartialState().is_main_process else None
+    process = PartialState()
+    on_gpu = process.device.type == "cuda"
+    state = own_random_state() if process.is_main_process else None
+    if state is not None and on_gpu:
+        # Of its own GPU only: each rank draws on one, and on another than rank 0.
+        state["own_gpu"] = torch.cuda.get_rng_state(process.device)
     state = broadcast_object(state)
-    if not PartialState().is_main_process:
+    if not process.is_main_process:
         state.pop("cuda", None)
         state.pop("xla", None)
         restore_random_state(state)
+        if on_gpu and "own_gpu" in state:
+            # torch seeds a GPU's generator from the system, in every process another way.
+            torch.cuda.set_rng_state(state["own_gpu"], process.device)
 
 
 def synchronize_rng_state(rng_type: Any = None, generator: torch.Generator | None = None) -> None:
