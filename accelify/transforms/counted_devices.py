@@ -2,6 +2,8 @@
 
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
+
+Where the loader that takes the size is not seen, the factor stays and is named.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import call_argument, dotted, walk
@@ -42,6 +45,32 @@ def transform(context: Context) -> Iterator[Change]:
             done.add(node)
             message = "the batch size counts the GPUs of the machine, and each process takes all of it"
             yield context.change(COUNTED, node, message, _without_factor(context, node))
+    if not done and k.PARALLEL_WRAPPERS & {
+        context.script.qualname(call.func) for call in context.script.calls()
+    }:
+        yield from _of_unseen_loaders(context)
+
+
+def _of_unseen_loaders(context: Context) -> Iterator[Change]:
+    """Name the sizes that count the GPUs where it is not seen which loader, of another module, takes them."""
+    for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
+        target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
+        if not k.BATCH_SIZE_NAME.search((dotted(target) or "").rpartition(".")[2]) or context.is_claimed(
+            stmt
+        ):
+            continue
+        if isinstance(stmt, ast.AugAssign):
+            counts = isinstance(stmt.op, ast.Mult) and _is_count(context, stmt.value)
+        else:
+            value = stmt.value
+            counts = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)
+            counts = counts and _is_count(context, value.left) != _is_count(context, value.right)
+        if counts:
+            message = (
+                "the batch size counts the GPUs of the machine for DataParallel, and each process takes all of it: "
+                "leave the factor out once each process is given its part of the data"
+            )
+            yield context.change(COUNTED, stmt, message)
 
 
 def _products(context: Context, size: ast.expr) -> Iterator[ast.BinOp | ast.AugAssign]:

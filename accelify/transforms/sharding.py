@@ -104,8 +104,8 @@ def _unsharded(context: Context) -> Iterator[Change]:
         loader, function = handed
         message = (
             f"`{loader}` is handed to `{function}`, which draws its batches out of sight and so stays as it is: every "
-            "process works on all of its data, which is right but no faster on several of them; where that function "
-            f"only loops over it, prepare `{loader}`"
+            f"process works on all of its data, {_cost(context)}; where that function only loops over it, "
+            f"prepare `{loader}`"
         )
         yield context.change(UNSHARDED, backward, message)
         return
@@ -113,12 +113,21 @@ def _unsharded(context: Context) -> Iterator[Change]:
         why = "its training data is not seen to come from a DataLoader"
     # An environment or a generator that seeds itself gives each process data of its own, and episodes of other lengths.
     drawn = "" if loaders else " (where what is drawn at random is seeded alike)"
-    message = (
-        f"{why}: every process works on the same data{drawn}, which is right but no faster on several of them"
-    )
+    message = f"{why}: every process works on the same data{drawn}, {_cost(context)}"
     if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
         message += "; where batches are made by hand, accelerator.shard_batch gives each its share"
     yield context.change(UNSHARDED, backward, message)
+
+
+def _cost(context: Context) -> str:
+    """What it costs that every process works on the same data."""
+    wrappers = k.PARALLEL_WRAPPERS | k.SPLIT_RUNS
+    if not any(context.script.qualname(call.func) in wrappers for call in context.script.calls()):
+        return "which is right but no faster on several of them"
+    return (
+        "which is right but slower than DataParallel was, which split each batch over the GPUs: each process computes "
+        "all of it, and needs the memory for that on its own GPU"
+    )
 
 
 def _handed_to_a_library(context: Context) -> tuple[str, str] | None:

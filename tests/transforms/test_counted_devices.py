@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.convert import convert_paths
 from tests.transforms.support import check_noop, check_transformed, convert
 
 MODEL = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -44,3 +47,56 @@ def test_other_sizes_stay(size: str) -> None:
 def test_a_total_counts_the_gpus_rightly() -> None:
     text = convert("total", build=f"{MODEL}size = 8 * {COUNT}", end=SHARED).new_text
     assert f"size = 8 * {COUNT}" in text
+
+
+BALANCED = """\
+from torch.utils.data import DataLoader
+
+
+class Balanced:
+    def __init__(self, opt, data):
+        self.loader = DataLoader(data, batch_size=opt.batch_size)
+        self.batches = iter(self.loader)
+
+    def get_batch(self):
+        return next(self.batches)
+"""
+TRAIN = """\
+import argparse
+import torch
+from torch import nn
+from data import Balanced
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, default=8)
+opt = parser.parse_args()
+opt.num_gpu = torch.cuda.device_count()
+if opt.num_gpu > 1:
+    {counted}
+data = Balanced(opt, [(torch.ones(4), torch.ones(1))] * 99)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(2):
+    x, y = data.get_batch()
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "counted", ["opt.batch_size = opt.batch_size * opt.num_gpu", "opt.batch_size *= opt.num_gpu"]
+)
+def test_where_the_loader_is_not_seen_the_factor_is_named(tmp_path: Path, counted: str) -> None:
+    (tmp_path / "data.py").write_text(BALANCED)
+    found = {}
+    for model in ("nn.DataParallel(nn.Linear(4, 1))", "nn.Linear(4, 1)"):
+        (tmp_path / "train.py").write_text(TRAIN.format(counted=counted, model=model))
+        (conversion,) = convert_paths([tmp_path / "train.py"])
+        assert counted in conversion.new_text
+        found[model[:7]] = {f.code: f.message for f in conversion.remaining}
+    assert "ACC413" in found["nn.Data"]
+    assert "ACC413" not in found["nn.Line"]
+    assert "slower than DataParallel was" in found["nn.Data"]["ACC402"]
+    assert "right but no faster" in found["nn.Line"]["ACC402"]
