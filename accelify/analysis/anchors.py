@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import option_name
+from accelify.analysis.hidden_devices import hides_devices
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -436,7 +437,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             _parses_arguments(script, stmt)
             or (needed and _defines(stmt) & needed and not script.trains(stmt))
             or _extends_arguments(script, stmt, needed)
-            or _hides_devices(stmt)
+            or hides_devices(script, stmt)
         ):
             earliest = max(earliest, index + 1)
             constrained = True
@@ -502,17 +503,6 @@ def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     return (
         any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
         and "parser" not in func.lower()
-    )
-
-
-def _hides_devices(stmt: ast.stmt) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...`: what is written before the first use of a device."""
-    return isinstance(stmt, ast.Assign) and any(
-        isinstance(t, ast.Subscript)
-        and (dotted(t.value) or "").endswith("environ")
-        and isinstance(t.slice, ast.Constant)
-        and "VISIBLE_DEVICES" in str(t.slice.value)
-        for t in stmt.targets
     )
 
 

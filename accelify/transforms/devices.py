@@ -19,6 +19,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.bound_later import bound_later
 from accelify.analysis.devices import DeviceAssignment
+from accelify.analysis.hidden_devices import hiding
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
@@ -219,6 +220,7 @@ def _selections(context: Context) -> Iterator[Change]:
             message = "every process would work on the same GPU in here; the Accelerator has selected its own"
             edit = verbs.replace(tree, call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
+    yield from _hidden_by_functions(context)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
@@ -236,6 +238,23 @@ def _selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
                     "all processes share the GPUs named here; choose them when launching",
                 )
+
+
+def _hidden_by_functions(context: Context) -> Iterator[Change]:
+    """Name the calls of functions of modules that stay as they are, and that choose the GPUs that are seen."""
+    script = context.script
+    for call in script.calls():
+        callee = hiding(script, call)
+        module = script.interpreter.module_of(callee) if callee is not None else None
+        if callee is None or module is None or module in script.modules:
+            continue
+        file = module.path.name if module.path is not None else "another module"
+        yield context.todo(
+            SELECT,
+            call,
+            f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}, so that all processes see only those GPUs",
+            "all processes share the GPUs chosen here; choose them when launching",
+        )
 
 
 def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_source
+from accelify.convert import ConvertOptions, convert_paths, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
@@ -518,3 +519,54 @@ def test_an_entry_that_is_set_later_is_waited_for() -> None:
     above, made, _ = text.partition("accelerator = Accelerator(cpu=config['num_gpu'] <= 0)")
     assert made
     assert "config['num_gpu'] = 0" in above
+
+
+CHOOSES = """
+import os
+def set_gpu(x):
+    os.environ["CUDA_VISIBLE_DEVICES"] = x
+"""
+CHOSEN_LATE = """
+import argparse
+import os
+import torch
+from torch import nn
+{imports}
+def get_data():
+    return torch.randn(32, 4), torch.randn(32, 1)
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", default="0")
+    args = parser.parse_args()
+    x, y = get_data()
+    {chosen}
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "chosen"),
+    [
+        ("from utils import set_gpu", "set_gpu(args.gpu)"),
+        (CHOOSES, "set_gpu(args.gpu)"),
+        ("from utils import set_gpu", "if args.gpu:\n        set_gpu(args.gpu)"),
+        ("", 'if args.gpu:\n        os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu'),
+    ],
+)
+def test_gpus_are_chosen_before_the_accelerator_opens_one(tmp_path: Path, imports: str, chosen: str) -> None:
+    (tmp_path / "utils.py").write_text(CHOOSES)
+    (tmp_path / "train.py").write_text(CHOSEN_LATE.format(imports=imports, chosen=chosen))
+    (conversion,) = convert_paths([tmp_path / "train.py"])
+    text = conversion.new_text
+    last = chosen.splitlines()[-1].strip()
+    assert text.index(f"{last}") < text.index("= Accelerator(")
+    assert "ACC113" in codes(conversion)
+    if "utils" in imports:
+        (message,) = [f.message for f in conversion.remaining if f.code == "ACC113"]
+        assert message.startswith("`set_gpu` sets CUDA_VISIBLE_DEVICES in utils.py")
