@@ -298,3 +298,38 @@ def test_such_an_object_keeps_its_device_where_no_read_of_it_stays(tmp_path: Pat
     script = script.replace("for batch in", "for x, y in").replace("Batch(torch", "(torch")
     text = convert(tmp_path, script, conf=KEPT.format(device="args.device")).new_text
     assert "conf.device" not in text
+
+
+def test_a_class_that_nothing_names_is_left_alone(tmp_path: Path) -> None:
+    """Its module is converted with the script for another class, and names are looked up by what a variable holds."""
+    kept = """
+    from torch import nn
+    class Spare(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.width = width
+    class Saver:
+        def __init__(self, net):
+            self.net = net
+    """
+    engine = """
+    from kept import Saver
+    class Trainer:
+        def __init__(self, loss="cross_entropy"):
+            self.loss = getattr(torch.nn.functional, loss)
+            self.net = torch.nn.Linear(4, 2)
+            self.saver = Saver(self.net)
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                self.loss(self.net(x), y).backward()
+                self.optimizer.step()
+    """
+    script = """
+    import torch
+    from engine import Trainer
+    data = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+    Trainer().fit(torch.utils.data.DataLoader(data, batch_size=2))
+    """
+    convert(tmp_path, dedent(script), kept=dedent(kept), engine=dedent(engine))
