@@ -9,6 +9,7 @@ model.load_state_dict(torch.load(path))
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
+Scripts of the same folder that load what is saved here into a DataParallel are a finding.
 What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding.
 """
 
@@ -26,6 +27,7 @@ from accelify.analysis.loaded import comes_from
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Class, Sequence, Thing
+from accelify.analysis.wrapping_scripts import loading_into_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -83,6 +85,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _inner_modules(context, parts)
     yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
+    yield from _saved_for_others(context, set(wrapped))
     yield from _split_runs(context)
     yield from _copied_runs(context)
 
@@ -119,6 +122,31 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         ]
         message = "files that were saved under DataParallel have `module.` before the names of the weights"
         yield context.change(PARALLEL, call, message, edits)
+
+
+def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
+    """Name the scripts beside this one that load weights into a DataParallel: files have no prefix from now on."""
+    script, tree = context.script, context.tree
+    for call in script.calls() if wrapped and b"torch.save" in tree.data else ():
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr != "state_dict":
+            continue
+        if (dotted(func.value) or "").endswith(".module") or not script.models_of(func.value) & wrapped:
+            continue
+        around = list(tree.ancestors(call))
+        if not any(
+            isinstance(a, ast.Dict) or (isinstance(a, ast.Call) and script.qualname(a.func) == "torch.save")
+            for a in around
+        ):
+            continue
+        loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)]
+        if loading:
+            message = (
+                "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
+                f"with them wants it: load them into its `.module` in {', '.join(loading)}"
+            )
+            yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
+        return
 
 
 def _is_of_this_run(context: Context, call: ast.Call) -> bool:

@@ -242,3 +242,46 @@ def test_where_the_function_that_trains_stands_above(above: str) -> None:
 )
 def test_weights_without_the_prefix_stay(snippets: dict[str, str]) -> None:
     assert "removeprefix" not in convert(**snippets).new_text
+
+
+NET = "from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n"
+WRAPPED = "model = nn.DataParallel(Net(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+TESTS = """\
+import torch
+from {module} import Net
+from torch import nn
+
+model = Net(4, 2)
+{wrap}
+{load}
+"""
+WRAP = "model = nn.DataParallel(model).cuda()"
+LOAD = "model.load_state_dict(torch.load('m.pt'))"
+
+
+@pytest.mark.parametrize(
+    ("save", "test", "named"),
+    [
+        ("torch.save(model.state_dict(), 'm.pt')", {}, True),
+        ("torch.save({'net': model.state_dict()}, 'm.pt')", {}, True),
+        ("state = {'net': model.state_dict()}\ntorch.save(state, 'm.pt')", {}, True),
+        ("torch.save(model.module.state_dict(), 'm.pt')", {}, False),
+        ("torch.save(optimizer.state_dict(), 'm.pt')", {}, False),
+        ("torch.save(model.state_dict(), 'm.pt')", {"wrap": LOAD, "load": WRAP}, False),
+        ("torch.save(model.state_dict(), 'm.pt')", {"wrap": ""}, False),
+        ("torch.save(model.state_dict(), 'm.pt')", {"module": "other"}, False),
+        ("torch.save(model.state_dict(), 'm.pt')", {"load": LOAD.replace("model.", "model.module.")}, False),
+    ],
+)
+def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
+    tmp_path: Path, save: str, test: dict[str, str], named: bool
+) -> None:
+    filled = {"module": "net", "wrap": WRAP, "load": LOAD} | test
+    for name, text in {"net": NET, "other": NET, "test": TESTS.format(**filled)}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "train.py").write_text(frame(imports="from net import Net", build=WRAPPED, end=save))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    assert [message.partition("load them")[2] for message in found] == (
+        [" into its `.module` in test.py:7"] if named else []
+    )
