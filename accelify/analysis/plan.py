@@ -12,6 +12,7 @@ from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.assignments import stands_in
 from accelify.analysis.attributes import told_here
 from accelify.analysis.behind_prepare import is_behind_prepare
+from accelify.analysis.casts import casts_its_own_way
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
@@ -57,6 +58,8 @@ class Plan(ConstructorArguments):
         self.tree = script.tree
         self.batch_size = batch_size
         self.for_accelerate = runtime == "accelerate"
+        if casts_its_own_way(script):
+            script.keep_precision()
         self.placement = Placement(script, self.known.wrapped)
         self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)

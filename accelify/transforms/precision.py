@@ -3,6 +3,10 @@
 with autocast():          ->  with accelerator.autocast():
 scaler.step(optimizer)    ->  optimizer.step()
 scaler.update()           ->  (gone)
+
+The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
+its forwards (an evaluation outside of `autocast`, say), or that trains in fp16 without a GradScaler, keeps its own
+casts and scaler, and with them its figures.
 """
 
 from __future__ import annotations

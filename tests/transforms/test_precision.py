@@ -28,11 +28,21 @@ def test_a_dtype_from_a_variable_stays_the_scripts_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["autocast()", "torch.autocast('cuda', dtype=torch.bfloat16)", "torch.autocast('cuda')"]
+    ("head", "scaled"),
+    [
+        ("autocast()", True),
+        ("torch.autocast('cuda')", True),
+        ("torch.autocast('cuda', dtype=torch.bfloat16)", False),
+    ],
 )
-def test_autocast(head: str) -> None:
+def test_autocast(head: str, scaled: bool) -> None:
+    others = {"setup": MADE, "backward": SCALED, "update": STEP} if scaled else {}
     check_transformed(
-        "loss", f"with {head}:\n    {LOSS}", f"with accelerator.autocast():\n    {LOSS}", imports=AMP
+        "loss",
+        f"with {head}:\n    {LOSS}",
+        f"with accelerator.autocast():\n    {LOSS}",
+        imports=AMP,
+        **others,
     )
 
 
@@ -86,8 +96,8 @@ def test_a_scaler_kept_for_its_methods_alone_goes() -> None:
 
     Trainer(True).fit()
     """
-    others = {"imports": "from contextlib import nullcontext", "setup": DEVICE}
-    text = convert(end=trainer, **others).new_text
+    others = {"imports": f"{AMP}\nfrom contextlib import nullcontext", "setup": DEVICE}
+    text = convert(end=trainer, loss=UNDER["loss"], **others).new_text
     assert "scaler" not in text
     assert "region" not in text
     assert "with accelerator.autocast():" in text

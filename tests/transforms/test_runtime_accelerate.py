@@ -288,7 +288,7 @@ def test_clipping_with_arguments_that_accelerate_lacks() -> None:
     assert plain.startswith("accelerator.clip_grad_norm_(model.parameters(), 1.0)")
     further = clip.format(", foreach=False")
     assert place("update", update=further) == further
-    autocast = "with torch.autocast('cuda'):\n    loss = F.cross_entropy(model(x), y)"
+    autocast = "with torch.autocast('cuda', dtype=torch.bfloat16):\n    loss = F.cross_entropy(model(x), y)"
     assert place("update", loss=autocast, update=further) == f"accelerator.unscale_gradients()\n{further}"
 
 

@@ -1,0 +1,67 @@
+"""Casts that the Accelerator's mixed precision would not repeat: those around some of a script's forwards only.
+
+The Accelerator runs every forward of a prepared model in its precision, and scales the loss where that is fp16. A
+script that evaluates outside of its `autocast`, or that trains in fp16 without a GradScaler, has other figures then,
+on one process already: its own casts stay.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, walk
+from accelify.analysis.trained import is_in_model
+
+
+def casts_its_own_way(script: ScriptModel) -> bool:
+    """Whether a script's own casts differ from the Accelerator's, which hold for every forward of a prepared model."""
+    autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
+    if not autocasts or not script.understands_precision:
+        return False
+    if any(is_constant(call_keyword(c, "enabled"), False) for c in autocasts):
+        return True
+    scaled = any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls())
+    halves = [c for c in autocasts if not (dotted(call_keyword(c, "dtype")) or "").endswith("bfloat16")]
+    if halves and not scaled:
+        return True
+    forwards = [c for c in script.calls() if script.models_run(c) & script.trained_models]
+    return any(_is_outside(script, call, set()) for call in forwards)
+
+
+def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:
+    """Whether a place is come to without a cast around it, by its own function or by a call of it that is seen."""
+    if _is_cast(script, node):
+        return False
+    scope = script.scope_of(node)
+    if scope.kind != "function":
+        return True
+    if scope in seen or is_in_model(script, scope):
+        return False
+    return any(_is_outside(script, call, seen | {scope}) for call in script.callers(scope))
+
+
+def _is_cast(script: ScriptModel, node: Node) -> bool:
+    """Whether a `with autocast()` of its own function is around a place."""
+    for ancestor in script.tree.ancestors(node):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            return False
+        if isinstance(ancestor, (ast.With, ast.AsyncWith)) and any(
+            _opens_cast(script, item.context_expr) for item in ancestor.items
+        ):
+            return True
+    return False
+
+
+def _opens_cast(script: ScriptModel, region: ast.expr) -> bool:
+    return any(
+        isinstance(part, ast.expr)
+        and (
+            script.is_a(part, v.AUTOCAST)
+            or (isinstance(part, ast.Call) and script.qualname(part.func) in k.AUTOCAST_CLASSES)
+        )
+        for part in walk(region)
+    )

@@ -1,0 +1,74 @@
+"""Casts of a script's own, around some of its forwards or without loss scaling, which stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_transformed, convert, place_of
+
+AMP = "from torch.amp import GradScaler, autocast"
+DEVICE = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+LOSS = "loss = F.cross_entropy(model(x), y)"
+CAST = f"with autocast(device_type=device, dtype=torch.bfloat16):\n    {LOSS}"
+EVALUATION = """
+model.eval()
+with torch.no_grad():
+    for x, y in test_loader:
+        {region}
+            total = F.cross_entropy(model(x.to(device)), y.to(device))
+"""
+BUILD = "model = nn.Linear(4, 2).to(device)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+PLAIN = EVALUATION.format(region="if True:")
+SCALED = {
+    "setup": f"{DEVICE}\nscaler = GradScaler(device)",
+    "backward": "scaler.scale(loss).backward()",
+    "update": "scaler.step(optimizer)\nscaler.update()",
+}
+
+
+def kept(**snippets: str) -> None:
+    others = {"imports": AMP, "setup": DEVICE, "loss": CAST, **snippets}
+    loss = others.pop("loss")
+    conversion = check_transformed("loss", loss, loss, **others)
+    assert "mixed_precision" not in conversion.new_text
+
+
+def test_an_evaluation_outside_of_the_casts_stays_outside() -> None:
+    kept(epoch=PLAIN)
+
+
+def test_a_function_that_evaluates_outside_of_the_casts() -> None:
+    function = "def evaluate(net):\n    return net(torch.ones(1, 4, device=device))\n"
+    kept(build=f"{BUILD}\n{function}", epoch="evaluate(model)")
+
+
+def test_the_scripts_scaler_stays_with_its_casts() -> None:
+    loss = f"with autocast(device_type=device):\n    {LOSS}"
+    conversion = convert(imports=AMP, loss=loss, epoch=PLAIN, **SCALED)
+    assert place_of(conversion.new_text, "backward") == "accelerator.backward(scaler.scale(loss))"
+    assert place_of(conversion.new_text, "update") == SCALED["update"]
+    assert "mixed_precision" not in conversion.new_text
+
+
+def test_half_precision_without_loss_scaling_gets_none() -> None:
+    kept(loss=f"with autocast(device_type=device):\n    {LOSS}")
+
+
+def test_a_region_that_is_switched_off_stays_switched_off() -> None:
+    loss = f"with autocast('cuda'):\n    out = model(x)\nwith autocast('cuda', enabled=False):\n    {LOSS}"
+    conversion = convert(imports=AMP, loss=loss, **SCALED)
+    assert place_of(conversion.new_text, "loss") == loss
+
+
+@pytest.mark.parametrize("inside", ["with", "call"])
+def test_casts_around_every_forward_are_the_accelerators(inside: str) -> None:
+    if inside == "with":
+        others = {"epoch": EVALUATION.format(region="with autocast(device, dtype=torch.bfloat16):")}
+    else:
+        function = "def forward(net, x):\n    return net(x)\n"
+        call = "with autocast(device, dtype=torch.bfloat16):\n    forward(model, torch.ones(1, 4, device=device))"
+        others = {"build": f"{BUILD}\n{function}", "epoch": call}
+    conversion = check_transformed(
+        "loss", CAST, f"with accelerator.autocast():\n    {LOSS}", imports=AMP, setup=DEVICE, **others
+    )
+    assert 'Accelerator(mixed_precision="bf16"' in conversion.new_text
