@@ -448,3 +448,33 @@ def test_two_processes_do_as_one():
             )
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b)
+
+
+def _exchanged_each_epoch():
+    """How many numbers the ranks average in each epoch, where every epoch makes its optimizer anew."""
+    torch.manual_seed(4)
+    acc = fresh_accelerator(split_batches=True)
+    model, extra = acc.prepare(nn.Linear(6, 1)), torch.zeros(5, requires_grad=True)
+    exchanged = []
+    plain = torch.distributed.all_reduce
+
+    def counted(tensor, *args, **kwargs):
+        exchanged[-1] += tensor.numel()
+        return plain(tensor, *args, **kwargs)
+
+    torch.distributed.all_reduce = counted
+    try:
+        for _ in range(3):
+            exchanged.append(0)
+            optimizer = acc.prepare(torch.optim.SGD([*model.parameters(), extra], lr=0.05))
+            acc.backward(F.mse_loss(model(torch.ones(2, 6)) + extra.sum(), torch.ones(2, 1)))
+            optimizer.step()
+    finally:
+        torch.distributed.all_reduce = plain
+    return exchanged
+
+
+def test_an_optimizer_made_each_epoch_exchanges_no_more_than_the_first():
+    for exchanged in run_ranks(2, _exchanged_each_epoch):
+        assert exchanged[0] >= 5
+        assert exchanged == exchanged[:1] * 3

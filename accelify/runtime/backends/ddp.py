@@ -67,6 +67,11 @@ class ParameterSet:
         self.told = told
         self._sparse = {id(p) for p in sparse}
 
+    def add(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Take in those that are not there yet: an optimizer that is made anew brings the same ones again."""
+        known = {id(p) for p in self.parameters}
+        self.parameters += [p for p in parameters if id(p) not in known]
+
     def snapshot(self) -> list[tuple[int, int] | None]:
         """Marks of all gradients, which change with every backward that adds to them."""
         return [_mark(p) for p in self.parameters]
@@ -459,7 +464,7 @@ class DDPBackend(AveragingBackend):
         from ..collectives import broadcast_tensors
 
         broadcast_tensors([p.data for p in parameters])
-        self._loose.parameters += parameters
+        self._loose.add(parameters)
 
     def backward(self, loss: torch.Tensor, sync: bool, **kwargs: Any) -> None:
         models = self.models()

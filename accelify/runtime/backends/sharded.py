@@ -90,7 +90,7 @@ class ShardedBackend(AveragingBackend):
         # Those that are shards belong to a model, under whatever name its optimizer knew them before.
         parameters = [p for p in parameters if not isinstance(p, DTensor)]
         broadcast_tensors([p.data for p in parameters])
-        self._loose.parameters += parameters
+        self._loose.add(parameters)
 
     # Steps
 

@@ -374,7 +374,8 @@ class XLABackend(Backend):
         from ..collectives import broadcast_tensors
 
         broadcast_tensors([p.data for p in parameters])
-        self._loose += parameters
+        known = {id(p) for p in self._loose}
+        self._loose += [p for p in parameters if id(p) not in known]
 
     def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         @functools.wraps(closure)
