@@ -54,6 +54,11 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
     return is_constant(asked, True)
 
 
+def trains_on_whole_batches(script: ScriptModel) -> bool:
+    """Whether every training loader is sure to leave out a batch that is smaller than the others."""
+    return all(drops_last(script, loader) for loader in script.training_loaders)
+
+
 def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
     """What a call of a function gives it for a parameter, or else its default."""
     if not isinstance(function.node, ast.FunctionDef):

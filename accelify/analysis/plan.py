@@ -19,7 +19,7 @@ from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
-from accelify.analysis.loaders import is_shardable
+from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
 from accelify.analysis.named_devices import NamedDevice, seen_from
@@ -225,12 +225,12 @@ class Plan(ConstructorArguments):
             self.whole_calls |= whole[items.pop(key)]
 
     def _loaders(self) -> set[Thing]:
-        if self.script.fixed_batch_size is not None:
-            # A batch of any other size does not fit the model, and the last batches of an epoch are shared out.
-            return set()
+        fixed = self.script.fixed_batch_size is not None
+        if fixed and (self.batch_size == "total" or not trains_on_whole_batches(self.script)):
+            return set()  # a batch of any other size does not fit the model
         chosen = {t for t in self.script.training_loaders if is_shardable(t)}
         for evaluation in self.evaluations:
-            if evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
+            if not fixed and evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
                 chosen |= evaluation.loaders
         for evaluation in self.evaluations:
             # One loop that needs the whole data on every process keeps its loaders whole for all of them.

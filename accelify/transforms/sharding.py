@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.counts import size_of
 from accelify.analysis.figures import Figures
 from accelify.analysis.followed import runs_in
-from accelify.analysis.loaders import is_shardable
+from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
 from accelify.edits import Edit, Replace
@@ -62,15 +62,18 @@ def transform(context: Context) -> Iterator[Change]:
 def _fixed_batch_size(context: Context) -> Iterator[Change]:
     """A parameter with the batch size in its shape fits batches of that very size only."""
     call = context.script.fixed_batch_size
-    if call is None or not context.script.training_loaders:
+    if call is None or not context.script.training_loaders or context.plan.shares_training_data:
         return
     backward = context.script.backwards[0].call
-    yield context.change(
-        BATCH_SHAPE,
-        call if context.tree.parent(call) is not None else backward,
-        "the model's own shapes hold the configured batch size, so that no process can take a part of a batch: "
-        "every process works on all of the data",
+    cures = [] if trains_on_whole_batches(context.script) else ["give the training loaders drop_last=True"]
+    cures += ["convert with --batch-size per-process"] if context.plan.batch_size == "total" else []
+    message = (
+        "the model's own shapes hold the configured batch size, so that no process can take a smaller batch: "
+        "every process works on all of the data"
     )
+    if cures:
+        message += f"; {' and '.join(cures)} to have it shared out in whole batches"
+    yield context.change(BATCH_SHAPE, call if context.tree.parent(call) is not None else backward, message)
 
 
 def _unsharded(context: Context) -> Iterator[Change]:
