@@ -61,7 +61,10 @@ def _mentioned(script: ScriptModel) -> set[str]:
     """Names that are read otherwise than to be called: functions that are handed on as values."""
     found: set[str] = set()
     for module in _own_trees(script):
-        called = {id(call.func) for call in module.tree.nodes(ast.Call)}
+        calls = list(module.tree.nodes(ast.Call))
+        called = {id(call.func) for call in calls}
+        # `super(Derived, self)` stands in the class itself.
+        called |= {id(call.args[0]) for call in calls if call.args and dotted(call.func) == "super"}
         for node in [*module.tree.nodes(ast.Name), *module.tree.nodes(ast.Attribute)]:
             if id(node) not in called and isinstance(node.ctx, ast.Load):
                 found.add(node.id if isinstance(node, ast.Name) else node.attr)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.transforms.test_project_roles import AGENT, LEARNS, LOADER, SGD, TORCH, project, refusal
 from tests.transforms.test_real_kinds import HEAD
 
@@ -39,6 +41,19 @@ def test_a_class_that_is_derived_from_one_that_trains_in_a_module_of_its_own(tmp
     assert "agent = Agent(accelerator, 3)\n" in texts["main"]
     assert "super(Agent, self).__init__(self.accelerator, size)\n" in texts["agent"]
     assert "self.accelerator.backward(loss)\n" in texts["base"]
+
+
+@pytest.mark.parametrize("up", ["super()", "super(Other, self)"])
+def test_a_derived_class_that_nobody_makes_takes_what_its_base_takes(tmp_path: Path, up: str) -> None:
+    main = HEAD + "from agent import Agent\n\nagent = Agent(3)\n" + LOADER + LEARNS
+    other = f"\n\nclass Other(Agent):\n    def __init__(self, size):\n        {up}.__init__(size + 1)\n"
+    texts = project(tmp_path, main=main, agent=TORCH + AGENT + other)
+    assert "agent = Agent(accelerator, 3)\n" in texts["main"]
+    assert (
+        "    def __init__(self, accelerator, size):\n        self.accelerator = accelerator\n"
+        in texts["agent"]
+    )
+    assert f"        {up}.__init__(self.accelerator, size + 1)\n" in texts["agent"]
 
 
 def test_what_trains_is_made_by_a_module_that_does_not(tmp_path: Path) -> None:
