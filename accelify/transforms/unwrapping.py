@@ -11,6 +11,7 @@ torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_mo
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
@@ -47,6 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
+    yield from _in_text(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
@@ -62,7 +64,8 @@ def transform(context: Context) -> Iterator[Change]:
             through_module, base = False, node.value
         if node.attr == "module" and not own and not _keeps_bare_module(context, node):
             continue
-        if not isinstance(base, (ast.Name, ast.Attribute)) or not _is_prepared_name(context, base):
+        known = _can_be_wrapped if node.attr == "__class__" else _is_prepared_name
+        if not isinstance(base, (ast.Name, ast.Attribute)) or not known(context, base):
             continue
         if not through_module and _rebinds(context, node):
             continue
@@ -223,6 +226,40 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         yield context.change(UNWRAP, name, message, [edit])
 
 
+def _in_text(context: Context) -> Iterator[Change]:
+    """`f"{model.__class__.__name__}"`, which would show the wrapper's.
+
+    Places inside an f-string are not reliable: what is asked is looked for in its text, and has to be there as often.
+    """
+    tree = context.tree
+    asks = b"__class__" in tree.data or b"type(" in tree.data
+    for text in tree.nodes(ast.JoinedStr) if asks else ():
+        if tree.in_fstring(text) or context.is_claimed(text):
+            continue
+        asked: dict[tuple[str, str, str], list[ast.expr]] = {}
+        for node in walk(text):
+            if isinstance(node, ast.Attribute) and node.attr == "__class__":
+                asked.setdefault(("", dotted(node.value) or "", ".__class__"), []).append(node.value)
+            elif isinstance(node, ast.Call) and dotted(node.func) == "type" and len(node.args) == 1:
+                asked.setdefault(("type(", dotted(node.args[0]) or "", ")"), []).append(node.args[0])
+        accelerator, written = context.accelerator(text), tree.segment(text)
+        for (head, name, tail), models in asked.items() if accelerator else ():
+            parts = [re.escape(part) for part in (head, name, tail)]
+            found = list(re.finditer(r"(?<![\w.]){}({}){}(?!\w)".format(*parts), written))
+            things = {t for model in models for t in context.script.models_of(model)}
+            if not name or len(found) != len(models) or not all(_can_be_wrapped(context, m) for m in models):
+                continue
+            if not context.plan.after_prepare(text, things):
+                continue
+            edits: list[Edit] = []
+            for match in found:
+                first = tree.start(text) + len(written[: match.start(1)].encode())
+                end = first + len(name.encode())
+                edits.append(Replace(first, end, f"{accelerator}.unwrap_model({name})"))
+            message = f"`{head}{name}{tail}` would be the wrapper's class once the model is wrapped"
+            yield context.change(UNWRAP, text, message, edits)
+
+
 def _copied(context: Context) -> Iterator[Change]:
     """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted."""
     script = context.script
@@ -303,6 +340,11 @@ def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:
 def _is_prepared_name(context: Context, node: ast.expr) -> bool:
     models = context.script.models_of(node)
     return bool(models) and models <= context.plan.prepared
+
+
+def _can_be_wrapped(context: Context, node: ast.expr) -> bool:
+    """Whether one of the models of a name is prepared: to unwrap another one gives that back."""
+    return bool(context.script.models_of(node) & context.plan.prepared)
 
 
 def _after_prepare(context: Context, model: ast.expr) -> bool:

@@ -232,6 +232,29 @@ def test_the_class_of_a_model_is_its_own(asked: str) -> None:
     check_transformed("epoch", f"if {before}:\n    n = 1", f"if {after}:\n    n = 1", setup=NET, build=BUILD)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'f"{{epoch}}: {0}.__class__.__name__ = {{{0}.__class__.__name__}}"',
+        'f"über {{epoch}}, {{type({0}).__name__:>8}}"',
+        'f"{{epoch}} {{{0}.__class__.__name__}}\\n" f"{{{0}.__class__!r}}"',
+    ],
+)
+def test_the_class_of_a_model_in_text_is_its_own(text: str) -> None:
+    before = f"with open(name, 'w') as file:\n    file.write({text.format('model')})\nlabel = {text.format('model')}"
+    parts = text.format("accelerator.unwrap_model(model)")
+    if "name__ =" in parts:
+        parts = text.format("model")  # what is text and what is not cannot be told apart
+    conversion = convert(epoch=before, setup=f"name = 'log'\n{NET}", build=BUILD)
+    assert f"label = {parts}" in conversion.new_text
+
+
+def test_the_class_of_a_model_that_is_prepared_or_not() -> None:
+    setup = f"{NET}\ndef name_of(net):\n    return net.__class__.__name__\n"
+    text = convert(epoch="print(name_of(model), name_of(Net()))", setup=setup, build=BUILD).new_text
+    assert "return accelerator.unwrap_model(net).__class__.__name__" in text
+
+
 @pytest.mark.parametrize("asked", ["isinstance(model, nn.Module)", "isinstance(model, nn.DataParallel)"])
 def test_whether_it_is_a_module_or_wrapped_may_be_asked_of_a_wrapper(asked: str) -> None:
     check_noop("epoch", f"if {asked}:\n    n = 1", "ACC208", setup=NET, build=BUILD)
