@@ -33,6 +33,13 @@ _LOOKS_INSIDE = frozenset(
 )
 # TorchScript's functions and classes, which compile the forward of what they are handed.
 _COMPILING = frozenset({"torch.jit.script", "torch.jit.trace", "torch.jit.trace_module"})
+# Functions of libraries that refuse a model which is not of a class of theirs.
+_CLASS_BOUND = frozenset(
+    {
+        "torchmeta.utils.gradient_based.gradient_update_parameters",
+        "torchmeta.utils.gradient_update_parameters",
+    }
+)
 _SCRIPTED = "torch.jit.ScriptModule"
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
 UNWRAP = Rule(
@@ -212,7 +219,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         compiled = compiles and _is_compiled(context, name)
         if not (wanted or asked or compiled) or context.is_claimed(name) or tree.in_fstring(name):
             continue
-        if not _is_prepared_name(context, name) or not _after_prepare(context, name):
+        known = _can_be_wrapped if asked else _is_prepared_name
+        if not known(context, name) or not _after_prepare(context, name):
             continue
         accelerator = context.accelerator(name)
         if accelerator is None:
@@ -312,7 +320,9 @@ def _is_compiled(context: Context, model: ast.expr) -> bool:
 
 
 def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:
-    """`type(model)`, or `isinstance(model, Net)` of a class that no wrapper of it is of."""
+    """`type(model)`, or `isinstance(model, Net)` of a class that no wrapper of it is of, or a library that asks so."""
+    if call.args[:1] == [model] and context.script.qualname(call.func) in _CLASS_BOUND:
+        return True
     if not isinstance(call.func, ast.Name) or not call.args or call.args[0] is not model or call.keywords:
         return False
     if call.func.id == "type":

@@ -255,6 +255,17 @@ def test_the_class_of_a_model_that_is_prepared_or_not() -> None:
     assert "return accelerator.unwrap_model(net).__class__.__name__" in text
 
 
+def test_a_library_that_refuses_other_classes_is_handed_the_model_itself() -> None:
+    before = "weights = gradient_update_parameters(model, loss, step_size=0.5)"
+    after = before.replace("model", "accelerator.unwrap_model(model)")
+    check_transformed(
+        "loss",
+        f"loss = F.cross_entropy(model(x), y)\n{before}",
+        f"loss = F.cross_entropy(model(x), y)\n{after}",
+        imports="from torchmeta.utils.gradient_based import gradient_update_parameters",
+    )
+
+
 @pytest.mark.parametrize("asked", ["isinstance(model, nn.Module)", "isinstance(model, nn.DataParallel)"])
 def test_whether_it_is_a_module_or_wrapped_may_be_asked_of_a_wrapper(asked: str) -> None:
     check_noop("epoch", f"if {asked}:\n    n = 1", "ACC208", setup=NET, build=BUILD)
