@@ -30,7 +30,7 @@ def transform(context: Context) -> Iterator[Change]:
         if not (isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1):
             continue
         loaders = script.things(call.args[0], v.LOADER)
-        if not loaders or not loaders <= context.plan.prepared or context.plan.after_prepare(call):
+        if not loaders or not loaders <= context.plan.prepared or context.plan.after_prepare(call, loaders):
             continue
         if _feeds_scheduler(context, call):
             continue

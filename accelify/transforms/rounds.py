@@ -225,10 +225,26 @@ def _number(loop: Loop) -> ast.expr | None:
 def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
     """Whether a number is computed from the length that the loader has on one process."""
     loaders = context.script.things(loader, v.LOADER)
+    prepared = loaders & context.plan.prepared
     return any(
-        context.script.things(length.args[0], v.LOADER) & loaders and context.plan.after_prepare(length)
-        for length in lengths_read_by(context.script, number)
+        context.script.things(length.args[0], v.LOADER) & loaders
+        and context.plan.after_prepare(length, prepared)
+        for length in lengths_read_by(context.script, number, *_kept_by_class(context, number))
     )
+
+
+def _kept_by_class(context: Context, number: ast.expr) -> list[ast.expr]:
+    """What the methods of a class assign to the attributes of `self` that a number in another of them reads."""
+    scope = context.script.scope_of(number)
+    own = f"{scope.self_name()}."
+    names = {dotted(n) or "" for n in walk(number) if isinstance(n, ast.Attribute)}
+    return [
+        stmt.value
+        for name in names
+        if scope.owner_class is not None and name.startswith(own)
+        for stmt in context.tree.assigns(name)
+        if context.script.scope_of(stmt).owner_class is scope.owner_class
+    ]
 
 
 def _divides(context: Context, loop: ast.For, number: ast.expr) -> bool:

@@ -140,3 +140,46 @@ def test_other_ends_stay(bound: str, end: str) -> None:
     conversion = converted_whole(bound, end)
     assert "num_processes" not in conversion.new_text
     assert "ACC404" in {f.code for f in [*conversion.remaining, *conversion.applied]}
+
+
+KEPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, loader, model):
+        self.loader = loader
+        {first}
+        {second}
+
+    def train(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        batches = iter(self.loader)
+        step = 0
+        while step < self.rounds:
+            x, y = next(batches)
+            optimizer.zero_grad()
+            (self.model(x) - y).pow(2).mean().backward()
+            optimizer.step()
+            step += 1
+
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(40, 4), torch.randn(40, 1))
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    Trainer(loader, nn.Linear(4, 1)).train()
+"""
+MODEL = "self.model = model"
+
+
+@pytest.mark.parametrize("number", ["len(self.loader)", "8"])
+@pytest.mark.parametrize("late", [True, False])
+def test_a_length_that_a_constructor_keeps_is_taken_behind_prepare(number: str, late: bool) -> None:
+    kept = f"self.rounds = {number}"
+    first, second = (MODEL, kept) if late else (kept, MODEL)
+    conversion = convert_source(Source.from_text(KEPT.format(first=first, second=second)))
+    assert "    loader = accelerator.prepare(loader)\n    Trainer(accelerator, loader," in conversion.new_text
+    said = {f.code for f in conversion.remaining} & {"ACC401", "ACC412"}
+    assert said == (set() if "len" in number else {"ACC412"})
