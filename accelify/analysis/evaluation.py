@@ -336,7 +336,8 @@ class _Analysis:
             if index in forward or stmt in early.statements:
                 continue
             if isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
-                return "a metric is taken before the last call of the model"
+                added = ast.unparse(stmt.target)
+                return f"`{added}` is added up before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -87,8 +87,21 @@ class _Named:
             if isinstance(func, ast.Attribute) and not name and func.attr in _TEXT_METHODS | _SAME:
                 filled = func.attr in ("format", "join") and any(self.carries(a) for a in given)
                 return filled or self.carries(func.value)
+            if self._is_taken_out(node):
+                return True
             return name.startswith(_PATHS) and any(self.carries(a) for a in given)
         return False
+
+    def _is_taken_out(self, call: ast.Call) -> bool:
+        """Whether a function of the program is handed the batch, or parts of it, and nothing that runs a model."""
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        callees = self.script.callees(call)
+        return (
+            bool(callees)
+            and not any(callee.is_method for callee in callees)
+            and any(self.carries(a) for a in given)
+            and all(isinstance(a, ast.Constant) or self.carries(a) for a in given)
+        )
 
     def is_text(self, node: ast.expr) -> bool:
         """Whether an expression is a text or a path, as far as can be seen."""

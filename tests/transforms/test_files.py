@@ -9,7 +9,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, convert
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
 
@@ -483,6 +483,16 @@ ITEMS = "from torchvision.utils import save_image\nimport numpy as np"
 @pytest.mark.parametrize("writing", NAMED.values(), ids=NAMED)
 def test_each_process_writes_the_files_that_its_own_samples_name(writing: str) -> None:
     check_noop("batch", f"ids = y\n{writing}", "ACC203", "ACC206", imports=ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("given", "own"), [("y", True), ("y, 3", True), ("model(x)", False), ("y, model", False)]
+)
+def test_names_that_a_function_takes_out_of_the_batch(given: str, own: bool) -> None:
+    setup = "def names_in(batch, *others):\n    return batch, [str(n) for n in batch]\n"
+    writing = f"labels, ids = names_in({given})\nfor n in range(8):\n    np.save('out/%s.npy' % ids[n], 3)"
+    text = place_of(convert(batch=writing, imports=ITEMS, setup=setup).new_text, "batch")
+    assert (text == writing) == own
 
 
 @pytest.mark.parametrize("path", ["'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'"])
