@@ -6,6 +6,7 @@ import ast
 import symtable
 from collections.abc import Iterator, Sequence
 
+_CALLED = ("train", "run_training", "train_on_all", "run_on_all_processes")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -31,12 +32,25 @@ def names_kept_global(before: Sequence[str], after: Sequence[str]) -> list[str]:
     return [name for name in order.bound if name in wanted or (name in known and name in order.read_first)]
 
 
+def name_of_new_function(cells: Sequence[str]) -> str:
+    """A name for the function that cells are put into, which no cell has for anything yet."""
+    try:
+        table = symtable.symtable("\n".join(cells), "cells", "exec")
+    except (SyntaxError, ValueError, RecursionError):
+        return _CALLED[0]
+    taken = {s.get_name() for t in (table, *_tables(table)) for s in t.get_symbols()}
+    return next((name for name in _CALLED if name not in taken), _CALLED[-1])
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    for child in table.get_children():
+        yield child
+        yield from _tables(child)
+
+
 def _functions(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
     """The functions under a table, those in classes and in other functions too."""
-    for child in table.get_children():
-        if child.get_type() == "function":
-            yield child
-        yield from _functions(child)
+    return (one for one in _tables(table) if one.get_type() == "function")
 
 
 class _Order(ast.NodeVisitor):

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelify.cell_names import names_kept_global
+from accelify.cell_names import name_of_new_function, names_kept_global
 from accelify.findings import Finding, Safety, Severity
 from accelify.magics import Mask, is_automagic, parses
 from accelify.source import Source, SourceError, parse
@@ -232,9 +232,10 @@ def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
         return conversion
     first = min((finding.line for finding in conversion.applied if finding.code == "ACC102"), default=2)
     package = "accelify.runtime" if runtime == "accelify" else runtime
+    called = name_of_new_function(source._split(conversion.new_text) or [])
     message = (
         "the notebook runs on one process as it stands; for several put the cells from here on into a function, "
-        f"say `train()`, {_beginning(source, conversion.new_text, first)}and call `notebook_launcher(train)` "
+        f"say `{called}()`, {_beginning(source, conversion.new_text, first)}and call `notebook_launcher({called})` "
         f"(from {package} import notebook_launcher)"
     )
     hint = Finding(source._name, first, 1, CODE, NAME, message, severity=Severity.INFO, safety=Safety.MANUAL,

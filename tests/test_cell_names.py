@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.cell_names import names_kept_global
+from accelify.cell_names import name_of_new_function, names_kept_global
 
 FIT = "def fit(net):\n    for x in data:\n        accelerator.backward(net(x))\n"
 MADE = "accelerator = Accelerator()\nnet = Net()\n"
@@ -29,3 +29,17 @@ MADE = "accelerator = Accelerator()\nnet = Net()\n"
 )
 def test_names(before: str, after: str, wanted: list[str]) -> None:
     assert names_kept_global([before], [after]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [
+        ("net.train()\nfit(net, train=True)\n", "train"),
+        ("def train(net):\n    pass\n", "run_training"),
+        ("from loops import train, run_training\n", "train_on_all"),
+        ("def f():\n    train, test = split()\n", "run_training"),
+        ("def f(:\n", "train"),
+    ],
+)
+def test_the_function_that_cells_are_put_into_has_a_name_of_its_own(cell: str, wanted: str) -> None:
+    assert name_of_new_function(["import torch\n", cell]) == wanted
