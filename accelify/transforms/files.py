@@ -30,10 +30,13 @@ from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
+SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
 
 _REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
 _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
 _PICTURES = tuple(".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg .pdf .mp4".split())
+# Windows, and the places of notebooks that pictures are drawn in.
+_SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -75,8 +78,9 @@ def transform(context: Context) -> Iterator[Change]:
         context.guarded.update(run)
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         command = isinstance(call, ast.Call) and _runs_command(context, call)
-        does = "run this command" if command else "write this"
-        yield context.change(FILES, stmt, f"every process would {does}", edits)
+        shown = all(_shows(context, s) for s in run)
+        does = "show this" if shown else "run this command" if command else "write this"
+        yield context.change(SHOWN if shown else FILES, stmt, f"every process would {does}", edits)
     yield from _left_open(context)
     yield from _own_folders(context)
 
@@ -366,6 +370,12 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
             for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
+
+
+def _shows(context: Context, stmt: ast.stmt) -> bool:
+    """Whether a statement shows a picture and writes nothing."""
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    return isinstance(call, ast.Call) and context.script.qualname(call.func) in _SHOWING
 
 
 def _needs_all(context: Context, stmt: ast.Expr) -> str:

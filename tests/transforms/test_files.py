@@ -427,6 +427,13 @@ def test_a_folder_that_is_asked_for_in_another_way_waits_for_nobody() -> None:
     assert "wait_for_everyone" not in convert(ready=before).new_text
 
 
+@pytest.mark.parametrize(("drawn", "code"), [("", "ACC214"), ("plt.savefig('a.png')\n", "ACC203")])
+def test_a_picture_that_is_shown_is_no_file(drawn: str, code: str) -> None:
+    conversion = convert(end=f"plt.plot([1, 2])\n{drawn}plt.show()", imports=MORE)
+    assert "if accelerator.is_main_process:" in conversion.new_text
+    assert {f.code for f in conversion.applied} & {"ACC203", "ACC214"} == {code}
+
+
 @pytest.mark.parametrize(
     "line",
     [
