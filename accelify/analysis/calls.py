@@ -11,7 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.factories import Factories
 from accelify.analysis.handed_back import handed_back, is_super
-from accelify.analysis.made_by_name import MadeByName, is_by_name
+from accelify.analysis.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
 from accelify.analysis.reads import Reads, ReadsOfNodes
 from accelify.analysis.scopes import Scope
@@ -322,6 +322,12 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         if is_by_name(node.func):
             held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
             found = self.made_by_name(module, scope, node, held, arguments, keywords)
+            if found:
+                return found
+        namespace = namespace_of(node.func)
+        if namespace is not None:
+            held = self.evaluate(module, scope, namespace)
+            found = self.data_by_name(module, scope, node, held, arguments, keywords)
             if found:
                 return found
         callees = self.evaluate(module, scope, node.func)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import dotted
 from accelify.analysis.torch_calls import of_kind
 from accelify.analysis.values import Class, Function, Imported, Thing, Value, Values
 
@@ -145,6 +146,62 @@ class MadeByName:
             return {made}
         return set()
 
+    def data_by_name(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        held: Values,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        """The data set of `sets.__dict__[name](...)`: each class or function of the modules in `held` can have made it.
+
+        Only what makes data sets is followed: models are told by what is done with them.
+        """
+        found: Values = set()
+        for value in held:
+            target = module.imports.get(value.name) if isinstance(value, Imported) else None
+            if target is None and isinstance(value, Imported):
+                target = self.program.modules.get(value.name)
+            for maker in self._makers_of_data(target) if target is not None else ():
+                if isinstance(maker, Function):
+                    found |= self.call_function(module, scope, node, maker, arguments, keywords)
+                    continue
+                found.add(self.thing(node, "by name", v.DATASET, module))
+                init = maker.method("__init__")
+                if init is not None:
+                    own = Function(init[1], init[0].module, None)
+                    self.call_function(module, scope, node, own, arguments, keywords)
+        return found
+
+    def _makers_of_data(self, target: Module) -> list[Class | Function]:
+        """The data sets that a module has names for, and its functions that return a new one."""
+        found: list[Class | Function] = []
+        for name in sorted(target.scopes.module.locals):
+            for value in self.variables.get((target.scopes.module, name), ()):
+                if isinstance(value, Class):
+                    found += [value] if self.kind_of_class(value) == v.DATASET else []
+                elif isinstance(value, Function):
+                    found += [value] if self._makes_data(value) else []
+        return found
+
+    def _makes_data(self, function: Function) -> bool:
+        """Whether a function returns what one class of its module makes, and that is a data set."""
+        made = {
+            n.value.func.id if isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Name) else ""
+            for n in function.scope.nodes
+            if isinstance(n, ast.Return)
+        }
+        held = [
+            value
+            for name in made
+            for value in self.variables.get((function.module.scopes.module, name), set())
+        ]
+        return len(made) == 1 and any(
+            isinstance(value, Class) and self.kind_of_class(value) == v.DATASET for value in held
+        )
+
     def _returned_by_name(self, function: Scope) -> ast.Call | None:
         if function not in self._by_name:
             self._by_name[function] = _returned_by_name(function)
@@ -170,6 +227,18 @@ def is_by_name(func: ast.expr) -> bool:
         and len(func.args) > 1
         and not isinstance(func.args[1], ast.Constant)
     )
+
+
+def namespace_of(func: ast.expr) -> ast.expr | None:
+    """The module in `module.__dict__[name]` or `vars(module)[name]`; None for anything else."""
+    held = (
+        func.value if isinstance(func, ast.Subscript) and not isinstance(func.slice, ast.Constant) else None
+    )
+    if isinstance(held, ast.Attribute) and held.attr == "__dict__":
+        return held.value
+    if isinstance(held, ast.Call) and dotted(held.func) == "vars" and len(held.args) == 1:
+        return held.args[0]
+    return None
 
 
 def _returned_by_name(function: Scope) -> ast.Call | None:

@@ -316,11 +316,14 @@ class _Names:
 
 
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:
-    """Every name read or written in some code, with the attributes that follow it: `a.b.c` as (a, b, c)."""
+    """Every name read or written in some code, with the attributes that follow it: `a.b.c` as (a, b, c).
+
+    Of `a.__dict__[name]` any name of `a` may be meant.
+    """
     for name in walk(node):
         if isinstance(name, ast.Name):
             chain, current = [name.id], tree.parent(name)
-            while isinstance(current, ast.Attribute):
+            while isinstance(current, ast.Attribute) and current.attr != "__dict__":
                 chain.append(current.attr)
                 current = tree.parent(current)
             yield tuple(chain)

@@ -228,3 +228,60 @@ for i, (x, y) in enumerate(endless(loader)):
     text = project(tmp_path, main=main, nets=NETS, loaders=LOADERS)["main"]
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
     assert "x.to(" not in text
+
+
+SETS = """\
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+
+class Own(Dataset):
+    def __init__(self, size=8):
+        self.size = size
+        if os.path.isfile("mean.pt"):
+            self.mean = torch.load("mean.pt")
+        else:
+            self.mean = torch.zeros(3)
+            torch.save(self.mean, "mean.pt")
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return torch.ones(3), torch.ones(1)
+"""
+MAKES = """
+
+def own(size=8):
+    return Own(size)
+"""
+CHOSEN = """\
+import sys
+
+import torch
+
+import sets
+
+data = {}
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    (model(x) - y).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("made", ["sets.__dict__[sys.argv[1]](8)", "vars(sets)[sys.argv[1]](size=8)"])
+@pytest.mark.parametrize("held", ["a class", "a function", "of a package"])
+def test_a_data_set_chosen_by_name_is_made_by_one_process_first(tmp_path: Path, made: str, held: str) -> None:
+    modules = {"sets": SETS + (MAKES if held == "a function" else "")}
+    if held == "of a package":
+        modules = {"sets": "from inner import own\nfrom other import read\n", "inner": SETS + MAKES}
+        modules["other"] = "def read(path):\n    return open(path).read()\n"
+    text = project(tmp_path, main=CHOSEN.format(made), **modules)["main"]
+    assert f"with accelerator.main_process_first():\n    data = {made}\n" in text
+    assert "prepare(model, optimizer, loader)" in text
