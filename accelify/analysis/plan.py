@@ -142,7 +142,7 @@ class Plan(ConstructorArguments):
                     if kind != v.LOADER or thing in script.training_loaders:
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
-                        if kind in (v.MODEL, v.OPTIMIZER):
+                        if kind in (v.MODEL, v.OPTIMIZER) and thing not in script.stepped_elsewhere:
                             self.blockers.append(self.reasons.homeless(thing, kind))
                         continue
                     found = [kept]

@@ -11,7 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.interpreter import Interpreter
-from accelify.analysis.program import Module
+from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument, dotted
 from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class TrainedModels:
     """The part of the ScriptModel that tells which models are trained, and as parts of which others."""
 
+    program: Program
     interpreter: Interpreter
     modules: list[Module]
 
@@ -82,6 +83,7 @@ class TrainedModels:
                     # `scaler.step(optimizer)` too, where the model's own zero_grad clears.
                     for stepped in (call.func.value, *call.args[:1]):
                         found |= self.things(stepped, v.OPTIMIZER)
+        found |= self.stepped_elsewhere
         inner = {
             w
             for cls in self.interpreter.classes()
@@ -92,6 +94,22 @@ class TrainedModels:
         # An optimizer that a model keeps whose class cannot be seen has no other place.
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
         return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
+
+    @cached_property
+    def stepped_elsewhere(self) -> set[Thing]:
+        """Optimizers made here that a class of another module steps, to set its learning rate say.
+
+        One that has no name here cannot be prepared; its steps are right without, but for loss scaling and windows.
+        """
+        return {
+            stepped
+            for module in self.program.modules.values()
+            if module not in self.modules and b".step()" in module.tree.data
+            for call in module.tree.nodes(ast.Call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and not call.args
+            for stepped in self.interpreter.evaluate(module, module.scopes.of(call), call.func.value)
+            if isinstance(stepped, Thing) and stepped.kind == v.OPTIMIZER and stepped.module in self.modules
+        }
 
     def models_run(self, call: ast.Call) -> set[Thing]:
         """Models that a call runs: those it calls, or hands to `nn.parallel.data_parallel`."""
