@@ -18,7 +18,7 @@ from accelify.analysis.comprehensions import own_names
 from accelify.analysis.kinds_by_use import KindsByUse
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
-from accelify.analysis.reads import Reads, ReadsOfNodes
+from accelify.analysis.reads import NoReads, Reads, ReadsOfNodes
 from accelify.analysis.scopes import Scope
 from accelify.analysis.strays import drop_strays
 from accelify.analysis.syntax import FunctionNode, walk_scope
@@ -65,7 +65,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
-        self.reads = ReadsOfNodes()
+        self.reads: ReadsOfNodes = ReadsOfNodes()
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
@@ -106,6 +106,7 @@ class Interpreter(CallEvaluator, KindsByUse):
                 if not self.changed:
                     break
         drop_strays(self)
+        self.reads = NoReads()
 
     # -- setting up
 

@@ -179,7 +179,7 @@ class MadeByName:
         """The data sets that a module has names for, and its functions that return a new one."""
         found: list[Class | Function] = []
         for name in sorted(target.scopes.module.locals):
-            for value in self.variables.get((target.scopes.module, name), ()):
+            for value in self.variable(target.scopes.module, name):
                 if isinstance(value, Class):
                     found += [value] if self.kind_of_class(value) == v.DATASET else []
                 elif isinstance(value, Function):
@@ -193,11 +193,7 @@ class MadeByName:
             for n in function.scope.nodes
             if isinstance(n, ast.Return)
         }
-        held = [
-            value
-            for name in made
-            for value in self.variables.get((function.module.scopes.module, name), set())
-        ]
+        held = [value for name in made for value in self.variable(function.module.scopes.module, name)]
         return len(made) == 1 and any(
             isinstance(value, Class) and self.kind_of_class(value) == v.DATASET for value in held
         )

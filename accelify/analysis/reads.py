@@ -101,3 +101,13 @@ class ReadsOfNodes:
     def again(self, reads: Reads) -> None:
         """It reads again what was read for a value that is kept."""
         self._now += reads
+
+
+class NoReads(ReadsOfNodes):
+    """Keeps nothing: for questions that are asked when all has been run."""
+
+    def note(self, held: Sized) -> None:
+        """Forget what is read."""
+
+    def missing(self, key: Hashable) -> None:
+        """Forget what is looked for."""
