@@ -26,10 +26,11 @@ from accelify.analysis.named_devices import NamedDevice, seen_from
 from accelify.analysis.placement import Placement
 from accelify.analysis.read_elsewhere import ReadElsewhere, kept_whole
 from accelify.analysis.reasons import Blocker, Reasons
+from accelify.analysis.schedule_lengths import lengths_of, runs_prepared
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.sites import Item, PrepareSite
-from accelify.analysis.steps import asked_for_plateau, ends_by_steps, lengths_read_by
+from accelify.analysis.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.syntax import Node
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, mixed_precision
@@ -172,9 +173,9 @@ class Plan(ConstructorArguments):
             return
         self._keep_whole(items)
         self.sites = self.placement.sites(list(items.values()))
-        own = {t for t in self.prepared if t.kind == v.SCHEDULER and self._counts_own_steps(t)}
+        own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
         if own:
-            # Made for the steps of one process, it is stepped as it is.
+            # Made from the length of a loader that is one process's by then, it is stepped as it is.
             self.prepared -= own
             self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
         self.placement.measured = self._lengths_of_epochs(own)
@@ -307,19 +308,14 @@ class Plan(ConstructorArguments):
                         found.add(thing)
         return found
 
-    def _counts_own_steps(self, scheduler: Thing) -> bool:
-        """Whether a schedule is made from the length of a loader that is shared out by then: that of one process."""
-        return any(self._own_lengths(scheduler))
-
     def _own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
-        """The lengths of loaders, shared out by then, that a schedule is made from."""
-        if self.batch_size == "total" or not isinstance(scheduler.site, ast.Call):
+        """Where the script takes the lengths of loaders, shared out by then, that a schedule is made from."""
+        if self.batch_size == "total":
             return
-        given = [*scheduler.site.args, *[kw.value for kw in scheduler.site.keywords]]
-        for call in lengths_read_by(self.script, *given):
-            loaders = self.script.things(call.args[0], v.LOADER) & self.prepared
-            if loaders and self._after_prepare_of(loaders, call):
-                yield call
+        for length in lengths_of(self.script, scheduler):
+            loaders = length.loaders(self.script) & self.prepared
+            if loaders:
+                yield from (p for p in length.places(self.script) if self.runs_prepared(p, loaders))
 
     def _lengths_of_epochs(self, own: set[Thing]) -> list[ast.stmt]:
         """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""
@@ -333,19 +329,9 @@ class Plan(ConstructorArguments):
         }
         return [self.tree.statement(c) for t in held - self.prepared - own for c in self._own_lengths(t)]
 
-    def _after_prepare_of(self, things: set[Thing], node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
+    def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
         """Whether a node runs when some things are prepared already."""
-        sites = [s for s in self.sites if any(things & item.things for item in s.items)]
-        scope = self.script.scope_of(node)
-        own = [s for s in sites if s.scope is scope]
-        if own or not sites:
-            return not sites or any(self.tree.start(node) > self.tree.end(s.after) for s in own)
-        owner = scope.owner_class
-        if owner is not None and not scope.name.endswith("__init__"):
-            if any(s.scope.owner_class is owner and s.scope.name.endswith("__init__") for s in sites):
-                return True  # an object's methods run when it is made
-        calls = self.script.callers(scope) if scope.kind == "function" and scope not in seen else []
-        return bool(calls) and all(self._after_prepare_of(things, c, seen | {scope}) for c in calls)
+        return runs_prepared(self.script, self.sites, things, node)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a `step()` runs once for every batch: inside the loop over the batches, or called from there."""

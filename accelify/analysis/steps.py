@@ -39,18 +39,6 @@ def ends_by_steps(script: ScriptModel, node: ast.AST, seen: frozenset[Scope] = f
     return any(_reaches(test, counters) for test in tests)
 
 
-def lengths_read_by(script: ScriptModel, *read: ast.expr, depth: int = 4) -> Iterator[ast.Call]:
-    """The `len(...)` calls that expressions are computed from: here, in names, in what callers give."""
-    queue: list[tuple[ast.expr, int]] = [(node, 0) for node in read]
-    while queue:
-        node, far = queue.pop()
-        for inner in walk(node):
-            if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
-                yield inner
-            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < depth:
-                queue += [(value, far + 1) for value in sources(script, inner)]
-
-
 def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
     """What a name is assigned in its scope, or given by callers."""
     scope, name = script.scope_of(read), dotted(read) or ""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
-from accelify.analysis.steps import lengths_read_by
 from accelify.analysis.syntax import dotted, walk
 from accelify.transforms import rounds
 from accelify.transforms.base import Change, Context
@@ -104,7 +104,9 @@ def _only_counts(context: Context, loop: Loop, made: ast.Assign) -> bool:
     script, tree = context.script, context.tree
     limit = loop.iter if isinstance(loop, ast.For) else loop.test if isinstance(loop, ast.While) else None
     known = set(walk(made.value))
-    if limit is None or any(length not in known for length in lengths_read_by(script, limit)):
+    if limit is None or any(
+        length.call not in known for length in lengths_read_by(script, script.module_of(limit), limit)
+    ):
         return False
     queue, seen = [made], {made}
     while queue:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.learning_rate import handed_to_a_rate, is_learning_rate
+from accelify.analysis.schedule_lengths import lengths_of
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.values import Thing
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -26,13 +28,16 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.batch_size == "total":
         return
     script = context.script
+    scheduled = _scheduled(context)
     for call in script.calls():
         if not (isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1):
             continue
         loaders = script.things(call.args[0], v.LOADER)
-        if not loaders or not loaders <= context.plan.prepared or context.plan.after_prepare(call, loaders):
+        if not loaders or not loaders <= context.plan.prepared:
             continue
-        if _feeds_scheduler(context, call):
+        if context.plan.after_prepare(call, loaders) or context.plan.runs_prepared(call, loaders):
+            continue
+        if _feeds_scheduler(context, call, scheduled):
             continue
         yield context.change(
             LENGTH,
@@ -125,20 +130,35 @@ def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> boo
     return any(_sets_learning_rate(context, read, far + 1) for read in reads)
 
 
-def _feeds_scheduler(context: Context, call: ast.Call) -> bool:
+def _scheduled(context: Context) -> set[ast.Call]:
+    """The lengths that schedules are made from, in the script itself or by a helper that it hands them to."""
+    schedulers = {t for call in context.script.calls() for t in _schedulers_of(context, call)}
+    return {length.call for scheduler in schedulers for length in lengths_of(context.script, scheduler)}
+
+
+def _schedulers_of(context: Context, call: ast.Call) -> set[Thing]:
+    """The schedulers that a call gives, alone or among what else it makes."""
+    values = context.script.values(call)
+    inner = {w for value in values if isinstance(value, v.Sequence) for w in value.any()}
+    return {w for w in values | inner if isinstance(w, Thing) and w.kind == v.SCHEDULER}
+
+
+def _feeds_scheduler(context: Context, call: ast.Call, scheduled: set[ast.Call]) -> bool:
     """A scheduler made with the original's length is right: prepared, it advances by the batches of all processes."""
+
+    def makes(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        return context.script.is_a(node, v.SCHEDULER) or (
+            call in scheduled and bool(_schedulers_of(context, node))
+        )
+
     for ancestor in context.tree.ancestors(call):
-        if isinstance(ancestor, ast.Call) and context.script.is_a(ancestor, v.SCHEDULER):
+        if makes(ancestor):
             return True
         if isinstance(ancestor, ast.Assign) and isinstance(ancestor.targets[0], ast.Name):
             name = ancestor.targets[0].id
             scope = context.script.scope_of(ancestor).resolve(name)
             reads = context.script.reads(name, scope) if scope is not None else []
-            return bool(reads) and all(
-                any(
-                    isinstance(a, ast.Call) and context.script.is_a(a, v.SCHEDULER)
-                    for a in context.tree.ancestors(read)
-                )
-                for read in reads
-            )
+            return bool(reads) and all(any(map(makes, context.tree.ancestors(read))) for read in reads)
     return False

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
-from accelify.analysis.steps import lengths_read_by
 from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -224,12 +224,14 @@ def _number(loop: Loop) -> ast.expr | None:
 
 def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
     """Whether a number is computed from the length that the loader has on one process."""
-    loaders = context.script.things(loader, v.LOADER)
-    prepared = loaders & context.plan.prepared
+    script, plan = context.script, context.plan
+    loaders = script.things(loader, v.LOADER)
+    prepared = loaders & plan.prepared
+    read = [number, *_kept_by_class(context, number)]
     return any(
-        context.script.things(length.args[0], v.LOADER) & loaders
-        and context.plan.after_prepare(length, prepared)
-        for length in lengths_read_by(context.script, number, *_kept_by_class(context, number))
+        length.loaders(script) & loaders
+        and any(plan.after_prepare(place, prepared) for place in length.places(script))
+        for length in lengths_read_by(script, script.module_of(number), *read)
     )
 
 
