@@ -22,10 +22,10 @@ from accelify.analysis.effects import (
     makes_folder_again,
     opens_for_writing,
 )
+from accelify.analysis.folders import makes_folder, makings, path_text, paths_asked, questions
 from accelify.analysis.sample_files import writes_own
-from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -88,53 +88,35 @@ def transform(context: Context) -> Iterator[Change]:
 def _asked_first(context: Context) -> Iterator[Change]:
     """A folder that must not be there yet is made when every process has seen that it is not."""
     tree, script = context.tree, context.script
-    questions = [
-        q for q in tree.nodes(ast.If) if isinstance(q.body[-1], ast.Raise) or _leaves(script, q.body[-1])
-    ]
-    questions = [q for q in questions if _asked(q.test)]
-    for call in script.calls() if questions else ():
-        path = call.func.value if isinstance(call.func, ast.Attribute) and not call.args else None
-        named = call.args[0] if call.args else path
-        made = ast.unparse(named) if named is not None else None
-        if not _makes_folder(call) or made is None or context.plan.on_main_only(call):
+    asked = [(q, {path_text(script, p) for p in paths}) for q, paths in questions(script)]
+    done: set[ast.stmt] = set()
+    for call, path, parents in makings(script) if asked else ():
+        if context.plan.on_main_only(call):
             continue
         around: ast.stmt = tree.statement(call)
         while (
             isinstance(parent := tree.parent(around), ast.If)
             and around in parent.body
-            and _asked(parent.test)
+            and paths_asked(parent.test)
         ):
             around = parent
-        earlier = [q for q in questions if script.scope_of(q) is script.scope_of(call) and q is not around]
-        if not any(made in _asked(q.test) and tree.start(q) < tree.start(call) for q in earlier):
+        made = path_text(script, path)
+        if around in done or not any(
+            made == one or (parents and made.startswith(f"{one}/"))
+            for question, texts in asked
+            if question is not around and tree.start(question) < tree.start(call)
+            if script.scope_of(question) is script.scope_of(call)
+            for one in texts
+        ):
             continue
+        done.add(around)
         accelerator = context.accelerator(around)
         message = "the main process may make this folder before the others have asked whether it is there"
         edits: list[Edit] = []
         if accelerator is not None and tree.own_line(around) and not tree.is_elif(around):
-            edits.append(InsertBefore(around, (f"{accelerator}.wait_for_everyone()",), order=-5))
+            if context.runs_everywhere(around):
+                edits.append(InsertBefore(around, (f"{accelerator}.wait_for_everyone()",), order=-5))
         yield context.change(FILES, call, message, edits)
-
-
-def _asked(test: ast.expr) -> set[str]:
-    """The paths of which a condition asks whether they are there, as source."""
-    return {
-        ast.unparse(call.args[0] if call.args else call.func.value)
-        for call in walk(test)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("exists", "isdir", "is_dir")
-    }
-
-
-def _leaves(script: ScriptModel, last: ast.stmt) -> bool:
-    call = last.value if isinstance(last, ast.Expr) else None
-    return isinstance(call, ast.Call) and script.qualname(call.func) in (
-        "sys.exit",
-        "builtins.exit",
-        "os._exit",
-        "builtins.quit",
-    )
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
@@ -146,7 +128,7 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
         return
     call = stmt.value if isinstance(stmt, ast.Expr) else None
     message = "every process would write this, and the Accelerator is not known yet"
-    if not isinstance(call, ast.Call) or not _makes_folder(call):
+    if not isinstance(call, ast.Call) or not makes_folder(call):
         yield context.change(FILES, stmt, message)
         return
     yield context.change(FILES, stmt, f"{message}: the folder may be there", _may_be_there(context, call))
@@ -170,7 +152,7 @@ def _own_folders(context: Context) -> Iterator[Change]:
     """Folders that samples give their names: each process makes those of its samples, and two may make the same."""
     for call in context.script.calls():
         stmt = context.tree.parent(call)
-        if isinstance(stmt, ast.Expr) and _makes_folder(call) and not makes_folder_again(call):
+        if isinstance(stmt, ast.Expr) and makes_folder(call) and not makes_folder_again(call):
             if _is_writing(context, call) and writes_own(context.plan, call):
                 message = (
                     "each process makes the folders of its own samples, and another may have made one already"
@@ -187,8 +169,8 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
     # What a command writes cannot be seen, and in a new folder every process may open its log.
     anything = any(_runs_command(context, call) for call in calls)
-    folders = {tree.segment(call.args[0]) for call in calls if _makes_folder(call) and call.args}
-    folder = any(_makes_folder(call) for call in calls)
+    folders = {tree.segment(call.args[0]) for call in calls if makes_folder(call) and call.args}
+    folder = any(makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
         return False
     end, scope = tree.end(written[-1]), script.scope_of(written[-1])
@@ -262,11 +244,6 @@ def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
     end = tree.end(run[-1])
     body = script.scope_of(run[0]).nodes
     return any(isinstance(s, ast.stmt) and tree.start(s) > end and script.trains(s) for s in body)
-
-
-def _makes_folder(call: ast.Call) -> bool:
-    name = dotted(call.func) or str(getattr(call.func, "attr", ""))
-    return name.rsplit(".", 1)[-1] in ("mkdir", "makedirs")
 
 
 def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:

@@ -422,8 +422,60 @@ def test_a_folder_that_must_not_be_there_is_made_when_all_have_asked(before: str
     assert after in convert(setup="RATE = 1", ready=before).new_text
 
 
-def test_a_folder_that_is_asked_for_in_another_way_waits_for_nobody() -> None:
-    before = "if os.path.exists('other'):\n    exit()\nos.makedirs('out', exist_ok=True)"
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("'runs/' + name", "f'runs/{name}'"),
+        ("'runs/%s' % name", "os.path.join('runs', name)"),
+        ("pathlib.Path('runs') / name", "'runs/{}'.format(name)"),
+        ("'runs'", "f'runs/{name}'"),
+        ("folder", "f'runs/{name}'"),
+    ],
+)
+def test_a_folder_that_is_told_in_two_ways(asked: str, made: str) -> None:
+    before = "name = 'one'\nfolder = 'runs/' + name\nif os.path.exists({}):\n    raise FileExistsError\n{}"
+    making = f"os.makedirs({made}, exist_ok=True)"
+    after = before.format(asked, f"accelerator.wait_for_everyone()\n{making}")
+    text = convert(setup=MORE, ready=before.format(asked, making)).new_text
+    assert after in text
+    assert text.count("wait_for_everyone") == 1
+
+
+ASKED = {
+    "until a name is free": "n = 0\nwhile os.path.exists(f'run{n}'):\n    n += 1\n",
+    "for another name": "path = 'run'\nif os.path.exists(path):\n    path += '-again'\n",
+    "by a function": "new('run')\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("until a name is free", "os.makedirs(f'run{n}', exist_ok=True)"),
+        ("for another name", "os.makedirs(path, exist_ok=True)"),
+        ("by a function", "os.makedirs('run', exist_ok=True)"),
+        ("by a function", "make('run')"),
+    ],
+)
+def test_what_is_there_decides_in_another_way(asked: str, made: str) -> None:
+    setup = (
+        "def new(path):\n    if os.path.isdir(path):\n        raise FileExistsError(path)\n\n"
+        "def make(path):\n    os.makedirs(path, exist_ok=True)\n"
+    )
+    text = convert(setup=setup, ready=ASKED[asked] + made).new_text
+    assert f"{ASKED[asked]}accelerator.wait_for_everyone()\n{made}" in text
+    assert text.count("wait_for_everyone") == 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "if os.path.exists('other'):\n    exit()\nos.makedirs('out', exist_ok=True)",
+        "if os.path.exists('out/a'):\n    exit()\nos.makedirs('out', exist_ok=True)",
+        "if os.path.exists('out'):\n    print('again')\nos.makedirs('out', exist_ok=True)",
+    ],
+)
+def test_a_folder_that_is_asked_for_in_another_way_waits_for_nobody(before: str) -> None:
     assert "wait_for_everyone" not in convert(ready=before).new_text
 
 
@@ -432,6 +484,11 @@ def test_a_picture_that_is_shown_is_no_file(drawn: str, code: str) -> None:
     conversion = convert(end=f"plt.plot([1, 2])\n{drawn}plt.show()", imports=MORE)
     assert "if accelerator.is_main_process:" in conversion.new_text
     assert {f.code for f in conversion.applied} & {"ACC203", "ACC214"} == {code}
+
+
+def test_a_helper_that_makes_what_is_not_there_waits_for_nobody() -> None:
+    setup = "def make(path):\n    if os.path.exists(path):\n        return\n    os.makedirs(path)\n"
+    assert "wait_for_everyone" not in convert(setup=setup, ready="make('out')").new_text
 
 
 @pytest.mark.parametrize(
