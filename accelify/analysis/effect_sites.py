@@ -48,7 +48,7 @@ def asks_first(module: Module, call: ast.Call) -> bool:
 
 def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
     """The parameter without which a function does not come to a call: `path` of `if path is not None:`; or ""."""
-    parameters = _defaults(scope)
+    parameters = defaults_of(scope)
     child: ast.AST = call
     for ancestor in module.tree.ancestors(call) if parameters else ():
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -63,7 +63,7 @@ def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
 
 def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) -> Iterator[Site]:
     """The sites of a function that one of its calls comes to, as they hold for the scope around that call."""
-    given = _defaults(callee) | {name: argument for argument, name in handed_to(call, callee)}
+    given = defaults_of(callee) | {name: argument for argument, name in handed_to(call, callee)}
     starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
         kw.arg is None for kw in call.keywords
     )
@@ -72,10 +72,10 @@ def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) ->
         if site.asked and not starred and is_constant(argument, *_NOTHING):
             continue
         named = argument.id if isinstance(argument, ast.Name) and site.asked else ""
-        yield replace(site, asked=named if named in _defaults(scope) else "")
+        yield replace(site, asked=named if named in defaults_of(scope) else "")
 
 
-def _defaults(scope: Scope) -> dict[str, ast.expr | None]:
+def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
     """The parameters of a function, with what they hold where they are not given."""
     if isinstance(scope.node, (ast.Module, ast.ClassDef)):
         return {}

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
 
@@ -152,7 +152,7 @@ def _filled(pattern: str, given: list[str]) -> str | None:
 
 def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
     """What a name holds that is bound once."""
-    scope: Scope | None = script.scope_of(name).resolve(name.id)
+    scope = script.scope_of(name).resolve(name.id) if script.tree.assigns(name.id) else None
     if scope is None or any(a.arg == name.id for a in scope.parameters()):
         return None
     stores = [

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.effect_sites import FILES
-from accelify.analysis.effects import READING, opens_for_writing
+from accelify.analysis.effect_sites import FILES, PICTURES, defaults_of
+from accelify.analysis.effects import READING, WRITING, opens_for_writing
+from accelify.analysis.folders import path_text
 from accelify.analysis.loaded import comes_from
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertBefore
@@ -27,7 +29,7 @@ _CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pr
 # What finds checkpoints that were written before.
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 _ASKING = frozenset({"os.path.isfile", "os.path.exists", "os.path.getsize"})
-_READERS = ("load", "read", "Vectors")
+_READERS = ("load", "read", "imread", "Vectors")
 _NO_READERS = (
     "builtins.",
     "os.",
@@ -43,7 +45,9 @@ _ALL_STATES = frozenset({"torch.cuda.set_rng_state_all"})
 _LISTING = _READS - {"torch.load"}
 # Marks the paths of calls that are not known to read.
 _OTHER = "?"
-_WRITING_WORDS = (b"save", b"dump", b"open(", b".to_")
+_WRITING_WORDS = (b"save", b"dump", b"open(", b".to_", b"write")
+_NAMES_FILE = re.compile(r"\.\w{2,5}$")
+_KEPT = frozenset({FILES, PICTURES})
 _CHECKPOINTS = frozenset({"torch.save", "torch.jit.save", "pickle.dump", "dill.dump", "joblib.dump"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -133,7 +137,7 @@ def _waits(context: Context) -> Iterator[Change]:
             plain = not paths
         if not plain and not paths:
             continue
-        place = _behind_writing(context, tree.statement(call), paths, done)
+        place = _behind_writing(context, tree.statement(call), paths, done, script.callees(call))
         accelerator = context.accelerator(place) if place is not None else None
         if place is None or accelerator is None or not context.runs_everywhere(place):
             continue
@@ -166,7 +170,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
 
 
 def _behind_writing(
-    context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt]
+    context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt], readers: set[Scope]
 ) -> ast.stmt | None:
     """The statement around a read, or itself, before which its block writes what nobody has waited for yet."""
     tree = context.tree
@@ -176,38 +180,46 @@ def _behind_writing(
         waited = max((i for i, s in enumerate(earlier) if s in done), default=0)
         if stmt in done:
             return None
-        if any(_writes(context, s, paths) for s in earlier[waited:]):
+        if any(_writes(context, s, paths, readers) for s in earlier[waited:]):
             return stmt
         if waited or not isinstance(owner, ast.stmt) or isinstance(owner, _DEFINITIONS):
             return None
         stmt = owner
 
 
-def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str]) -> bool:
-    """Whether a statement writes checkpoints, or one of some paths."""
+def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: set[Scope]) -> bool:
+    """Whether a statement writes checkpoints, or one of some paths; what draws again does not read its own picture."""
     if isinstance(stmt, _DEFINITIONS):
         return False
     effects = context.effects.of_nodes(stmt)
     if not paths:
         return any(site.name in _CHECKPOINTS for site in effects.sites)
-    if FILES not in effects.kinds():
+    if not effects.kinds() & _KEPT:
         return False
+    named = any(text.startswith(_OTHER) for text in paths)
     return any(
-        paths & _given(context, call)
-        for call in walk(stmt)
-        if isinstance(call, ast.Call)
-        and (context.script.qualname(call.func) in _CHECKPOINTS or _writes_inside(context, call))
-    ) or any(
         # What a statement writes itself is waited for behind it, where a reader is known by its name.
-        _OTHER + text in paths
+        any(_is_waited_for_here(context, call, text) for text in paths & _given(context, call))
+        or (named and paths & {_OTHER + text for text in _given(context, call)})
         for call in walk(stmt)
         if isinstance(call, ast.Call)
-        for text in _given(context, call)
+        if not any(FILES not in context.effects.of(s).kinds() for s in context.script.callees(call) & readers)
     )
 
 
-def _writes_inside(context: Context, call: ast.Call) -> bool:
-    return any(FILES in context.effects.of(callee).kinds() for callee in context.script.callees(call))
+def _is_waited_for_here(context: Context, call: ast.Call, path: str) -> bool:
+    """Whether a call writes a checkpoint or a picture, or runs a function that writes what it is told."""
+    name = context.script.qualname(call.func)
+    if name in _CHECKPOINTS or _writes_inside(context, call, path):
+        return True
+    kinds = context.effects.of_nodes(call).kinds() if not context.script.callees(call) else set()
+    return PICTURES in kinds or (FILES in kinds and not name and getattr(call.func, "attr", "") == "save")
+
+
+def _writes_inside(context: Context, call: ast.Call, path: str) -> bool:
+    """Whether a function writes that is told a path; one that draws, too, is told much else: only what names a file."""
+    kinds = {k for callee in context.script.callees(call) for k in context.effects.of(callee).kinds()}
+    return FILES in kinds or (PICTURES in kinds and _NAMES_FILE.search(path) is not None)
 
 
 def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
@@ -224,14 +236,40 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
         named = {
             a.value for a in [*call.args, *[kw.value for kw in call.keywords]] if isinstance(a, ast.Constant)
         }
-        return frozenset(_OTHER + repr(text) for text in named if isinstance(text, str) and "." in text)
+        return frozenset(
+            _OTHER + text.removeprefix("./") for text in named if isinstance(text, str) and "." in text
+        )
     return _given(context, call) if reads else frozenset()
 
 
 def _given(context: Context, call: ast.Call) -> frozenset[str]:
-    """The arguments of a call that may be paths."""
+    """What may be paths among the arguments of a call, their defaults, and what its function names itself."""
     given = [*call.args, *[kw.value for kw in call.keywords]]
-    return frozenset(ast.unparse(a) for a in given if _may_be_path(context, a))
+    found = {path_text(context.script, a) for a in given if _may_be_path(context, a)}
+    for callee in context.script.callees(call) - context.script.training_scopes:
+        told = {name for _, name in handed_to(call, callee)}
+        defaults = {name: value for name, value in defaults_of(callee).items() if name not in told}
+        found |= {text for value in defaults.values() if (text := _file_name(value))}
+        found.update(_named_inside(context, callee))
+    return frozenset(found - {""})
+
+
+def _named_inside(context: Context, callee: Scope) -> Iterator[str]:
+    """The files that a function reads or writes by names of its own."""
+    module = context.script.interpreter.module_of(callee)
+    for call in callee.nodes:
+        if isinstance(call, ast.Call):
+            name = context.effects.qualname(module, callee, call.func) or str(getattr(call.func, "attr", ""))
+            last = name.rsplit(".", 1)[-1]
+            if name in WRITING or name.startswith(tuple(READING)) or last.startswith((*_READERS, "save")):
+                given = [*call.args, *[kw.value for kw in call.keywords]]
+                yield from (text for a in given if (text := _file_name(a)))
+
+
+def _file_name(node: ast.expr | None) -> str:
+    """The text of a constant that may be a file's name, else ""."""
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return text.removeprefix("./") if "." in text else ""
 
 
 def _may_be_path(context: Context, node: ast.expr) -> bool:

@@ -130,6 +130,55 @@ def test_a_file_named_to_a_library_is_waited_for() -> None:
     )
 
 
+KEEP = "def keep(x, path='kept.png'):\n    {}\n"
+SAVES = "save_image(x, path)"
+DRAWS = "Image.fromarray(x.numpy()).save(path)"
+IMPORTS = "import cv2\nfrom PIL import Image\nfrom torchvision.utils import save_image\nimport matplotlib.pyplot as plt"
+
+
+@pytest.mark.parametrize(
+    ("setup", "written", "read"),
+    [
+        (KEEP.format(SAVES), "keep(data[0][0])", "Image.open('kept.png')"),
+        (KEEP.format(DRAWS), "keep(data[0][0])", "Image.open('kept.png')"),
+        (KEEP.format(SAVES), "keep(data[0][0])", "display.Image('kept.png')"),
+        (KEEP.format(SAVES), "keep(data[0][0], path='a.png')", "display.Image(filename='a.png')"),
+        (KEEP.format(SAVES), "keep(data[0][0], f'{name}/a.png')", "cv2.imread(os.path.join(name, 'a.png'))"),
+        ("def draw():\n    plt.savefig('a.png')", "draw()", "Image.open('a.png')"),
+        ("def look():\n    return Image.open('a.png')", "plt.savefig('a.png')", "look()"),
+        ("", "plt.savefig('a.png')", "Image.open('a.png')"),
+        ("", "plt.savefig(name)", "Image.open(name)"),
+        ("", "save_image(data[0][0], name)", "cv2.imread(name)"),
+        ("", "image.save('a.png')", "Image.open('a.png')"),
+    ],
+)
+def test_a_picture_that_is_looked_at_again_is_waited_for(setup: str, written: str, read: str) -> None:
+    setup = f"name = 'out'\nimage = Image.new('L', (1, 1))\nfrom IPython import display\n{setup}"
+    end = f"{written}\nagain = {read}\nother = Image.open('other.png')"
+    text = place_of(convert(imports=IMPORTS, setup=setup, end=end).new_text, "end")
+    assert text.endswith(f"\n{WAIT}\nagain = {read}\nother = Image.open('other.png')")
+    assert text.count(WAIT) == 1
+
+
+def test_who_draws_again_does_not_wait_for_itself() -> None:
+    setup = "def draw(log, path='a.png'):\n    plt.plot(open(log).readlines())\n    plt.savefig(path)\n"
+    text = convert(imports=IMPORTS, setup=setup, end="draw('a.txt')\nn = 1\ndraw('a.txt')").new_text
+    assert WAIT not in place_of(text, "end")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("keep(data[0][0])", "Image.open('other.png')"),
+        ("keep(data[0][0], 'a.png')", "Image.open('kept.png')"),
+        ("plt.title('a.png')", "Image.open('a.png')"),
+    ],
+)
+def test_another_picture_is_not_waited_for(written: str, read: str) -> None:
+    text = convert(imports=IMPORTS, setup=KEEP.format(SAVES), end=f"{written}\nagain = {read}").new_text
+    assert WAIT not in place_of(text, "end")
+
+
 @pytest.mark.parametrize(("path", "waits"), [("args.cache", False), ("args.resume", True)])
 def test_what_is_resumed_from_is_waited_for_where_it_was_written(path: str, waits: bool) -> None:
     ready = f"""
