@@ -13,6 +13,7 @@ from accelify.analysis.loaders import drops_last
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
+from accelify.analysis.run_elsewhere import run_elsewhere
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.taken_before import TakenBefore, taken_before
@@ -148,13 +149,7 @@ class _Analysis:
                 return "the model is called inside a nested block"
             forward.append(index)
         if not forward:
-            if any(
-                isinstance(c, ast.Call) and self._calls_model_elsewhere(c)
-                for s in self.loop.body
-                for c in walk(s)
-            ):
-                return "the model is called inside another function"
-            return NO_MODEL
+            return run_elsewhere(self.script, [c for s in self.loop.body for c in walk(s)]) or NO_MODEL
         last = forward[-1]
         stmt = self.statements[last]
         number = self._number_of_the_model(forward)
@@ -252,9 +247,6 @@ class _Analysis:
             and bool(self.script.models_of(call.func.value))
             and any(t.kind == v.OUTPUT for t in self.script.things(call))
         )
-
-    def _calls_model_elsewhere(self, call: ast.Call) -> bool:
-        return any(self.script.models_of(a) for a in call.args) or bool(self.script.callees(call))
 
     def _assigns_per_sample(self, stmt: ast.Assign | ast.AnnAssign) -> bool:
         """Whether what the statement assigns still has a row for every sample, as far as can be seen."""

@@ -562,3 +562,37 @@ def test_a_loop_that_the_main_process_alone_comes_to_repeats_nothing(
     conversion = convert(ready=whole, epoch=WHOLE.format(opened=opened, shown=shown))
     assert ("if accelerator.is_main_process:\n        with open" in conversion.new_text) is guarded
     assert ("ACC303" in codes(conversion)) is not guarded
+
+
+METHODS = """
+class Net(nn.Linear):
+    def decode(self, x):
+        return self.forward(x).argmax(1)
+model = Net(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def hits(x, y):
+    return (model(x).argmax(1) == y).sum().item()
+def halved(x):
+    return x / 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (
+            "n += (model.decode(a) == b).sum().item()",
+            "the model's method `decode` is called, and not the model itself",
+        ),
+        ("n += (model.decode(x=halved(a)) == b).sum().item()", "the model's method `decode` is called"),
+        ("n += hits(a, b)", "the model is called inside `hits`"),
+        (
+            "n += halved(a).mean().item()",
+            "no call of a model is seen, neither in it nor in the functions that it calls",
+        ),
+    ],
+)
+def test_why_no_call_of_the_model_is_seen(line: str, reason: str) -> None:
+    snippet = f"n = 0\nwith torch.no_grad():\n    for a, b in test_loader:\n        {line}\nprint(n)"
+    (finding,) = [f for f in convert(build=METHODS, epoch=snippet).remaining if f.code == "ACC303"]
+    assert reason in finding.message
