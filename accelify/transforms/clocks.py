@@ -155,11 +155,18 @@ def _is_read_as_path(context: Context, option: str) -> bool:
 
 
 def _is_text_of_time(value: ast.expr) -> bool:
-    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, an f-string with one."""
+    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it."""
     called = [n for n in walk(value) if isinstance(n, ast.Call)]
     names = {str(dotted(c.func) or getattr(c.func, "attr", "")).rsplit(".", 1)[-1] for c in called}
-    text = any(isinstance(n, ast.JoinedStr) for n in walk(value)) or "str" in names
+    text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
     return bool(names & _TEXTS) or (bool(names & _TIMES) and text)
+
+
+def _is_filled_text(node: ast.AST) -> bool:
+    """An f-string, or `"%d" % number`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+    return isinstance(node, ast.JoinedStr)
 
 
 def _is_path(context: Context, node: ast.AST) -> bool:

@@ -24,6 +24,7 @@ from accelify.analysis.effects import (
 )
 from accelify.analysis.folders import makes_folder, makings, path_text, paths_asked, questions
 from accelify.analysis.sample_files import writes_own
+from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
@@ -51,10 +52,13 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            yield from _too_early(context, stmt)
+            if not _only_flushes(context, stmt):
+                yield from _too_early(context, stmt)
             continue
         run = context.run_of(stmt, lambda s: bool(_writes(context, s)) and not context.is_guarded(s))
         done.update(run)
+        if all(_only_flushes(context, one) for one in run):
+            continue
         edit, last = context.guard(run, accelerator)
         edits: list[Edit] = [edit]
         first = run[0] if last is run[-1] else last
@@ -117,6 +121,13 @@ def _asked_first(context: Context) -> Iterator[Change]:
             if context.runs_everywhere(around):
                 edits.append(InsertBefore(around, (f"{accelerator}.wait_for_everyone()",), order=-5))
         yield context.change(FILES, call, message, edits)
+
+
+def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
+    """`sys.stdout.flush()`, by which a process that prints nothing writes nothing."""
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    name = context.script.qualname(call.func) if isinstance(call, ast.Call) else None
+    return name in ("sys.stdout.flush", "sys.stderr.flush")
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
@@ -365,11 +376,29 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
+    if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
+        return False  # what the function writes stands in it
     if name in WRITING or _runs_command(context, call) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
     return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
+
+
+def _takes_its_name(context: Context, function: Scope) -> bool:
+    """Whether a function of the script is bound to its name whatever happens: one that was imported before is gone."""
+    module = function.parent
+    if module is None or module.kind != "module" or function not in context.script.functions():
+        return False
+    body = module.node.body
+    name = getattr(function.node, "name", "")
+    imports = [
+        index
+        for index, stmt in enumerate(body)
+        if isinstance(stmt, (ast.Import, ast.ImportFrom))
+        and any((alias.asname or alias.name) == name for alias in stmt.names)
+    ]
+    return function.node in body and max(imports, default=-1) < body.index(function.node)
 
 
 def _runs_command(context: Context, call: ast.Call) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 IMPORTS = "import glob\nimport time\nfrom datetime import datetime\n"
@@ -28,6 +30,27 @@ def test_a_time_that_is_put_into_a_path() -> None:
         imports=IMPORTS,
         end="torch.save(model.state_dict(), name)\n",
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "os.path.join('runs', 'run_%d' % int(time.time()))",
+        "os.path.join('runs', 'run_{}'.format(time.time()))",
+    ],
+)
+def test_a_time_that_is_filled_into_a_path(made: str) -> None:
+    check_transformed(
+        "ready",
+        f"folder = {made}\n",
+        f"folder = broadcast_object_list([{made}])[0]",
+        imports=IMPORTS,
+        end=SAVED,
+    )
+
+
+def test_a_time_that_was_taken_is_no_name() -> None:
+    check_noop("ready", "start = 3.0\nnote = '%.2f s' % (time.time() - start)\n", "ACC211", imports=IMPORTS)
 
 
 def test_times_that_are_measured_or_printed_stay() -> None:

@@ -616,3 +616,30 @@ def test_what_is_set_beside_the_writing_is_set_on_all_processes() -> None:
     mark = "# TODO(accelify ACC203): compute this on every process, and let the main process write it\n"
     snippet = "np.save('a', notes.next())"
     check_transformed("epoch", snippet, mark + snippet, setup=NOTES, loss=loss, imports=ITEMS)
+
+
+def test_a_flush_behind_a_print_is_left_as_it_is() -> None:
+    check_noop("epoch", "sys.stdout.flush()", "ACC203", imports="import sys")
+    check_transformed(
+        "epoch",
+        "print('.', end='')\nsys.stdout.flush()",
+        "accelerator.print('.', end='')\nsys.stdout.flush()",
+        imports="import sys",
+    )
+    check_transformed(
+        "epoch",
+        "sys.stdout.write('.')\nsys.stdout.flush()",
+        "if accelerator.is_main_process:\n    sys.stdout.write('.')\n    sys.stdout.flush()",
+        imports="import sys",
+    )
+
+
+def test_a_function_that_takes_the_name_of_a_librarys_writes_by_itself() -> None:
+    """The guard stands in it, and at its calls none is needed."""
+    own = "from torchvision import utils\ndef save_image(x, path='a.png'):\n    utils.save_image(x, path)\n"
+    imports = f"from torchvision.utils import save_image\n{own}"
+    check_transformed("end", "save_image(data[0][0])", "save_image(data[0][0])", imports=imports)
+    guarded = "if accelerator.is_main_process:\n    save_image(data[0][0])"
+    check_transformed(
+        "end", "save_image(data[0][0])", guarded, imports="from torchvision.utils import save_image"
+    )
