@@ -18,7 +18,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
+from accelify.analysis.syntax import dotted, is_constant, target_names, walk, walk_scope
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -79,6 +79,10 @@ class LossReductions:
             return PENALTY if self._is_penalty(node, place) else self._call(node, place, depth)
         if isinstance(node, ast.NamedExpr):
             return self._of(node.value, place, depth)
+        held = node.value if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) else node
+        if isinstance(held, ast.Attribute) and held.attr == "data":
+            # `loss.data.item()`, and `loss.data[0]` of the first releases: the loss itself.
+            return self._of(held.value, place, depth)
         return UNCLEAR
 
     def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:

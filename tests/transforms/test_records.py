@@ -240,3 +240,20 @@ def test_a_loss_of_samples_that_are_made_of_noise() -> None:
     )
     text = convert(setup="costs = []", update=update, end="print(costs)").new_text
     assert 'costs = accelerator.reduce(costs, reduction="mean")' in text
+
+
+@pytest.mark.parametrize("given", ["loss.item()", "loss.data.item()", "loss.data[0]", "loss.detach().item()"])
+@pytest.mark.parametrize("criterion", ["nn.MSELoss()", "nn.MSELoss(reduction='sum')"])
+def test_what_a_function_that_trains_gives_back(given: str, criterion: str) -> None:
+    step = f"""
+    criterion = {criterion}
+    def step(a, b):
+        optimizer.zero_grad()
+        loss = criterion(model(a)[:, 0], b.float())
+        loss.backward()
+        optimizer.step()
+        return {given}
+    """
+    kept = "kept = []\nfor a, b in loader:\n    kept.append(step(a, b))\nprint(sum(kept))"
+    text = convert(ready=step, end=kept).new_text
+    assert (MEAN in text) == ("sum" not in criterion)
