@@ -41,6 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
         if (
             context.plan.on_main_only(stmt)
             or script.enclosing_loops(stmt)
+            or any(script.trains_around(call) for call in script.callers(scope))
             or not _names_by_clock(context, stmt)
         ):
             continue

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 IMPORTS = "import glob\nimport time\nfrom datetime import datetime\n"
 SAVED = 'torch.save(model.state_dict(), os.path.join(folder, "best.pt"))\n'
@@ -62,6 +64,34 @@ def test_times_that_are_measured_or_printed_stay() -> None:
 
 def test_in_a_loop_it_stays() -> None:
     check_noop("epoch", CLOCK + "path = os.path.join(folder, 'x')\n", "ACC211", imports=IMPORTS)
+
+
+def test_in_a_function_that_is_called_between_the_batches_it_stays() -> None:
+    """Only the main process writes there, and not all of them may come to it."""
+    script = """
+import os, time, torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Train:
+    def __init__(self):
+        self.folder = os.path.join("runs", "run_%d" % time.time())
+        self.model = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def save(self):
+        path = os.path.join(self.folder, "model_%d" % time.time())
+        torch.save(self.model.state_dict(), path)
+    def run(self):
+        for i, x in enumerate(DataLoader(list(torch.randn(8, 3)), batch_size=2)):
+            self.optimizer.zero_grad()
+            self.model(x).mean().backward()
+            self.optimizer.step()
+            if i % 2 == 0:
+                self.save()
+Train().run()
+"""
+    text = convert_source(Source.from_text(script, PATH)).new_text
+    assert 'self.folder = broadcast_object_list([os.path.join("runs", "run_%d" % time.time())])[0]' in text
+    assert text.count("broadcast_object_list([") == 1
 
 
 def test_before_the_accelerator_it_is_agreed_later_where_something_is_read_again() -> None:
