@@ -167,7 +167,10 @@ To share the work, prepare the loader and gather what the metric is made of:
 After `prepare` each of N processes sees 1/N of the batches. A length taken before counts the batches of the original.
 Where it means steps of this process, take it behind `prepare`; where it means the work of all, leave it:
 
-    total_steps = epochs * len(loader)    # before prepare: batches of all processes together""",
+    total_steps = epochs * len(loader)    # before prepare: batches of all processes together
+
+A schedule is right either way: made from such a length it is prepared, and advances by the batches of all processes;
+made from that of a prepared loader, also by a helper that is handed the number, it is stepped as it is.""",
     "ACC402": """\
 The result is right: every process makes the same update. To be faster on several processes, let each take its part.
 Of a batch that the script makes by hand, with one entry a sample in its first dimension:

@@ -4,6 +4,8 @@ os.makedirs(path)                   ->  if accelerator.is_main_process:
                                             os.makedirs(path)
 if not os.path.exists(path): ...    ->  if accelerator.is_main_process and not os.path.exists(path): ...
 log = open(path, "w")               ->  log = open(path if accelerator.is_main_process else os.devnull, "w")
+
+A folder that must not be there yet is made when every process has asked for it.
 """
 
 from __future__ import annotations

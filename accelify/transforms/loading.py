@@ -2,6 +2,8 @@
 
 checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location=accelerator.device)
 torch.set_rng_state(checkpoint["random"])   ->  torch.set_rng_state(checkpoint["random"].cpu())
+
+Before a checkpoint or a picture is read that the main process has just written, the others wait for it.
 """
 
 from __future__ import annotations
