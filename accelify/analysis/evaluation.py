@@ -13,7 +13,7 @@ from accelify.analysis.loaders import drops_last
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
-from accelify.analysis.run_elsewhere import run_elsewhere
+from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.taken_before import TakenBefore, taken_before
