@@ -344,6 +344,10 @@ class Locations:
         loaders = {t for thing in self.script.things(node, v.BATCH) for t in thing.link("loader")}
         return self._placed(loaders)
 
+    def _gives_batches_itself(self, node: ast.expr) -> bool:
+        """Whether it may be an object around a loader, such as one that fetches ahead: it can move what it draws."""
+        return any(t.cls and t.cls.method("__iter__") for t in self.script.things(node, v.INSTANCE))
+
     def _placed(self, loaders: set[Thing]) -> Place:
         if self.placed and loaders and loaders <= self.prepared:
             return frozenset({DEVICE})
@@ -507,6 +511,8 @@ class Locations:
         ):
             return self.of(node)
         loaders = self.script.iterated(node)
+        if loaders and self._gives_batches_itself(node):
+            return NOWHERE
         if loaders:
             return self._placed(loaders)
         if loop is not None and id(loop) in self._loops and node is iterated:

@@ -272,9 +272,16 @@ class Uses:
 
     def _use_whole(self, module: Module) -> None:
         """A module that is itself a value: any of its names may be meant."""
+        if (module, ("*",)) in self._asked:
+            return
+        self._asked.add((module, ("*",)))
         names = self._names(module)
         for name in [*names.definitions, *names.imports]:
             self._use(module, (name,))
+        for star in names.stars if not names.definitions else ():
+            other = self._import(module, star)
+            if other is not None:
+                self._use_whole(other)  # what a package only passes on
 
     def _import(self, module: Module, name: str) -> Module | None:
         found = self.program.load(name)
