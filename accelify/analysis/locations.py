@@ -13,6 +13,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.bound import always_binds
 from accelify.analysis.collected import Collected, collected, is_list
 from accelify.analysis.loaders import gives_host_tensors
 from accelify.analysis.scopes import Scope
@@ -426,7 +427,7 @@ class Locations:
             _, _, block = self.tree.block_of(current)
             for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
                 yield from self._stores(stmt, name)
-                if _always_binds(stmt, name):
+                if always_binds(stmt, name):
                     return
             owner = self.tree.parent(current)
             while isinstance(owner, (ast.ExceptHandler, ast.match_case)):
@@ -537,27 +538,6 @@ def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
         for name in dict.fromkeys(n for t in targets for n in target_names(t)):
             found.setdefault(name, []).append(node)
     return found
-
-
-def _always_binds(stmt: ast.stmt, name: str) -> bool:
-    """Whether a name is bound anew whatever way is taken through a statement."""
-    if isinstance(stmt, ast.Assign):
-        return any(name in target_names(t) for t in stmt.targets)
-    if isinstance(stmt, ast.AnnAssign):
-        return stmt.value is not None and name in target_names(stmt.target)
-    if isinstance(stmt, ast.If):
-        return all(_binds_or_leaves(part, name) for part in (stmt.body, stmt.orelse))
-    if isinstance(stmt, (ast.With, ast.AsyncWith)):
-        return any(_always_binds(s, name) for s in stmt.body)
-    if isinstance(stmt, ast.Try):
-        parts = [[*stmt.body, *stmt.orelse], *(handler.body for handler in stmt.handlers)]
-        return all(_binds_or_leaves(part, name) for part in parts)
-    return False
-
-
-def _binds_or_leaves(block: list[ast.stmt], name: str) -> bool:
-    leaves = bool(block) and isinstance(block[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-    return leaves or any(_always_binds(stmt, name) for stmt in block)
 
 
 def _union(places: Iterable[Place]) -> Place:
