@@ -29,7 +29,7 @@ _PRODUCTS = frozenset({"matmul", "mm"})
 _KEEPING = frozenset({"contiguous", "detach", "clone"})
 # What rows are compared with that are no samples of the batch.
 _NO_SAMPLES = re.compile(
-    r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|basis|^[wW]\d?$|mask|"
+    r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|table|(^|_)lut($|_)|basis|^[wW]\d?$|mask|"
     r"anchors$|anchor_?(box|grid|point|scale)"  # of a detector; the anchor of a pair is a sample
 )
 

@@ -2,6 +2,8 @@
 
 worst = (outputs["h"] * grads["h"]).sum(0).argmin()    (what hooks have kept of the batch)
 layer.weight.data[worst] = 0                           (a finding: every process takes another one out)
+
+ctx.lut[y] = 0.5 * ctx.lut[y] + 0.5 * x                (in the backward of a Function: a finding, as each has its table)
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from accelify.analysis.figures import BatchLoop, Figures
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
 from accelify.analysis.values import Class, Function
 from accelify.analysis.weight_writes import weight_of, weight_write
+from accelify.analysis.written_tables import is_run, written_tables
 from accelify.transforms.base import Change, Context, Rule, short
 
 WRITTEN = Rule(
     "ACC424",
     "written-weights",
-    "Weights are written by what a process makes of its own batch.",
+    "Weights, or a table that a loss reads, are written by what a process makes of its own batch.",
     effort=15,
 )
 _MARK = "let all processes agree on what decides it: accelerator.reduce or accelerator.gather before"
+_MARK_OF_TABLES = "gather the samples of all processes before the table is written, or each has its own"
 _HOOKS = frozenset(
     """register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook
     register_full_backward_pre_hook""".split()
@@ -38,6 +42,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each training loop, and each class, that writes weights by something of the batch."""
     yield from _in_loops(context)
     yield from _in_classes(context)
+    yield from _in_functions(context)
 
 
 def _in_loops(context: Context) -> Iterator[Change]:
@@ -198,3 +203,28 @@ def _writes(node: ast.AST) -> bool:
         )
         for t in targets
     )
+
+
+# -- tables
+
+
+def _in_functions(context: Context) -> Iterator[Change]:
+    """Functions of autograd, of any module, that write a table which they are handed in their backward."""
+    if not context.plan.shares_training_data:
+        return
+    script = context.script
+    for cls in script.interpreter.classes():
+        if b"Function" not in cls.module.tree.data:
+            continue
+        table = next(written_tables(cls), None)
+        if table is None or any(map(_is_agreement, walk(cls.scope.node))) or not is_run(script, cls):
+            continue
+        text, own = ast.unparse(table), cls.module in script.modules
+        path = cls.module.path
+        where = "" if own or path is None else f" ({path.name}, line {table.lineno})"
+        message = (
+            f"`{text}`{where} is written in the backward of `{cls.name}` by one process's own samples: each process "
+            "gets another table, and the losses part"
+        )
+        place = context.tree.statement(table) if own else context.tree.statement(script.backwards[0].call)
+        yield context.todo(WRITTEN, place, message, _MARK_OF_TABLES)
