@@ -197,6 +197,12 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+    "ACC308": """\
+A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
+where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples
+than the original. Let the loader of the evaluation keep its last batch:
+
+    loaders = {phase: DataLoader(data[phase], batch_size=64, drop_last=phase == "train") for phase in data}""",
     "ACC407": """\
 `prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. One of
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
