@@ -114,7 +114,8 @@ class Context:
     def leaves_own(self, loop: BatchLoop) -> bool:
         """Whether a loop leaves something behind that is still one process's own."""
         followed = self.followed
-        if followed is None or not any(one is loop for known in self.settled.values() for one, _ in known):
+        around = [loop, *self.tree.ancestors(loop)]
+        if followed is None or not any(one in around for known in self.settled.values() for one, _ in known):
             return True
         return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
 
