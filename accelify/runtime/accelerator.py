@@ -449,7 +449,7 @@ class Accelerator(Exchange, Saving, Tracking):
         ranks, rank = self.process.data_ranks, self.process.data_rank
         if ranks == 1:
             return 1.0
-        shares = self._shares()
+        shares = self._trained_shares()
         if reduction == "mean":
             return 1.0 if shares is None else shares.weight(rank)
         if shares is not None and not shares.sizes[rank]:
@@ -474,7 +474,7 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def _weighted_backward(self, loss: torch.Tensor, weight: float, kwargs: dict[str, Any]) -> None:
         """Gradients are summed as weight * gradient over the window, and divided by all weights at its end."""
-        shares = self._shares()
+        shares = self._trained_shares()
         if shares is not None and not shares.sizes[self.process.data_rank]:
             weight = 0.0
         self._tokens += weight
