@@ -124,8 +124,7 @@ class Accelerator(Exchange, Saving, Tracking):
         if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
             # The launcher's option, for a script that does not say.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
-        steps = gradient_accumulation_steps
-        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=steps)
+        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
         self.gradient_state = GradientState(plugin)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         if split_batches is not None:
@@ -282,6 +281,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self._models.append(wrapped)
         for optimizer in self._optimizers:
             self.backend.adopt(optimizer.optimizer)
+            follow_parameters(optimizer.optimizer)
         return self._remember(model, wrapped)  # type: ignore[no-any-return]
 
     def prepare_data_loader(
