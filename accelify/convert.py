@@ -21,13 +21,12 @@ from accelify.findings import Finding, Safety, Severity
 from accelify.lowering import Plain, lower
 from accelify.merging import merged
 from accelify.notebook import finished
+from accelify.other_callers import other_callers
 from accelify.project import Imports
-from accelify.source import Source, python_files
+from accelify.source import Source
 from accelify.transforms import TRANSFORMS
 from accelify.transforms.base import Change, Context
 
-# The code of the finding about scripts that call what was converted without them.
-OTHER_CALLERS = "ACC409"
 NO_LOOP = "it has no training loop (no call of backward)"
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 _HAND_IT = "hand it the Accelerator as that script does"
@@ -233,7 +232,7 @@ def _convert(
     found = _apply([source], script.tree, *_changes(script, plan, name))[0]
     if imports is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.remaining += [finding for finding, _ in _other_callers(script, plan, [source], imports)]
+        found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
     return finished(found, options.runtime)
 
 
@@ -379,7 +378,7 @@ def _convert_together(
         found[0] = finished(found[0], options.runtime)
         if found[0].status == REFUSED:
             return [found[0]]
-        found[0].until = _other_callers(script, plan, sources, imports)
+        found[0].until = other_callers(script, plan, sources, imports)
         found[0].remaining += [finding for finding, _ in found[0].until]
         for module, conversion in zip(script.modules, found, strict=False):
             conversion.functions = _functions(script, plan, module)
@@ -431,40 +430,6 @@ def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, boo
     threaded = plan.reach.threaded if plan.reach is not None else []
     homes = {node_of(script, s) for s in module.scopes.functions() if s not in script.dormant}
     return {home.name: home in threaded for home in homes if home.kind != "module"}
-
-
-def _other_callers(
-    script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
-) -> list[tuple[Finding, frozenset[Path]]]:
-    """Functions that take the Accelerator now, where scripts outside of the group call them without: with those."""
-    if plan.reach is None or not plan.reach.threaded or sources[0].path is None:
-        return []
-    folder = Path(sources[0].path or ".").parent
-    together = {Path(source.path).resolve() for source in sources if source.path is not None}
-    others = [path for path in python_files(folder) if path.resolve() not in together]
-    found = []
-    for scope in plan.reach.threaded:
-        module = script.module_of(scope.node).path
-        if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
-            continue
-        callers = imports.mentioning(scope.node.name, module, others, together)
-        if callers:
-            named = ", ".join(str(caller) for caller in callers)
-            path, line, column = script.tree.locate(script.tree.start(scope.node))
-            message = f"`{scope.node.name}` takes the Accelerator now; not converted with it: {named}"
-            finding = Finding(
-                path,
-                line,
-                column,
-                OTHER_CALLERS,
-                "other-callers",
-                message,
-                safety=Safety.MANUAL,
-                effort=10,
-                fixable=False,
-            )
-            found.append((finding, frozenset(caller.resolve() for caller in callers)))
-    return found
 
 
 def _may_train(text: str) -> bool:

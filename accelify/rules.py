@@ -10,10 +10,10 @@ from functools import cache
 from itertools import groupby
 
 import accelify.transforms
-from accelify.convert import OTHER_CALLERS
 from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
+from accelify.other_callers import OTHER_CALLERS
 from accelify.transforms.base import Rule
 
 
@@ -138,9 +138,11 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function of a project takes the Accelerator now, and a script that stays as it was calls it without.
+    """A function, class or static method of a project takes the Accelerator now, and a file that stays as it was calls
+it without. Looked through are the files below the script's folder and the packages of the functions that changed, and
+below what holds both, in one project.
 
-A project's files are converted together with the script that was named. Another script that calls the same function
+A project's files are converted together with the script that was named. Another one that calls the same function
 has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
 
     accelerator = Accelerator()

@@ -86,6 +86,12 @@ def roots_of(path: Path) -> list[Path]:
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
+def top_of_project(folder: Path) -> Path | None:
+    """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
+    around = [folder, *folder.parents]
+    return next((one for one in around if any((one / name).exists() for name in _TOP_OF_PROJECT)), None)
+
+
 def added_roots(path: Path, text: str) -> list[Path]:
     """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
     folder = path.resolve().parent
