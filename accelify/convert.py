@@ -309,7 +309,7 @@ def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[
 
 def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
     """The reasons without the advice to use an option that was given already."""
-    advice = "--replace-ddp converts it"
+    advice = "--replace-ddp may convert it"
     alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
         return blockers
