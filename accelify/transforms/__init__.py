@@ -102,6 +102,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     sharding.transform,
     whole_batch.transform,
     left_out.transform,
+    parallel.left,
     evaluation.left,
     own_figures.transform,
     replace_ddp.tests,
