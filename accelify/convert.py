@@ -24,7 +24,7 @@ from accelify.notebook import finished
 from accelify.other_callers import other_callers
 from accelify.project import Imports
 from accelify.source import Source
-from accelify.transforms import TRANSFORMS
+from accelify.transforms import THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
 NO_LOOP = "it has no training loop (no call of backward)"
@@ -304,6 +304,7 @@ def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
+    changes.extend(THREADING(context, changes))
     return context, changes
 
 

@@ -107,5 +107,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     own_figures.transform,
     replace_ddp.tests,
     accelerate.transform,
-    threading.transform,
 )
+# Asked behind all the others, with what they yield.
+THREADING = threading.transform
