@@ -221,7 +221,7 @@ class _Analysis:
 
         One that ends with its first batch only fetches that.
         """
-        if isinstance(self.loop.body[-1], ast.Break):
+        if isinstance(self.loop.body[-1], ast.Break) or self._only_steps():
             return False
         stored: set[str] = set()
         for node in (n for stmt in self.loop.body for n in walk(stmt)):
@@ -243,6 +243,17 @@ class _Analysis:
             ):
                 return True
         return False
+
+    def _only_steps(self) -> bool:
+        """Whether a loop reads nothing of its batches and only sets learning rates or steps a schedule, to show it."""
+        batch = set(target_names(self.loop.target))
+        nodes = [n for stmt in self.loop.body for n in walk(stmt)]
+        if any(isinstance(n, ast.Name) and n.id in batch and isinstance(n.ctx, ast.Load) for n in nodes):
+            return False
+        return self.result.problem == NO_MODEL and any(
+            isinstance(n, ast.Attribute) and self.script.is_a(n.value, v.OPTIMIZER, v.SCHEDULER)
+            for n in nodes
+        )
 
     def _is_forward(self, call: ast.Call) -> bool:
         if self.script.models_run(call):

@@ -562,3 +562,17 @@ def test_a_loop_that_the_main_process_alone_comes_to_repeats_nothing(
     conversion = convert(ready=whole, epoch=WHOLE.format(opened=opened, shown=shown))
     assert ("if accelerator.is_main_process:\n        with open" in conversion.new_text) is guarded
     assert ("ACC303" in codes(conversion)) is not guarded
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("rates.append(optimizer.param_groups[0]['lr'])", False),
+        ("optimizer.zero_grad()\n    step += 1\n    rates.append(0.1 * step)", False),
+        ("rates.append(optimizer.param_groups[0]['lr'] * x.size(0))", True),
+        ("optimizer.zero_grad()\n    step += len(x)", True),
+    ],
+)
+def test_a_loop_that_only_draws_a_schedule_has_no_metric(body: str, said: bool) -> None:
+    end = f"rates, step = [], 0\nfor x, y in loader:\n    {body}\nprint(rates, step)"
+    assert bool(codes(convert(end=end)) & {"ACC301", "ACC302", "ACC304"}) is said
