@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.converted_before import calls_without, imports_package, is_handed_an_accelerator
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
@@ -18,6 +19,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
+from accelify.helpers import mended_helpers
 from accelify.lowering import Plain, lower
 from accelify.merging import merged
 from accelify.notebook import finished
@@ -64,6 +66,8 @@ class Conversion:
     functions: dict[str, bool] = field(default_factory=dict)
     # For reports: each finding that an edit mended, with the lines at which its edits begin.
     edited: Callable[[], list[tuple[Finding, int]]] = list
+    # Other modules that read on the host what is on the device now, with a copy put in.
+    helpers: list[Conversion] = field(default_factory=list)
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
 
@@ -213,9 +217,9 @@ def _convert(
     imports: Imports | None,
 ) -> Conversion:
     for runtime in ("accelify", options.runtime):
-        if _imports(tree, runtime):
+        if imports_package(tree, runtime):
             return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
-    if _is_handed_an_accelerator(tree):
+    if is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
     if not _may_train(source.text) and not program.may_train():
@@ -272,33 +276,6 @@ def _convert_plain(
     return finished(found, options.runtime)
 
 
-def _imports(tree: Tree, package: str) -> bool:
-    return any(
-        (name or "").split(".")[0] == package
-        for node in tree.nodes(ast.Import, ast.ImportFrom)
-        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
-    )
-
-
-def _is_handed_an_accelerator(tree: Tree) -> bool:
-    """Whether a module's training loop works with an Accelerator that another module makes."""
-    calls = [call for call in tree.nodes(ast.Call) if isinstance(call.func, (ast.Name, ast.Attribute))]
-    if any((dotted(call.func) or "").rsplit(".", 1)[-1] == "Accelerator" for call in calls):
-        return False
-    return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
-
-
-def _calls_without(script: ScriptModel) -> bool:
-    """Whether a function that takes the Accelerator is called without one."""
-    for call in script.calls():
-        given = [*call.args, *[kw.value for kw in call.keywords]]
-        if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
-            continue
-        if any(a.arg == NAME for callee in script.callees(call) for a in callee.parameters()):
-            return True
-    return False
-
-
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
     context = Context(script, plan, name)
     changes: list[Change] = []
@@ -333,8 +310,11 @@ def convert_project(
     Raises:
         SourceError: when the script is not Python.
     """
-    options = options or ConvertOptions()
-    imports = imports or Imports()
+    found = _convert_project(source, options or ConvertOptions(), imports or Imports())
+    return [*found, *found[0].helpers]
+
+
+def _convert_project(source: Source, options: ConvertOptions, imports: Imports) -> list[Conversion]:
     models: list[ScriptModel] = []
     alone = convert_source(source, options, imports, models)
     if source.path is None:
@@ -417,10 +397,10 @@ def _converted_already(
             (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module
             for call in script.calls()
         )
-        if _calls_without(script):
+        if calls_without(script):
             reason = f"its module {one.path} is converted already: {_HAND_IT}"
             return _left_alone(sources[0], REFUSED, reason)
-        if handed or any(_imports(part, r) for r in ("accelify", options.runtime)):
+        if handed or any(imports_package(part, r) for r in ("accelify", options.runtime)):
             reason = f"it is converted already, as its module {one.path} is"
             return _left_alone(sources[0], UNCHANGED, reason)
     return None
@@ -456,21 +436,16 @@ def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> 
                 if one.node is not None and tree.parent(one.node) is not None  # else of a module it imports
                 else (name, 1, 1)
             )
-            found.remaining.append(
-                Finding(
-                    path,
-                    line,
-                    column,
-                    one.code,
-                    "left-alone",
-                    f"left alone: {one.message}",
-                    severity=Severity.ERROR,
-                    safety=Safety.MANUAL,
-                    effort=0 if one.code == "ACC001" else 30,
-                    fixable=False,
-                )
-            )
+            effort = 0 if one.code == "ACC001" else 30
+            found.remaining.append(_why_not(path, line, column, one.code, one.message, effort))
     return found
+
+
+def _why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
+    return Finding(
+        path, line, column, code, "left-alone", f"left alone: {why}",
+        severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,
+    )  # fmt: skip
 
 
 def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Change]) -> list[Conversion]:
@@ -510,6 +485,8 @@ def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Ch
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
+    for helper, text, findings in mended_helpers(context, sources[0]):
+        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
     return conversions
 
 
@@ -549,18 +526,5 @@ def _sentence(error: Exception) -> str:
 def _core_failed(source: Source, context: Context, message: str) -> Conversion:
     found = _left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
     path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
-    found.remaining.append(
-        Finding(
-            path,
-            line,
-            1,
-            "ACC008",
-            "left-alone",
-            f"left alone: {message}",
-            severity=Severity.ERROR,
-            safety=Safety.MANUAL,
-            effort=30,
-            fixable=False,
-        )
-    )
+    found.remaining.append(_why_not(path, line, 1, "ACC008", message))
     return found

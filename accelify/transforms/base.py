@@ -18,6 +18,7 @@ from accelify.analysis.locations import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
+from accelify.analysis.read_on_host import HostRead
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import children, target_names, walk
@@ -86,8 +87,8 @@ class Context:
         self.ungathered: list[EvaluationLoop] = []
         # Loops and statements whose figures are said to be one process's own.
         self.named: set[ast.AST] = set()
-        # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
-        self.trained_methods: list[ast.Attribute] = []
+        self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
+        self.mended_elsewhere: list[HostRead] = []  # copies to the host in modules that stay as they are
         self.effects = SideEffects(script)
 
     @property

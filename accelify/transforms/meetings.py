@@ -5,6 +5,7 @@ x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
 labels.append(y)                   ->  labels.append(y.cpu())
+accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 model([x, y])                      ->  model([x.to(accelerator.device), y.to(accelerator.device)])
 """
@@ -19,6 +20,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.collected import Collecting, collecting, holds_tensors, is_tensor
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
+from accelify.analysis.meeting_elsewhere import meeting_elsewhere
 from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.script import is_in_model
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
@@ -113,7 +115,7 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
     if isinstance(node.func, ast.Attribute) and node.func.attr not in _TAKING_ANY:
         if not context.script.callees(node) and not context.script.models_of(node.func.value):
             return [node.func.value, *parts]
-    return []
+    return meeting_elsewhere(context.script, node)
 
 
 def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iterator[Change]:
