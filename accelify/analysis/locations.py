@@ -25,7 +25,7 @@ from accelify.analysis.syntax import (
     statements_in,
     target_names,
 )
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Imported, Sequence, Thing
 
 HOST, DEVICE, ARRAY = "host", "device", "array"
 Place = frozenset[str]
@@ -50,6 +50,8 @@ _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_defau
 _HANDING_ON = frozenset(
     "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.reversed".split()
 )
+# Methods of NumPy's and of pandas' arrays.
+_OF_ARRAYS = frozenset("astype to_numpy transpose reshape flatten ravel copy".split())
 _ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
 
 
@@ -332,7 +334,16 @@ class Locations:
 
     def _is_number(self, node: ast.Call) -> bool:
         """`torch.tensor(0.5)` has no dimension, and goes with tensors anywhere."""
-        return bool(node.args) and not isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp))
+        if not node.args or isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp)):
+            return False
+        made = node.args[0]
+        if self.of(made) & {HOST, DEVICE}:
+            return True  # of a tensor it makes another one beside it
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
+            if made.func.attr in _OF_ARRAYS or self.of(made) == {ARRAY}:
+                return False
+            made = made.func.value
+        return True
 
     # -- batches
 
@@ -342,8 +353,20 @@ class Locations:
         return drawing and node.func.attr in ("next", "__next__") and self.script.is_a(node, v.BATCH)  # type: ignore[attr-defined]
 
     def _batch_place(self, node: ast.expr) -> Place:
-        loaders = {t for thing in self.script.things(node, v.BATCH) for t in thing.link("loader")}
-        return self._placed(loaders)
+        found = self.script.things(node, v.BATCH)
+        for pair in self.script.values(node):
+            if isinstance(pair, Sequence):  # next(enumerate(loader))
+                found |= {w for w in pair.any() if isinstance(w, Thing) and w.kind == v.BATCH}
+        return self._placed({t for thing in found for t in thing.link("loader")})
+
+    def _of_next(self, node: ast.expr, index: int) -> Place | None:
+        """Where a part of what `next(enumerate(loader))` gives lies; None for any other expression."""
+        if not isinstance(node, ast.Call) or self.script.qualname(node.func) != "builtins.next":
+            return None
+        pairs = [w for w in self.script.values(node) if isinstance(w, Sequence) and index < len(w.elements)]
+        parts = [w for pair in pairs for w in pair.elements[index] if isinstance(w, Thing)]
+        loaders = {t for w in parts if w.kind == v.BATCH for t in w.link("loader")}
+        return self._placed(loaders) if pairs else None
 
     def _gives_batches_itself(self, node: ast.expr) -> bool:
         """Whether it may be an object around a loader, such as one that fetches ahead: it can move what it draws."""
@@ -475,6 +498,9 @@ class Locations:
                 and not starred
             ):
                 return self._part(target.elts[index], value.elts[index], name)
+            drawn = self._of_next(value, index)
+            if drawn is not None:
+                return drawn
             returned = self._returned(value) if isinstance(value, ast.Call) else []
             if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
                 return _union(

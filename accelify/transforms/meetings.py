@@ -230,7 +230,10 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
         own = isinstance(stmt, ast.Expr) or (isinstance(stmt, ast.Assign) and stmt.value is call)
         device = call_argument(call, 0, "device")
         if own and (func.attr == "cpu" or (device is not None and context.plan.devices.is_cpu(device))):
-            found |= context.script.models_of(func.value)
+            models = context.script.models_of(func.value)
+            # `Net().to("cpu")` and what else stands before prepare says nothing of where the model is behind it.
+            if not isinstance(func.value, ast.Call) and context.plan.after_prepare(call, models):
+                found |= models
     return found
 
 
