@@ -15,6 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.bound import always_binds
 from accelify.analysis.collected import Collected, collected, is_list
+from accelify.analysis.filled import FilledBatches
 from accelify.analysis.loaders import gives_host_tensors
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -106,6 +107,7 @@ class Locations:
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
         self._stored: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
+        self._filled = FilledBatches(script)
         self._active: set[object] = set()
         self._cut = 0
 
@@ -166,7 +168,8 @@ class Locations:
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
-            return self.of(node.value)
+            entries, only = self._filled.behind(node)
+            return _union([*map(self.of, entries), NOWHERE if only else self.of(node.value)])
         if isinstance(node, ast.BinOp):
             if any(_is_text(side) for side in (node.left, node.right)):
                 return NOWHERE  # "feat/%s.npy" % name
@@ -391,7 +394,10 @@ class Locations:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
             return _union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
-        places: list[Place] = []
+        entries, only = self._filled.behind(node)
+        places: list[Place] = [self.of(entry) for entry in entries]
+        if only:
+            return _union(places)
         for binding in self.bindings(node):
             if binding is None:
                 places.append(self._parameter(node.id, owner))
