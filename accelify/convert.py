@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.converted_before import calls_without, imports_package, is_handed_an_accelerator
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
@@ -18,16 +19,16 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.edits import Edit
 from accelify.findings import Finding, Safety, Severity
+from accelify.helpers import mended_helpers
 from accelify.lowering import Plain, lower
 from accelify.merging import merged
 from accelify.notebook import finished
+from accelify.other_callers import other_callers
 from accelify.project import Imports
-from accelify.source import Source, python_files
-from accelify.transforms import TRANSFORMS
+from accelify.source import Source
+from accelify.transforms import THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
-# The code of the finding about scripts that call what was converted without them.
-OTHER_CALLERS = "ACC409"
 NO_LOOP = "it has no training loop (no call of backward)"
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 _HAND_IT = "hand it the Accelerator as that script does"
@@ -65,6 +66,8 @@ class Conversion:
     functions: dict[str, bool] = field(default_factory=dict)
     # For reports: each finding that an edit mended, with the lines at which its edits begin.
     edited: Callable[[], list[tuple[Finding, int]]] = list
+    # Other modules that read on the host what is on the device now, with a copy put in.
+    helpers: list[Conversion] = field(default_factory=list)
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
 
@@ -214,9 +217,9 @@ def _convert(
     imports: Imports | None,
 ) -> Conversion:
     for runtime in ("accelify", options.runtime):
-        if _imports(tree, runtime):
+        if imports_package(tree, runtime):
             return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
-    if _is_handed_an_accelerator(tree):
+    if is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
     if not _may_train(source.text) and not program.may_train():
@@ -233,7 +236,7 @@ def _convert(
     found = _apply([source], script.tree, *_changes(script, plan, name))[0]
     if imports is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.remaining += [finding for finding, _ in _other_callers(script, plan, [source], imports)]
+        found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
     return finished(found, options.runtime)
 
 
@@ -273,44 +276,18 @@ def _convert_plain(
     return finished(found, options.runtime)
 
 
-def _imports(tree: Tree, package: str) -> bool:
-    return any(
-        (name or "").split(".")[0] == package
-        for node in tree.nodes(ast.Import, ast.ImportFrom)
-        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
-    )
-
-
-def _is_handed_an_accelerator(tree: Tree) -> bool:
-    """Whether a module's training loop works with an Accelerator that another module makes."""
-    calls = [call for call in tree.nodes(ast.Call) if isinstance(call.func, (ast.Name, ast.Attribute))]
-    if any((dotted(call.func) or "").rsplit(".", 1)[-1] == "Accelerator" for call in calls):
-        return False
-    return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
-
-
-def _calls_without(script: ScriptModel) -> bool:
-    """Whether a function that takes the Accelerator is called without one."""
-    for call in script.calls():
-        given = [*call.args, *[kw.value for kw in call.keywords]]
-        if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
-            continue
-        if any(a.arg == NAME for callee in script.callees(call) for a in callee.parameters()):
-            return True
-    return False
-
-
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
     context = Context(script, plan, name)
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
+    changes.extend(THREADING(context, changes))
     return context, changes
 
 
 def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
     """The reasons without the advice to use an option that was given already."""
-    advice = "--replace-ddp converts it"
+    advice = "--replace-ddp may convert it"
     alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
         return blockers
@@ -333,8 +310,11 @@ def convert_project(
     Raises:
         SourceError: when the script is not Python.
     """
-    options = options or ConvertOptions()
-    imports = imports or Imports()
+    found = _convert_project(source, options or ConvertOptions(), imports or Imports())
+    return [*found, *found[0].helpers]
+
+
+def _convert_project(source: Source, options: ConvertOptions, imports: Imports) -> list[Conversion]:
     models: list[ScriptModel] = []
     alone = convert_source(source, options, imports, models)
     if source.path is None:
@@ -379,7 +359,7 @@ def _convert_together(
         found[0] = finished(found[0], options.runtime)
         if found[0].status == REFUSED:
             return [found[0]]
-        found[0].until = _other_callers(script, plan, sources, imports)
+        found[0].until = other_callers(script, plan, sources, imports)
         found[0].remaining += [finding for finding, _ in found[0].until]
         for module, conversion in zip(script.modules, found, strict=False):
             conversion.functions = _functions(script, plan, module)
@@ -417,10 +397,10 @@ def _converted_already(
             (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module
             for call in script.calls()
         )
-        if _calls_without(script):
+        if calls_without(script):
             reason = f"its module {one.path} is converted already: {_HAND_IT}"
             return _left_alone(sources[0], REFUSED, reason)
-        if handed or any(_imports(part, r) for r in ("accelify", options.runtime)):
+        if handed or any(imports_package(part, r) for r in ("accelify", options.runtime)):
             reason = f"it is converted already, as its module {one.path} is"
             return _left_alone(sources[0], UNCHANGED, reason)
     return None
@@ -431,40 +411,6 @@ def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, boo
     threaded = plan.reach.threaded if plan.reach is not None else []
     homes = {node_of(script, s) for s in module.scopes.functions() if s not in script.dormant}
     return {home.name: home in threaded for home in homes if home.kind != "module"}
-
-
-def _other_callers(
-    script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
-) -> list[tuple[Finding, frozenset[Path]]]:
-    """Functions that take the Accelerator now, where scripts outside of the group call them without: with those."""
-    if plan.reach is None or not plan.reach.threaded or sources[0].path is None:
-        return []
-    folder = Path(sources[0].path or ".").parent
-    together = {Path(source.path).resolve() for source in sources if source.path is not None}
-    others = [path for path in python_files(folder) if path.resolve() not in together]
-    found = []
-    for scope in plan.reach.threaded:
-        module = script.module_of(scope.node).path
-        if module is None or isinstance(scope.node, ast.Module) or scope.is_method:
-            continue
-        callers = imports.mentioning(scope.node.name, module, others, together)
-        if callers:
-            named = ", ".join(str(caller) for caller in callers)
-            path, line, column = script.tree.locate(script.tree.start(scope.node))
-            message = f"`{scope.node.name}` takes the Accelerator now; not converted with it: {named}"
-            finding = Finding(
-                path,
-                line,
-                column,
-                OTHER_CALLERS,
-                "other-callers",
-                message,
-                safety=Safety.MANUAL,
-                effort=10,
-                fixable=False,
-            )
-            found.append((finding, frozenset(caller.resolve() for caller in callers)))
-    return found
 
 
 def _may_train(text: str) -> bool:
@@ -490,21 +436,16 @@ def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> 
                 if one.node is not None and tree.parent(one.node) is not None  # else of a module it imports
                 else (name, 1, 1)
             )
-            found.remaining.append(
-                Finding(
-                    path,
-                    line,
-                    column,
-                    one.code,
-                    "left-alone",
-                    f"left alone: {one.message}",
-                    severity=Severity.ERROR,
-                    safety=Safety.MANUAL,
-                    effort=0 if one.code == "ACC001" else 30,
-                    fixable=False,
-                )
-            )
+            effort = 0 if one.code == "ACC001" else 30
+            found.remaining.append(_why_not(path, line, column, one.code, one.message, effort))
     return found
+
+
+def _why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
+    return Finding(
+        path, line, column, code, "left-alone", f"left alone: {why}",
+        severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,
+    )  # fmt: skip
 
 
 def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Change]) -> list[Conversion]:
@@ -544,6 +485,8 @@ def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Ch
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
+    for helper, text, findings in mended_helpers(context, sources[0]):
+        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
     return conversions
 
 
@@ -583,18 +526,5 @@ def _sentence(error: Exception) -> str:
 def _core_failed(source: Source, context: Context, message: str) -> Conversion:
     found = _left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
     path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
-    found.remaining.append(
-        Finding(
-            path,
-            line,
-            1,
-            "ACC008",
-            "left-alone",
-            f"left alone: {message}",
-            severity=Severity.ERROR,
-            safety=Safety.MANUAL,
-            effort=30,
-            fixable=False,
-        )
-    )
+    found.remaining.append(_why_not(path, line, 1, "ACC008", message))
     return found

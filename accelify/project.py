@@ -93,29 +93,31 @@ class Imports:
         return [path for path in every if path.resolve() not in imported]
 
     def mentioning(
-        self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = ()
+        self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = (), method: str = ""
     ) -> list[Path]:
         """Those of some files that call a name of a module, or derive a class from it with an `__init__` of its own.
 
         A class that is derived without one is made as the module's own is: those that call it count as well. Those
         classes are looked for in some other files too. By way of a package that imports it counts, where a file has the
-        name from there.
+        name from there. With a static `method` it is calls of that, of the class or one derived without its own.
         """
         own = list(paths)
         every = list(dict.fromkeys([*own, *within]))
         found: set[Path] = set()
         makers = [(name, module.resolve())]
+        behind = rb"\s*\.\s*" + method.encode() if method else b""
         for name, module in makers:  # which grows
-            call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + rb"\s*\(")
+            call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + behind + rb"\s*\(")
             for path in every:
                 data, place = self._read(path.resolve()), path.resolve()
                 if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
                     continue
                 if call.search(data):
                     found.add(path)
-                for derived, makes in _derived(data, name):
+                for derived, makes in _derived(data, name, method or "__init__"):
                     if makes:
-                        found.add(path)
+                        if not method:  # which calls that of its base, where it is an `__init__`
+                            found.add(path)
                     elif (derived, place) not in makers:
                         makers.append((derived, place))
         return [path for path in own if path in found]
@@ -162,14 +164,17 @@ def _code_of(notebook: bytes) -> bytes:
     return "\n".join("".join(source) for source in code).encode("utf-8", "replace")
 
 
-def _derived(data: bytes, name: str) -> Iterator[tuple[str, bool]]:
-    """The classes of a file that are derived from one of a name, and whether each has an `__init__` of its own."""
+def _derived(data: bytes, name: str, method: str) -> Iterator[tuple[str, bool]]:
+    """The classes of a file that are derived from one of a name, and whether each has a method of its own."""
     header = rb"^([ \t]*)class[ \t]+(\w+)[ \t]*\([^)]*\b" + re.escape(name.encode()) + rb"\b[^)]*\).*$"
     for match in re.finditer(header, data, re.MULTILINE):
         behind = re.compile(rb"^(?!" + match[1] + rb"[ \t]|[ \t]*(?:#|\r?$))", re.MULTILINE)
         end = behind.search(data, match.end() + 1)
         body = data[match.end() : end.start() if end else len(data)]
-        yield match[2].decode("utf-8", "replace"), b"def __init__" in body
+        yield (
+            match[2].decode("utf-8", "replace"),
+            bool(re.search(rb"\bdef[ \t]+" + method.encode() + rb"\b", body)),
+        )
 
 
 def _names(data: bytes) -> list[str]:

@@ -10,10 +10,10 @@ from functools import cache
 from itertools import groupby
 
 import accelify.transforms
-from accelify.convert import OTHER_CALLERS
 from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
+from accelify.other_callers import OTHER_CALLERS
 from accelify.transforms.base import Rule
 
 
@@ -138,9 +138,11 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function of a project takes the Accelerator now, and a script that stays as it was calls it without.
+    """A function, class or static method of a project takes the Accelerator now, and a file that stays as it was calls
+it without. Looked through are the files below the script's folder and the packages of the functions that changed, and
+below what holds both, in one project.
 
-A project's files are converted together with the script that was named. Another script that calls the same function
+A project's files are converted together with the script that was named. Another one that calls the same function
 has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
 
     accelerator = Accelerator()
@@ -200,6 +202,12 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+    "ACC308": """\
+A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
+where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples
+than the original. Let the loader of the evaluation keep its last batch:
+
+    loaders = {phase: DataLoader(data[phase], batch_size=64, drop_last=phase == "train") for phase in data}""",
     "ACC407": """\
 `prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. One of
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
@@ -211,7 +219,10 @@ Contrastive losses, losses over pairs of a batch and the like see only the sampl
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
 the gradient of one's own part:
 
-    features = torch.cat(torch.distributed.nn.all_gather(features))""",
+    features = torch.cat(torch.distributed.nn.all_gather(features))
+
+It is said where the samples are compared, or where the comparing function of another module is called; not of what only
+serves an evaluation.""",
     "ACC415": """\
 A class that takes its model as an argument gets an Accelerator of its own where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is

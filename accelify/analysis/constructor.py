@@ -19,6 +19,7 @@ from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
+from accelify.analysis.shown_only import is_only_shown, is_shown
 from accelify.analysis.sites import PrepareSite
 from accelify.analysis.syntax import Node, Tree, dotted, walk
 from accelify.analysis.values import Thing
@@ -68,7 +69,7 @@ class ConstructorArguments:
             self.argument_reads["cpu"] = frozenset({told.name})
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()
-        elif not self.devices.assignments:
+        elif all(is_only_shown(self.script, a.target) for a in self.devices.assignments):
             based, guard = wish_of_base_class(self.script), self._cuda_guard()
             if based is not None:
                 self.arguments["cpu"], self.argument_reads["cpu"] = based
@@ -232,7 +233,10 @@ class ConstructorArguments:
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""
         return any(
-            isinstance(n.ctx, ast.Load) and k.DEVICE_NAME.search(n.id) and not self._is_read_off(n)
+            isinstance(n.ctx, ast.Load)
+            and k.DEVICE_NAME.search(n.id)
+            and not self._is_read_off(n)
+            and not is_shown(self.tree, n)
             for n in self.tree.nodes(ast.Name)
         )
 

@@ -49,13 +49,19 @@ def first_of_shape(stmt: ast.Assign, name: str) -> ast.expr | None:
 
 
 def counts_all(script: ScriptModel, divisor: ast.expr, depth: int = 2) -> bool:
-    """`len(loader.dataset)` or `len(dataset)`, or a name for it: the samples of all processes."""
+    """`len(loader.dataset)` or `len(dataset)`, or a name for it: the samples of all processes, or their batches."""
     while isinstance(divisor, ast.Call) and divisor.args:
         if dotted(divisor.func) not in ("float", "int", "math.ceil", "np.ceil", "round"):
             break
         divisor = divisor.args[0]
+    if isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.Add):
+        # (len(dataset) - 1) // batch_size + 1
+        quotient = isinstance(divisor.left, ast.BinOp) and isinstance(divisor.left.op, ast.FloorDiv)
+        return (
+            quotient and isinstance(divisor.right, ast.Constant) and counts_all(script, divisor.left, depth)
+        )
     if isinstance(divisor, ast.BinOp) and isinstance(divisor.op, (ast.Div, ast.FloorDiv)):
-        return counts_all(script, divisor.left, depth)  # batches, all of them
+        return _counts_all_rounded(script, divisor.left, depth)  # batches, all of them
     if isinstance(divisor, ast.Name):
         made = made_once(script, divisor)
         if made is None and depth:
@@ -78,6 +84,18 @@ def counts_all(script: ScriptModel, divisor: ast.expr, depth: int = 2) -> bool:
     counted = divisor.args[0]
     named = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
     return named or script.is_a(counted, v.DATASET)
+
+
+def _counts_all_rounded(script: ScriptModel, dividend: ast.expr, depth: int) -> bool:
+    """Samples of all processes with what rounds up added, as in `(len(dataset) + batch_size - 1) // batch_size`."""
+    while isinstance(dividend, ast.BinOp) and isinstance(dividend.op, (ast.Add, ast.Sub)):
+        if counts_all(script, dividend.right, depth) and isinstance(dividend.op, ast.Add):
+            dividend = dividend.right
+        elif any(isinstance(n, ast.Call) for n in walk(dividend.right)):
+            return False
+        else:
+            dividend = dividend.left
+    return counts_all(script, dividend, depth)
 
 
 def _given_for(script: ScriptModel, name: ast.Name) -> list[ast.expr]:

@@ -192,6 +192,8 @@ class Devices:
         self, stmt: ast.Assign | ast.AnnAssign, value: ast.expr, whole: ast.If | None
     ) -> list[ast.expr] | ast.expr | None:
         """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
+        if self._is_of_another_machine(stmt):
+            return None
         if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
@@ -210,6 +212,23 @@ class Devices:
                 return None
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         return None
+
+    def _is_of_another_machine(self, stmt: ast.stmt) -> bool:
+        """Whether it stands on one branch of a test of the machine that takes another device than the CPU on the other.
+
+        What is asked there, of an `mps` machine for example, is never asked on one with CUDA.
+        """
+        inner, outer = stmt, self.tree.parent(stmt)
+        while isinstance(outer, ast.If) and outer is not self.script.main_guard:
+            other = outer.orelse if inner in outer.body else outer.body
+            if self.wish(outer.test) is None and any(
+                isinstance(s, ast.Assign) and self.is_device_expression(s.value) and not names_cpu(s.value)
+                for one in other
+                for s in walk(one)
+            ):
+                return True
+            inner, outer = outer, self.tree.parent(outer)
+        return False
 
     def _is_constant_in_use(self, name: ast.Name | ast.Attribute) -> bool:
         """Whether a name holds that of a GPU, and is read for more than to make the device here."""

@@ -54,11 +54,13 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 continue
             if taken_out and (value.name in k.REPLACEABLE or value.name.startswith(k.PLAIN_DISTRIBUTED)):
                 continue
-            remedy = "; --replace-ddp converts it" if value.name in k.REPLACEABLE else ""
+            remedy = "; --replace-ddp may convert it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
                 used = k.DISTRIBUTED_NAMES[value.name]
                 return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
             if value.name.startswith("torch.distributed."):
-                remedy = "; --replace-ddp converts it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
+                remedy = (
+                    "; --replace-ddp may convert it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
+                )
                 return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
     return None

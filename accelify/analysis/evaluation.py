@@ -10,10 +10,10 @@ from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.loaders import drops_last
+from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
-from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.taken_before import TakenBefore, taken_before
@@ -216,7 +216,7 @@ class _Analysis:
 
         One that ends with its first batch only fetches that.
         """
-        if isinstance(self.loop.body[-1], ast.Break):
+        if isinstance(self.loop.body[-1], ast.Break) or self._only_steps():
             return False
         stored: set[str] = set()
         for node in (n for stmt in self.loop.body for n in walk(stmt)):
@@ -238,6 +238,17 @@ class _Analysis:
             ):
                 return True
         return False
+
+    def _only_steps(self) -> bool:
+        """Whether a loop reads nothing of its batches and only sets learning rates or steps a schedule, to show it."""
+        batch = set(target_names(self.loop.target))
+        nodes = [n for stmt in self.loop.body for n in walk(stmt)]
+        if any(isinstance(n, ast.Name) and n.id in batch and isinstance(n.ctx, ast.Load) for n in nodes):
+            return False
+        return self.result.problem == NO_MODEL and any(
+            isinstance(n, ast.Attribute) and self.script.is_a(n.value, v.OPTIMIZER, v.SCHEDULER)
+            for n in nodes
+        )
 
     def _is_forward(self, call: ast.Call) -> bool:
         if self.script.models_run(call):

@@ -45,6 +45,8 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
         sampler = made_once(script, sampler)
     if isinstance(sampler, ast.Call) and (dotted(sampler.func) or "").endswith("BatchSampler"):
         asked = call_argument(sampler, 2, "drop_last")
+    if isinstance(asked, ast.Compare) and thing.module in script.modules:
+        return _is_true_by_its_calls(script, thing, asked)
     if isinstance(asked, ast.Name) and thing.module in script.modules:
         function, name = script.scope_of(thing.site), asked.id
         if any(a.arg == name for a in function.parameters()):
@@ -57,6 +59,24 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
 def trains_on_whole_batches(script: ScriptModel) -> bool:
     """Whether every training loader is sure to leave out a batch that is smaller than the others."""
     return all(drops_last(script, loader) for loader in script.training_loaders)
+
+
+def _is_true_by_its_calls(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
+    """Whether `phase == "val"` is so in all calls of the function whose parameter it asks."""
+    assert thing.site is not None
+    function, one, other = script.scope_of(thing.site), test.left, test.comparators[0]
+    if len(test.ops) != 1 or not isinstance(one, ast.Name) or not isinstance(other, ast.Constant):
+        return False
+    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq)) or one.id not in {
+        a.arg for a in function.parameters()
+    }:
+        return False
+    calls = thing.made_by[:1] or script.callers(function)
+    given = [_given(function, call, one.id) for call in calls]
+    wanted = isinstance(test.ops[0], ast.Eq)
+    return bool(given) and all(
+        isinstance(g, ast.Constant) and (g.value == other.value) is wanted for g in given
+    )
 
 
 def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:

@@ -13,7 +13,9 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.bound import always_binds
 from accelify.analysis.collected import Collected, collected, is_list
+from accelify.analysis.filled import FilledBatches
 from accelify.analysis.loaders import gives_host_tensors
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -24,7 +26,7 @@ from accelify.analysis.syntax import (
     statements_in,
     target_names,
 )
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Imported, Sequence, Thing
 
 HOST, DEVICE, ARRAY = "host", "device", "array"
 Place = frozenset[str]
@@ -49,6 +51,8 @@ _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_defau
 _HANDING_ON = frozenset(
     "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.reversed".split()
 )
+# Methods of NumPy's and of pandas' arrays.
+_OF_ARRAYS = frozenset("astype to_numpy transpose reshape flatten ravel copy".split())
 _ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
 
 
@@ -103,6 +107,7 @@ class Locations:
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
         self._stored: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
+        self._filled = FilledBatches(script)
         self._active: set[object] = set()
         self._cut = 0
 
@@ -163,7 +168,8 @@ class Locations:
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
-            return self.of(node.value)
+            entries, only = self._filled.behind(node)
+            return _union([*map(self.of, entries), NOWHERE if only else self.of(node.value)])
         if isinstance(node, ast.BinOp):
             if any(_is_text(side) for side in (node.left, node.right)):
                 return NOWHERE  # "feat/%s.npy" % name
@@ -331,7 +337,16 @@ class Locations:
 
     def _is_number(self, node: ast.Call) -> bool:
         """`torch.tensor(0.5)` has no dimension, and goes with tensors anywhere."""
-        return bool(node.args) and not isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp))
+        if not node.args or isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp)):
+            return False
+        made = node.args[0]
+        if self.of(made) & {HOST, DEVICE}:
+            return True  # of a tensor it makes another one beside it
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
+            if made.func.attr in _OF_ARRAYS or self.of(made) == {ARRAY}:
+                return False
+            made = made.func.value
+        return True
 
     # -- batches
 
@@ -341,8 +356,24 @@ class Locations:
         return drawing and node.func.attr in ("next", "__next__") and self.script.is_a(node, v.BATCH)  # type: ignore[attr-defined]
 
     def _batch_place(self, node: ast.expr) -> Place:
-        loaders = {t for thing in self.script.things(node, v.BATCH) for t in thing.link("loader")}
-        return self._placed(loaders)
+        found = self.script.things(node, v.BATCH)
+        for pair in self.script.values(node):
+            if isinstance(pair, Sequence):  # next(enumerate(loader))
+                found |= {w for w in pair.any() if isinstance(w, Thing) and w.kind == v.BATCH}
+        return self._placed({t for thing in found for t in thing.link("loader")})
+
+    def _of_next(self, node: ast.expr, index: int) -> Place | None:
+        """Where a part of what `next(enumerate(loader))` gives lies; None for any other expression."""
+        if not isinstance(node, ast.Call) or self.script.qualname(node.func) != "builtins.next":
+            return None
+        pairs = [w for w in self.script.values(node) if isinstance(w, Sequence) and index < len(w.elements)]
+        parts = [w for pair in pairs for w in pair.elements[index] if isinstance(w, Thing)]
+        loaders = {t for w in parts if w.kind == v.BATCH for t in w.link("loader")}
+        return self._placed(loaders) if pairs else None
+
+    def _gives_batches_itself(self, node: ast.expr) -> bool:
+        """Whether it may be an object around a loader, such as one that fetches ahead: it can move what it draws."""
+        return any(t.cls and t.cls.method("__iter__") for t in self.script.things(node, v.INSTANCE))
 
     def _placed(self, loaders: set[Thing]) -> Place:
         if self.placed and loaders and loaders <= self.prepared:
@@ -363,7 +394,10 @@ class Locations:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
             return _union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
-        places: list[Place] = []
+        entries, only = self._filled.behind(node)
+        places: list[Place] = [self.of(entry) for entry in entries]
+        if only:
+            return _union(places)
         for binding in self.bindings(node):
             if binding is None:
                 places.append(self._parameter(node.id, owner))
@@ -422,7 +456,7 @@ class Locations:
             _, _, block = self.tree.block_of(current)
             for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
                 yield from self._stores(stmt, name)
-                if _always_binds(stmt, name):
+                if always_binds(stmt, name):
                     return
             owner = self.tree.parent(current)
             while isinstance(owner, (ast.ExceptHandler, ast.match_case)):
@@ -470,6 +504,9 @@ class Locations:
                 and not starred
             ):
                 return self._part(target.elts[index], value.elts[index], name)
+            drawn = self._of_next(value, index)
+            if drawn is not None:
+                return drawn
             returned = self._returned(value) if isinstance(value, ast.Call) else []
             if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
                 return _union(
@@ -507,6 +544,8 @@ class Locations:
         ):
             return self.of(node)
         loaders = self.script.iterated(node)
+        if loaders and self._gives_batches_itself(node):
+            return NOWHERE
         if loaders:
             return self._placed(loaders)
         if loop is not None and id(loop) in self._loops and node is iterated:
@@ -531,27 +570,6 @@ def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
         for name in dict.fromkeys(n for t in targets for n in target_names(t)):
             found.setdefault(name, []).append(node)
     return found
-
-
-def _always_binds(stmt: ast.stmt, name: str) -> bool:
-    """Whether a name is bound anew whatever way is taken through a statement."""
-    if isinstance(stmt, ast.Assign):
-        return any(name in target_names(t) for t in stmt.targets)
-    if isinstance(stmt, ast.AnnAssign):
-        return stmt.value is not None and name in target_names(stmt.target)
-    if isinstance(stmt, ast.If):
-        return all(_binds_or_leaves(part, name) for part in (stmt.body, stmt.orelse))
-    if isinstance(stmt, (ast.With, ast.AsyncWith)):
-        return any(_always_binds(s, name) for s in stmt.body)
-    if isinstance(stmt, ast.Try):
-        parts = [[*stmt.body, *stmt.orelse], *(handler.body for handler in stmt.handlers)]
-        return all(_binds_or_leaves(part, name) for part in parts)
-    return False
-
-
-def _binds_or_leaves(block: list[ast.stmt], name: str) -> bool:
-    leaves = bool(block) and isinstance(block[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-    return leaves or any(_always_binds(stmt, name) for stmt in block)
 
 
 def _union(places: Iterable[Place]) -> Place:

@@ -26,6 +26,8 @@ MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear
 # A term over the weights alone: it is the same on every process, whatever the batch.
 PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
+# What is called by its forward.
+_RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 _DEEPEST = 12
 _FARTHEST_FACTOR = 6
 
@@ -44,6 +46,9 @@ class LossReductions:
         # A sum over the configured batch size is the average of a process's batch where each process takes a
         # whole one, and a share of the sum where the batch is split.
         self._configured = SUM if batch_size == "total" else MEAN
+        # What the losses asked for were divided by, and the calls that averaged them, with their scopes.
+        self.divisors: dict[ast.expr, Scope] = {}
+        self.averages: dict[ast.Call, Scope] = {}
         self._active: set[object] = set()
         # What a name is up to the assignment that is looked at, for the reads in it.
         self._so_far: dict[ast.expr, str] = {}
@@ -118,6 +123,8 @@ class LossReductions:
                 one: str | None = None
                 if isinstance(target, ast.Name) and target.id == name:
                     divided = _divides(stmt.value, name)
+                    if divided and isinstance(stmt.value, ast.BinOp):
+                        self.divisors[stmt.value.right] = place.scope
                     one = "divided" if divided else self._of(stmt.value, place, depth)
                 elif isinstance(target, (ast.Tuple, ast.List)):
                     for index, element in enumerate(target.elts):
@@ -129,6 +136,7 @@ class LossReductions:
             if isinstance(stmt.op, (ast.Add, ast.Sub)):
                 return self._of(stmt.value, place, depth)
             if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
+                self.divisors[stmt.value] = place.scope
                 return "divided"
         return None
 
@@ -194,6 +202,8 @@ class LossReductions:
     def _operation(self, node: ast.BinOp, place: _Place, depth: int) -> str:
         left = self._of(node.left, place, depth)
         if isinstance(node.op, ast.Div):
+            if left == SUM:
+                self.divisors[node.right] = place.scope
             return self._divided(left, node.right)
         right = self._of(node.right, place, depth)
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -298,6 +308,8 @@ class LossReductions:
             if isinstance(value, Imported)
         ]
         criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
+        if criteria:
+            self.averages[node] = place.scope
         answers += [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
         known = [answer for answer in answers if answer is not None]
         if known:
@@ -318,6 +330,7 @@ class LossReductions:
                 if inner in (MEAN, SUM):
                     return inner
             if name == "mean":
+                self.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
             if name == "sum" and (whole or _first_dimension(node)):
@@ -345,6 +358,7 @@ class LossReductions:
 
     def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
         if k.is_loss_function(name):
+            self.averages[node] = place.scope
             reduction = reduction_of(node)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
@@ -405,6 +419,8 @@ class LossReductions:
             and criterion.qualname
             and k.is_loss_class(criterion.qualname)
         ):
+            if criterion.module is not None:
+                self.averages[criterion.site] = criterion.module.scopes.module
             reduction = reduction_of(criterion.site)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         return UNCLEAR
@@ -417,7 +433,7 @@ class LossReductions:
                 value,
                 constants_of(value.scope, node) if isinstance(value, Function) else {},
             )
-            if isinstance(value, Thing) and value.kind in (v.MODEL, v.INSTANCE) and value.cls is not None:
+            if isinstance(value, Thing) and value.kind in _RUN and value.cls is not None:
                 forward = value.cls.method("forward") or value.cls.method("__call__")
                 if forward is not None:
                     function = Function(forward[1], forward[0].module)

@@ -35,7 +35,8 @@ class MadeByName:
 
     program: Program
     things: dict[tuple[object, object], Value]
-    variables: dict[tuple[Scope, str], Values]
+    settled: bool
+    _star_imports: dict[Module, list[Module]]
     _by_name: dict[Scope, ast.Call | None]
 
     if TYPE_CHECKING:
@@ -100,7 +101,11 @@ class MadeByName:
         named = {
             kw.arg: given.get(kw.value.id, set()) for kw in inner.keywords if isinstance(kw.value, ast.Name)
         }
-        return self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
+        made = self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
+        if not made and self.settled:
+            # Each call makes something of its own, whatever it is: what is done with it tells.
+            made = {self.thing(node, "by name", v.UNKNOWN, module)}
+        return made
 
     def made_by_name(
         self,
@@ -204,14 +209,42 @@ class MadeByName:
         return self._by_name[function]
 
     def _classes_in(self, target: Module) -> list[Class]:
-        """The classes that a module defines itself, those aside that others of them are made of by inheritance."""
-        found = [
+        """The classes that a module defines itself, those aside that others of them are made of by inheritance.
+
+        Of one that defines nothing, a package most of the time, those that it passes on.
+        """
+        found = self._defined_in(target) or self._passed_on_by(target, {target})
+        return [c for c in found if not any(c is not other and c in other.ancestry() for other in found)]
+
+    def _defined_in(self, target: Module) -> list[Class]:
+        return [
             cls
             for name in dict.fromkeys(n.name for n in target.tree.module.body if isinstance(n, ast.ClassDef))
             for cls in self.variable(target.scopes.module, name)
             if isinstance(cls, Class) and cls.module is target
         ]
-        return [c for c in found if not any(c is not other and c in other.ancestry() for other in found)]
+
+    def _passed_on_by(self, target: Module, seen: set[Module]) -> list[Class]:
+        """The classes that a module takes from others to pass them on; none where that is not all it does."""
+        if target.scopes.module.children:
+            return []
+        imported = [
+            alias.asname or alias.name
+            for node in target.tree.module.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        ]
+        found = {
+            cls: None
+            for name in imported
+            for cls in self.variable(target.scopes.module, name)
+            if isinstance(cls, Class)
+        }
+        for other in self._star_imports.get(target, ()):
+            if other not in seen:
+                found |= dict.fromkeys(self._defined_in(other) or self._passed_on_by(other, seen | {other}))
+        kinds = {self.kind_of_class(cls) for cls in found}
+        return [] if {v.LOADER, v.MODEL} <= kinds else list(found)
 
 
 def is_by_name(func: ast.expr) -> bool:

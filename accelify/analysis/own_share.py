@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
+from accelify.analysis.growing import always_run, is_growth
+from accelify.analysis.hooks import backward_hooks
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import names_in, target_names, walk
@@ -39,10 +41,6 @@ _TOOLS = (
     v.DEVICE,
     v.DATASET,
     v.SCHEDULER,
-)
-# Calls that put something to what is there already.
-_GROWING = frozenset(
-    "max min maximum minimum cat concat concatenate stack append vstack hstack logical_or".split()
 )
 
 
@@ -121,6 +119,7 @@ class OwnShare:
             self._begin(loop)
         for call in drawn:
             self._climb(call, Held(SAMPLE))
+        self._follow_hooks()
         for part in comprehensions:
             # A figure of all that a process sees, made in one expression.
             stmt = self.tree.statement(part)
@@ -141,6 +140,28 @@ class OwnShare:
         if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
             target = target.elts[1]
         self._assign(target, Held(SAMPLE), loop)
+
+    def _follow_hooks(self) -> None:
+        """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
+        if not any(self.script.trains(loop) for loop in self.loops):
+            return
+        for scope in backward_hooks(self.script, lambda call: self._runs_in_a_loop(call)):
+            made = [n for inner in self._inner for n in inner.nodes]
+            self._inner.add(scope)
+            for stmt in (n for n in scope.nodes if isinstance(n, ast.AugAssign)):
+                slot = None if isinstance(stmt.value, ast.Constant) else self.slot(stmt.target)
+                if slot is not None and not any(self._makes(n, slot) for n in made):
+                    self._accumulate(stmt.target, stmt, Held(SAMPLE))
+
+    def _runs_in_a_loop(self, call: ast.Call) -> bool:
+        return (
+            self.script.scope_of(call) in self._inner or self.loop_of(self.tree.statement(call)) is not None
+        )
+
+    def held_by(self, node: ast.expr) -> Held | None:
+        """What an expression, or a part of it, is made of; None where it is nothing of the process's own share."""
+        found = [held for n in walk(node) if (held := self._seen.get(n)) is not None]
+        return max(found, key=lambda held: held.level, default=None)
 
     def _called_in(self, loops: set[ast.For | ast.AsyncFor | ast.While]) -> set[Scope]:
         found: set[Scope] = set()
@@ -459,7 +480,7 @@ class OwnShare:
     def _assign_from(self, target: ast.expr, stmt: ast.Assign | ast.AnnAssign, held: Held) -> None:
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and stmt.value is not None:
             grows = isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
-            if not grows and names_in(target) <= names_in(stmt.value) and _is_growth(stmt.value):
+            if not grows and names_in(target) <= names_in(stmt.value) and is_growth(stmt.value):
                 text = ast.unparse(target)
                 grows = any(
                     type(n) is type(target) and isinstance(n, ast.expr) and ast.unparse(n) == text
@@ -511,7 +532,7 @@ class OwnShare:
                     and isinstance(slot.owner, Scope)
                     and slot.root in target_names(loop.target)
                 ) and not any(
-                    self._makes(n, slot) for s in loop.body if s is not besides for n in _always_run(s)
+                    self._makes(n, slot) for s in loop.body if s is not besides for n in always_run(s)
                 )
         if scope not in self._inner:
             return False
@@ -566,21 +587,3 @@ def _asks_for_a_key(node: ast.AST | None, container: ast.expr) -> bool:
         and isinstance(node.left, ast.Constant)
         and all(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
     )
-
-
-def _is_growth(value: ast.expr) -> bool:
-    """Whether an expression puts something to what is there: a sum, the larger of two, a longer tensor."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
-        value = value.func.value
-    if isinstance(value, ast.Call):
-        last = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-        return last in _GROWING or len(value.args) > 1
-    return isinstance(value, ast.BinOp)
-
-
-def _always_run(stmt: ast.stmt) -> Iterator[ast.AST]:
-    """A statement of a loop and what runs with it in every round: a window is set back in some of them only."""
-    yield stmt
-    if isinstance(stmt, (ast.With, ast.AsyncWith, ast.Try)):
-        for inner in stmt.body:
-            yield from _always_run(inner)

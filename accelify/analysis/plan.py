@@ -12,6 +12,7 @@ from accelify.analysis.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.assignments import stands_in
 from accelify.analysis.attributes import told_here
 from accelify.analysis.behind_prepare import is_behind_prepare
+from accelify.analysis.bound import is_surely_bound
 from accelify.analysis.casts import casts_its_own_way
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
@@ -509,7 +510,7 @@ class Plan(ConstructorArguments):
             if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
                 continue
             stores = [
-                self.tree.start(n)
+                n
                 for n in self.tree.nodes(ast.Name)
                 if n.id == name
                 and isinstance(n.ctx, ast.Store)
@@ -517,7 +518,7 @@ class Plan(ConstructorArguments):
             ]
             imported = not stores and name in owner.locals
             if owner is root or owner.kind == "module":
-                late = stores and min(stores) > anchor.offset
+                late = stores and not is_surely_bound(self.tree, stores, anchor.offset)
                 if owner is not root and owner.kind == "module":
                     late = False  # a function runs after the module's own code
                 if late:

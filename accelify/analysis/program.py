@@ -86,6 +86,12 @@ def roots_of(path: Path) -> list[Path]:
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
+def top_of_project(folder: Path) -> Path | None:
+    """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
+    around = [folder, *folder.parents]
+    return next((one for one in around if any((one / name).exists() for name in _TOP_OF_PROJECT)), None)
+
+
 def added_roots(path: Path, text: str) -> list[Path]:
     """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
     folder = path.resolve().parent
@@ -272,9 +278,16 @@ class Uses:
 
     def _use_whole(self, module: Module) -> None:
         """A module that is itself a value: any of its names may be meant."""
+        if (module, ("*",)) in self._asked:
+            return
+        self._asked.add((module, ("*",)))
         names = self._names(module)
         for name in [*names.definitions, *names.imports]:
             self._use(module, (name,))
+        for star in names.stars if not names.definitions else ():
+            other = self._import(module, star)
+            if other is not None:
+                self._use_whole(other)  # what a package only passes on
 
     def _import(self, module: Module, name: str) -> Module | None:
         found = self.program.load(name)

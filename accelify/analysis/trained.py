@@ -207,6 +207,12 @@ class TrainedModels:
         things = self.interpreter.things.values()
         return [t for t in things if isinstance(t, Thing) and t.kind == v.MODEL]
 
+    @cached_property
+    def _losses(self) -> list[Thing]:
+        """Every criterion of the program."""
+        things = self.interpreter.things.values()
+        return [t for t in things if isinstance(t, Thing) and t.kind == v.CRITERION]
+
     def owners_of(self, model: Thing) -> set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
         if isinstance(model.site, ast.ClassDef):
@@ -217,23 +223,29 @@ class TrainedModels:
             return {owner for instance in instances for owner in self.owners_of(instance)}
         if chosen := self._chosen_from(model):
             return chosen
-        outer: set[Thing] = set()
-        for thing in self._models:
-            if thing is model:
-                continue
-            held = thing.cls.attributes if thing.cls is not None else thing.attributes
-            if any(model in values for values in held.values()) and not isinstance(thing.site, ast.ClassDef):
-                outer.add(thing)
+        losses = self._losses_around(model)
+        outer = {t for part in (model, *losses) for t in _keepers_of(part, self._models)}
         outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
         # Objects of a class share its attributes here: those that other files make are none of this script's, and a
         # copy trains parts of its own.
         outer = {t for t in outer if self._is_seen(t)} or outer
         outer = {t for t in outer if not t.link("original")} or outer
-        if outer and not self.holders_outside_modules(model):
+        within = {loss.cls for loss in losses}
+        if outer and all(h.cls in within for h in self.holders_outside_modules(model)):
             return outer
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _losses_around(self, model: Thing) -> list[Thing]:
+        """The losses that a module is a part of, where models keep all of them: `net.adversarial_loss.critic`."""
+        found = list(_keepers_of(model, self._losses))
+        for loss in found:  # which grows
+            found += _keepers_of(loss, self._losses) - set(found)
+        within = {loss.cls for loss in found}
+        if None in within or any(h.cls not in within for o in found for h in self.holders_outside_modules(o)):
+            return []
+        return found
 
     def _chosen_from(self, model: Thing) -> set[Thing]:
         """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say."""
@@ -280,6 +292,18 @@ class TrainedModels:
                 h.scope is not None and h.scope.is_method and h.cls is None and is_in_model(self, h.scope)
             )
         ]
+
+
+def _keepers_of(part: Thing, candidates: list[Thing]) -> set[Thing]:
+    """Those that keep a module in an attribute."""
+    found: set[Thing] = set()
+    for thing in candidates:
+        if thing is part or isinstance(thing.site, ast.ClassDef):
+            continue
+        held = thing.cls.attributes if thing.cls is not None else thing.attributes
+        if any(part in values for values in held.values()):
+            found.add(thing)
+    return found
 
 
 def _is_tensor(thing: Thing) -> bool:

@@ -124,8 +124,7 @@ class Accelerator(Exchange, Saving, Tracking):
         if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
             # The launcher's option, for a script that does not say.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
-        steps = gradient_accumulation_steps
-        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=steps)
+        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
         self.gradient_state = GradientState(plugin)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         if split_batches is not None:
@@ -282,6 +281,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self._models.append(wrapped)
         for optimizer in self._optimizers:
             self.backend.adopt(optimizer.optimizer)
+            follow_parameters(optimizer.optimizer)
         return self._remember(model, wrapped)  # type: ignore[no-any-return]
 
     def prepare_data_loader(
@@ -449,7 +449,7 @@ class Accelerator(Exchange, Saving, Tracking):
         ranks, rank = self.process.data_ranks, self.process.data_rank
         if ranks == 1:
             return 1.0
-        shares = self._shares()
+        shares = self._trained_shares()
         if reduction == "mean":
             return 1.0 if shares is None else shares.weight(rank)
         if shares is not None and not shares.sizes[rank]:
@@ -474,7 +474,7 @@ class Accelerator(Exchange, Saving, Tracking):
 
     def _weighted_backward(self, loss: torch.Tensor, weight: float, kwargs: dict[str, Any]) -> None:
         """Gradients are summed as weight * gradient over the window, and divided by all weights at its end."""
-        shares = self._shares()
+        shares = self._trained_shares()
         if shares is not None and not shares.sizes[self.process.data_rank]:
             weight = 0.0
         self._tokens += weight

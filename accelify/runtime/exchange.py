@@ -32,6 +32,12 @@ class Exchange(ProcessControl):
         loaders = self.gradient_state.loaders
         return loaders[-1].shares if loaders else self._hand_made
 
+    def _trained_shares(self) -> Shares | None:
+        """The same, where a backward pass begins."""
+        if self.gradient_state.loaders:
+            self.gradient_state.loaders[-1].streams.note_backward()
+        return self._shares()
+
     @property
     def numpy_random(self) -> Any:
         """`numpy.random`, whose numbers differ between ranks: for noise that each rank draws for its own batch.

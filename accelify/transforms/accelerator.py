@@ -64,7 +64,7 @@ def transform(context: Context) -> Iterator[Change]:
     place = (anchor.before or anchor.after) if anchor is not None else None
     if place is not None and wish != "True":
         message = (
-            f"the Accelerator is made before `{wish}` is known, and takes what the machine has: "
+            f"`{wish}` is not known in every run where the Accelerator is made, which takes what the machine has: "
             f"give it cpu={wish} where that can be had"
         )
         yield context.change(DROPPED, place, message)

@@ -18,6 +18,7 @@ from accelify.analysis.locations import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
+from accelify.analysis.read_on_host import HostRead
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import children, target_names, walk
@@ -86,8 +87,8 @@ class Context:
         self.ungathered: list[EvaluationLoop] = []
         # Loops and statements whose figures are said to be one process's own.
         self.named: set[ast.AST] = set()
-        # Methods called to train a model whose wrapper (Accelerate's) knows only forward.
-        self.trained_methods: list[ast.Attribute] = []
+        self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
+        self.mended_elsewhere: list[HostRead] = []  # copies to the host in modules that stay as they are
         self.effects = SideEffects(script)
 
     @property
@@ -114,7 +115,8 @@ class Context:
     def leaves_own(self, loop: BatchLoop) -> bool:
         """Whether a loop leaves something behind that is still one process's own."""
         followed = self.followed
-        if followed is None or not any(one is loop for known in self.settled.values() for one, _ in known):
+        around = [loop, *self.tree.ancestors(loop)]
+        if followed is None or not any(one in around for known in self.settled.values() for one, _ in known):
             return True
         return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
 

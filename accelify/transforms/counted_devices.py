@@ -2,6 +2,7 @@
 
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
+batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
 
 Where the loader that takes the size is not seen, the factor stays and is named.
 """
@@ -33,7 +34,8 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of the factor from each batch size of a loader that is shared out."""
     if context.plan.batch_size == "total":
         return
-    if not any(context.script.qualname(call.func) in _COUNTS for call in context.script.calls()):
+    asks = any(context.script.qualname(call.func) in _COUNTS for call in context.script.calls())
+    if not asks and not any(_device_lists(context)):
         return
     done: set[ast.AST] = set()
     made = [t.site for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
@@ -105,6 +107,8 @@ def _is_count(context: Context, node: ast.expr, far: int = 0) -> bool:
             return any(_is_count(context, a, far) for a in node.args) and any(
                 isinstance(a, ast.Constant) for a in node.args
             )
+        if dotted(node.func) == "len" and len(node.args) == 1:
+            return any(_is_same(context, node.args[0], given) for given in _device_lists(context))
         return context.script.qualname(node.func) in _COUNTS
     if isinstance(node, ast.IfExp):
         return any(_is_count(context, a, far) for a in (node.body, node.orelse))
@@ -112,6 +116,24 @@ def _is_count(context: Context, node: ast.expr, far: int = 0) -> bool:
         given = [s for s in sources(context.script, node) if not isinstance(s, ast.Constant)]
         return bool(given) and all(_is_count(context, s, far + 1) for s in given)
     return False
+
+
+def _device_lists(context: Context) -> Iterator[ast.expr]:
+    """The lists of GPUs that DataParallel is given, where they have a name."""
+    for call in context.script.calls():
+        if context.script.qualname(call.func) in k.PARALLEL_WRAPPERS:
+            given = call_argument(call, 1, "device_ids")
+            if isinstance(given, (ast.Name, ast.Attribute)):
+                yield given
+
+
+def _is_same(context: Context, node: ast.expr, given: ast.expr) -> bool:
+    """Whether two expressions name one variable or attribute."""
+    name, script = dotted(node), context.script
+    if name is None or name != dotted(given):
+        return False
+    root = name.partition(".")[0]
+    return script.scope_of(node).resolve(root) is script.scope_of(given).resolve(root)
 
 
 def _without_factor(context: Context, node: ast.BinOp | ast.AugAssign) -> list[Edit]:

@@ -6,6 +6,9 @@ if not os.path.exists(path): ...    ->  if accelerator.is_main_process and not o
 log = open(path, "w")               ->  log = open(path if accelerator.is_main_process else os.devnull, "w")
 
 A folder that must not be there yet is made when every process has asked for it.
+What is read, imported or asked for behind it is waited for: behind the `if` that asks whether it is there, where who
+comes late finds it. Where such an `if` writes in one branch and reads in the other, one process runs it after the
+other.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.effects import (
     LISTING,
     READING,
@@ -29,7 +33,7 @@ from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
-from accelify.edits import Edit, InsertAfter, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
@@ -47,6 +51,7 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
     yield from _asked_first(context)
+    yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
     for stmt in _statements(context):
@@ -67,20 +72,26 @@ def transform(context: Context) -> Iterator[Change]:
         if _read_before(context, run) and context.runs_everywhere(first):
             # Who is late must still find it.
             edits.append(InsertBefore(first, (f"{accelerator}.wait_for_everyone()",), order=-5))
-        if _read_back(context, run):
+        if _read_back(context, run) or _needed_at_once(context, run):
             # All of them go on to read what the main process is still writing.
-            if not context.runs_everywhere(last):
+            behind = behind_questions(context.tree, last)
+            inside = behind is not last and _read_back(context, run, context.tree.end(behind))
+            if inside or not context.runs_everywhere(behind):
                 yield context.todo(
                     FILES, stmt, "every process would write this file, which is read again",
                     "the main process should write this, the others wait for it",
                 )  # fmt: skip
                 continue
-            edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
+            if behind not in waited:
+                edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
+            waited.add(behind)
         elif (around := _rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
-        elif _makes_data(context, run) and context.runs_everywhere(last):
-            edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
+        elif _makes_data(context, run) and context.runs_everywhere(
+            behind := behind_questions(context.tree, last)
+        ):
+            edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
         context.guarded.update(run)
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         command = isinstance(call, ast.Call) and _runs_command(context, call)
@@ -175,7 +186,57 @@ def _own_folders(context: Context) -> Iterator[Change]:
                     yield context.change(FILES, stmt, message, edits)
 
 
-def _read_back(context: Context, written: list[ast.stmt]) -> bool:
+def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
+    """Whether what some statements write or make is asked for, imported or read by its name behind them."""
+    paths = {ast.unparse(path) for stmt in run for path in _paths(context, stmt)}
+    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    made = [call for call in calls if makes_folder(call)]
+    folders = {ast.unparse(call.args[0]) for call in made if call.args}
+    folders |= {ast.unparse(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
+    if not paths and not folders:
+        return False
+    scope = context.script.scope_of(run[-1])
+    return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
+
+
+def _in_turns(context: Context) -> Iterator[Change]:
+    """`if not os.path.exists(path): write it` with a read beside it: the main process writes, the others find it."""
+    tree = context.tree
+    for stmt in _statements(context):
+        block = behind_questions(tree, stmt)
+        if block is stmt or context.is_guarded(stmt) or (accelerator := context.accelerator(stmt)) is None:
+            continue
+        if not _read_back(context, [stmt], tree.end(block)) or not _can_take_turns(context, stmt, block):
+            continue
+        context.taking_turns.add(block)
+        context.guarded.update(s for s in walk(block) if isinstance(s, ast.stmt) and _opens_in(context, s))
+        guard = Indent(block, block, f"with {accelerator}.main_process_first():")
+        yield context.change(FILES, stmt, "every process would write this, which is read beside it", [guard])
+
+
+def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:
+    """Whether processes can run an `if` one after the other that asks for what is written or made in it."""
+    inside = walk(block)
+    calls = [n for n in inside if isinstance(n, ast.Call)]
+    made = {ast.unparse(path) for path in _paths(context, stmt)}
+    made |= {ast.unparse(call.args[0]) for call in calls if makes_folder(call) and call.args}
+    asked = asked_paths(block.test) if isinstance(block, ast.If) else set()
+    return (
+        bool(asked & made)
+        and context.runs_everywhere(block)
+        and not any(context.script.qualname(call.func) == "torch.save" for call in calls)
+        and not context.needs_all(block)
+        and not any(n in context.guarded for n in inside)
+    )
+
+
+def _opens_in(context: Context, stmt: ast.stmt) -> bool:
+    return not isinstance(stmt, ast.If) and (
+        _writes(context, stmt) or any(True for _ in _paths(context, stmt))
+    )
+
+
+def _read_back(context: Context, written: list[ast.stmt], until: int | None = None) -> bool:
     """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
     tree, script = context.tree, context.script
     paths = {tree.segment(path) for stmt in written for path in _paths(context, stmt)}
@@ -189,6 +250,8 @@ def _read_back(context: Context, written: list[ast.stmt]) -> bool:
     end, scope = tree.end(written[-1]), script.scope_of(written[-1])
     for node in scope.nodes:
         if not isinstance(node, ast.Call) or tree.start(node) < end or tree.in_fstring(node):
+            continue
+        if until is not None and tree.start(node) > until:
             continue
         given = [tree.segment(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
         name = script.qualname(node.func) or ""

@@ -3,6 +3,8 @@
 predictions.append(labels.numpy())      ->  predictions.append(labels.cpu().numpy())
 counts += np.bincount(labels)           ->  counts += np.bincount(labels.cpu())
 pack_padded_sequence(x, lengths)        ->  pack_padded_sequence(x, lengths.cpu())
+
+A function of another module that does so with what the script hands it is given the copy there.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.loaders import collating
-from accelify.analysis.locations import DEVICE, HOST
+from accelify.analysis.locations import ARRAY, DEVICE, HOST
+from accelify.analysis.read_on_host import can_be_mended, reads_on_host
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Edit
@@ -46,6 +49,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _conversions(context)
     yield from _arguments(context)
     yield from _lengths(context)
+    yield from _elsewhere(context)
 
 
 def _conversions(context: Context) -> Iterator[Change]:
@@ -141,6 +145,27 @@ def _lengths(context: Context) -> Iterator[Change]:
         yield context.change(HOST_COPY, lengths, message, edits, core=True)
 
 
+def _elsewhere(context: Context) -> Iterator[Change]:
+    """What functions of modules that are not converted read on the host: mended there where it can only be a tensor.
+
+    Where it may be an array for other callers, it is said with the place where it is done.
+    """
+    said: set[ast.Call] = set()
+    for read in reads_on_host(context.script, *context.locations):
+        if context.is_claimed(read.call) or read.call in said:
+            continue
+        if can_be_mended(read):
+            context.mended_elsewhere.append(read)
+            continue
+        said.add(read.call)
+        place = f"{(read.module.tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {read.tensor.lineno}"
+        message = (
+            f"`{read.callee.name}` reads a tensor on the host that lies on the device now ({place}): "
+            "put `.cpu()` behind it there"
+        )
+        yield context.change(HOST_COPY, read.call, message)
+
+
 def _is_list(context: Context, node: ast.expr) -> bool:
     """Whether the part of a batch that a name is bound to is a list that the collate function makes: none moves it."""
     bound = list(context.locations[1].bindings(node)) if isinstance(node, ast.Name) else []
@@ -188,8 +213,8 @@ def _is_tensor(context: Context, node: ast.expr) -> bool:
 def _needs_copy(context: Context, node: ast.expr) -> bool:
     """Whether a tensor lies on the device once prepare has placed batches and models."""
     place = context.locations[1].of(node)
-    if place == {DEVICE}:
-        return True
+    if DEVICE in place and ARRAY not in place:
+        return True  # a copy of what is on the host already costs nothing
     return place != {HOST} and _is_on_device(context, node) and not _is_copied(context, node)
 
 

@@ -5,7 +5,9 @@ x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
 labels.append(y)                   ->  labels.append(y.cpu())
+accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
+model([x, y])                      ->  model([x.to(accelerator.device), y.to(accelerator.device)])
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.collected import Collecting, collecting, holds_tensors, is_tensor
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
+from accelify.analysis.meeting_elsewhere import meeting_elsewhere
+from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.script import is_in_model
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
 from accelify.edits import Edit
@@ -111,7 +115,7 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
     if isinstance(node.func, ast.Attribute) and node.func.attr not in _TAKING_ANY:
         if not context.script.callees(node) and not context.script.models_of(node.func.value):
             return [node.func.value, *parts]
-    return []
+    return meeting_elsewhere(context.script, node)
 
 
 def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iterator[Change]:
@@ -226,7 +230,10 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
         own = isinstance(stmt, ast.Expr) or (isinstance(stmt, ast.Assign) and stmt.value is call)
         device = call_argument(call, 0, "device")
         if own and (func.attr == "cpu" or (device is not None and context.plan.devices.is_cpu(device))):
-            found |= context.script.models_of(func.value)
+            models = context.script.models_of(func.value)
+            # `Net().to("cpu")` and what else stands before prepare says nothing of where the model is behind it.
+            if not isinstance(func.value, ast.Call) and context.plan.after_prepare(call, models):
+                found |= models
     return found
 
 
@@ -240,11 +247,20 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]
         return  # the model was there before: what it is given on the host, it wants there
     if context.script.models_run(call) & taken_to_cpu:
         return
-    for argument in given:
+    if _is_without_accelerator(context, call):
+        return
+    for argument in [tensor for one in given for tensor in _one_by_one(context, one)]:
         if isinstance(argument, ast.Starred) or after.of(argument) != {HOST} or before.of(argument) != {HOST}:
             continue
         device = _own_device(context, call)
         if device is None or context.is_claimed(argument) or _is_none_or_moved(context, argument):
+            continue
+        if _holds_several(context, argument):
+            text = _short(context.tree.segment(argument))
+            message = (
+                f"`{text}` holds tensors of the host, where the model no longer is: move each to {device}"
+            )
+            yield context.change(MEETING, argument, message)
             continue
         maker = _maker(context, argument)
         inside = maker is not None and any(maker is n for n in walk(argument))
@@ -258,6 +274,36 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]
         after.settle(argument, DEVICE)
         message = f"`{_short(text)}` is on the host, where the model no longer is"
         yield context.change(MEETING, argument, message, edits, core=True)
+
+
+def _one_by_one(context: Context, given: ast.expr) -> list[ast.expr]:
+    """The tensors of an argument: those of `[x, y]`, which has no `to` itself."""
+    if isinstance(given, (ast.List, ast.Tuple)):
+        return [tensor for part in given.elts for tensor in _one_by_one(context, part)]
+    return [given]
+
+
+def _holds_several(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a list of tensors, or the like, of which none is written out here."""
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Dict, ast.Set)):
+        return True
+    # A name is used again: `frames = torch.cat(frames, 1)`.
+    made = reaching_assignments(context.script, node) if isinstance(node, ast.Name) else None
+    values = [stmt.value for stmt in made] if made else [node]
+    return any(isinstance(w, (v.Sequence, v.Mapping)) for one in values for w in context.script.values(one))
+
+
+def _is_without_accelerator(context: Context, node: ast.AST) -> bool:
+    """Whether a node only runs where there is no GPU: `else` of `if torch.cuda.is_available():`, so all is there."""
+    inner = node
+    for ancestor in context.tree.ancestors(node):
+        if isinstance(ancestor, ast.If) and context.script.is_a(ancestor.test, v.FLAG):
+            test = ancestor.test
+            turned = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+            if inner in (ancestor.body if turned else ancestor.orelse):
+                return isinstance(test, (ast.Name, ast.Attribute, ast.Call)) or turned
+        inner = ancestor
+    return False
 
 
 def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:

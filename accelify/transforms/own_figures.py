@@ -4,6 +4,8 @@ hits += count(output, target)    (a finding: each of several processes counts wh
 ...
 print(hits)
 
+model.weight.data[least] = 0     (a finding: each process cuts something else out of the model)
+
 if hits > best:                  (a finding: the processes can come to different answers)
     break
 """
@@ -18,6 +20,7 @@ from accelify.analysis import values as v
 from accelify.analysis.carried import weights
 from accelify.analysis.own_share import TOTAL, Held, OwnShare
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.weight_writes import model_changes
 from accelify.transforms.base import Change, Context, Rule, short
 
 FIGURE = Rule(
@@ -42,6 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
     followed = context.followed
     if followed is not None:
         yield from _decisions(context, followed, "one process's share of the data")
+        yield from _changes(context, followed)
         yield from _figures(context, followed)
     if context.reordered is not None:
         yield from _decisions(context, context.reordered, "data that each process shuffles for itself")
@@ -76,6 +80,27 @@ def _decisions(context: Context, followed: OwnShare, seen: str) -> Iterator[Chan
         message = "what steers this schedule can differ between processes, and so their learning rates"
         mark = 'give every process the same number: accelerator.reduce(value, reduction="mean")'
         yield context.todo(DECISION, call, message, mark)
+
+
+def _changes(context: Context, followed: OwnShare) -> Iterator[Change]:
+    """What is cut out of a model, or written in it, by such a figure: a loop's batches are ACC424's."""
+    for changed, deciding in model_changes(context.script) if followed.leaving else ():
+        around = set(context.tree.ancestors(changed))
+        for part in deciding:
+            held = followed.held_by(part)
+            if held is None or held.level < TOTAL or context.is_said(part):
+                continue
+            if any(
+                a in around for o in held.origins for a in context.tree.ancestors(o) if a in followed.loops
+            ):
+                continue
+            message = (
+                f"`{short(context.tree.segment(part))}` is made of one process's share of the data, and "
+                f"`{short(context.tree.segment(changed))}` changes the model by it, so that the models part"
+            )
+            mark = "accelerator.reduce the figures that decide this, before anything is chosen by them"
+            yield context.todo(DECISION, context.tree.statement(changed), message, mark)
+            break
 
 
 def _what_it_decides(context: Context, stmt: ast.If | ast.While) -> str:

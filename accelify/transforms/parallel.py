@@ -10,7 +10,8 @@ model.load_state_dict(torch.load(path))
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
 Scripts of the same folder that load what is saved here into a DataParallel are a finding.
-What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding.
+What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding, and so is
+what a function of another module gives the model from the host: DataParallel moved it to the GPU.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from
+from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Class, Sequence, Thing
@@ -88,6 +90,37 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _saved_for_others(context, set(wrapped))
     yield from _split_runs(context)
     yield from _copied_runs(context)
+
+
+def left(context: Context) -> Iterator[Change]:
+    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
+    script = context.script
+    wraps = [call for call in script.calls() if _wraps(context, call)]
+    models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
+    if not models:
+        return
+    known: set[ast.Call] = set()
+    for run in runs_on_host(script, models, context.plan.prepared, context.locations[1]):
+        if run.site in known:
+            continue
+        known.add(run.site)
+        model = dotted(run.site.func) or "model"
+        device = f"next({model}.parameters()).device"
+        if run.module in script.modules:
+            message = (
+                f"`{model}` is given tensors of the host, which DataParallel moved; move them to {device}"
+            )
+            yield context.todo(PARALLEL, run.site, message, f"move what the model is given to {device}")
+            continue
+        path = run.module.path
+        where = f"{path.name if path is not None else 'another module'}, line {run.site.lineno}"
+        message = (
+            f"`{run.callee.name}` gives the model tensors of the host ({where}), which DataParallel moved; move them "
+            f"to {device} there"
+        )
+        yield context.todo(
+            PARALLEL, run.call, message, f"move what the model is given in {where} to {device}"
+        )
 
 
 def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:

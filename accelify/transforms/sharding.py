@@ -15,9 +15,11 @@ from accelify.analysis import values as v
 from accelify.analysis.counts import size_of
 from accelify.analysis.figures import Figures
 from accelify.analysis.followed import runs_in
+from accelify.analysis.kept_sizes import state_of_kept_size
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.values import Thing
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -55,6 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _unsharded(context)
     if context.plan.shares_training_data:
         yield from _shapes(context)
+        yield from _kept_sizes(context)
         yield from _sizes(context)
         yield from _exits(context)
 
@@ -194,6 +197,32 @@ def _shapes(context: Context) -> Iterator[Change]:
                     BATCH_SHAPE, call, message, "take the size of the batch at hand, as in data.size(0)"
                 )
             break
+
+
+def _kept_sizes(context: Context) -> Iterator[Change]:
+    """A state of a model that has the configured size fits no part of a batch that is split between processes."""
+    if context.plan.batch_size != "total":
+        return
+    models = [
+        t for t in sorted(context.plan.prepared, key=Thing.place) if t.kind == v.MODEL and t.cls is not None
+    ]
+    found = state_of_kept_size(c for t in models if t.cls is not None for c in t.cls.ancestry())
+    if found is None:
+        return
+    cls, call, size = found
+    if any(isinstance(n.ctx, ast.Store) and dotted(n) != size for n in _attributes(context, size)):
+        return  # the script sets it for each batch
+    own = cls.module in context.script.modules
+    where = "" if own or cls.module.path is None else f" ({cls.module.path.name}:{call.lineno})"
+    message = (
+        f"`{cls.name}`{where} makes a state of `{size}` samples, and a process's part of a batch is smaller: hand the "
+        "model batch_size // accelerator.num_processes, or take the size of the batch at hand, as in data.size(0)"
+    )
+    yield context.change(BATCH_SHAPE, call if own else context.script.backwards[0].call, message)
+
+
+def _attributes(context: Context, size: str) -> Iterator[ast.Attribute]:
+    return (n for n in context.tree.nodes(ast.Attribute) if n.attr == size.rpartition(".")[2])
 
 
 def _batch_at_hand(context: Context, call: ast.Call, viewed: bool) -> str | None:

@@ -7,13 +7,15 @@ train(model, loader, optimizer)         ->  train(accelerator, model, loader, op
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import NAME
+from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import Tree
 from accelify.analysis.values import Class
-from accelify.edits import Edit, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -26,10 +28,17 @@ THREAD = Rule(
 )
 
 
-def transform(context: Context) -> Iterator[Change]:
-    """Yield one change for every function that gets the parameter. Asked last, when it is known which need it."""
+def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
+    """Yield one change for every function that gets the parameter.
+
+    Args:
+        context: asked last, when it is known which functions may need it.
+        changes: what all the others yield: a function that was only asked about takes no parameter for it.
+    """
     reach = context.plan.reach
     assert reach is not None
+    needed = _needed(context, changes)
+    reach.threaded[:] = [scope for scope in reach.threaded if scope in needed]
     done: set[Scope] = set()
     # Writing the argument at a call can need the parameter one caller further out.
     while len(done) < len(reach.threaded):
@@ -49,14 +58,56 @@ def transform(context: Context) -> Iterator[Change]:
             yield Change(change.finding, change.edits, True, problem)
 
 
-def _scope_edits(context: Context, scope: Scope) -> list[Edit]:
-    tree = context.tree
-    function = scope
-    edits: list[Edit] = []
+def _needed(context: Context, changes: list[Change]) -> set[Scope]:
+    """The functions in which an edit writes the Accelerator, with those that hand it to them, and all classes."""
+    reach, tree = context.plan.reach, context.tree
+    assert reach is not None
+    places = sorted(
+        place for change in changes for edit in change.edits if (place := _place(tree, edit)) is not None
+    )
+    queue = []
+    for scope in reach.threaded:
+        next_place = bisect_left(places, tree.start(scope.node))
+        written = next_place < len(places) and places[next_place] <= tree.end(scope.node)
+        if scope.kind == "class" or written:
+            queue.append(scope)
+    needed = set(queue)
+    while queue:
+        for call in context.script.callers(_function(queue.pop())):
+            home = node_of(context.script, context.script.scope_of(call))
+            if home in reach.threaded and home not in needed:
+                needed.add(home)
+                queue.append(home)
+    return needed
+
+
+def _place(tree: Tree, edit: Edit) -> int | None:
+    """Where an edit writes the Accelerator, or tells a person to do so; None where it does not."""
+    if isinstance(edit, Replace):
+        start, text = edit.start, edit.text
+    elif isinstance(edit, Indent):
+        start, text = tree.start(edit.first), edit.header
+    elif isinstance(edit, (InsertBefore, InsertAfter)):
+        start, text = tree.start(edit.statement), "\n".join(edit.lines)
+    else:
+        return None
+    return start if NAME in text else None
+
+
+def _function(scope: Scope) -> Scope:
+    """What takes the parameter: a function itself, of a class its `__init__`."""
     if scope.kind == "class":
         for node, child in scope.children.items():
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                function = child
+                return child
+    return scope
+
+
+def _scope_edits(context: Context, scope: Scope) -> list[Edit]:
+    tree = context.tree
+    function = _function(scope)
+    edits: list[Edit] = []
+    if scope.kind == "class":
         body = function.node.body
         first = body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(body) > 1:

@@ -6,6 +6,7 @@ for data, target in loader:
                                     ->  running_loss = accelerator.reduce(running_loss, reduction="mean")
 print(running_loss / len(loader))
 
+A sum that goes on over several passes is put together once, behind the loop around them.
 Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
 gradient, but sums over samples count it: at most one for each process but one, each epoch.
 """
@@ -49,35 +50,51 @@ def transform(context: Context) -> Iterator[Change]:
                 "counts once for each of them"
             )
             yield context.change(TOTALS, sums.additions[place], message, severity=Severity.INFO)
+        for place in sums.too_small:
+            message = (
+                f"`{place.text}` goes on from pass to pass, so that its mean over the processes is kept: one "
+                "num_processes-th of the sum over all batches as which it is read; multiply it there by "
+                "accelerator.num_processes"
+            )
+            yield context.change(TOTALS, sums.additions[place], message)
         accelerator = context.accelerator(loop) if totals else None
         if accelerator is None:
             continue
-        lines = []
         edits: list[Edit] = []
+        homes = {place: sums.home(place) or loop for place in totals}
         tensors = [place for place in totals if context.for_accelerate and _is_tensor(context, loop, place)]
-        for reduction in ("sum", "mean"):
-            places = [place for place, kind in totals.items() if kind == reduction]
-            if context.for_accelerate:
-                # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
-                parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
-                lines += [
-                    f"{p.text} = sum(gather_object([{p.text}])){parts}" for p in places if p not in tensors
-                ]
-                places = [p for p in places if p in tensors]
-            if places:
-                joined = ", ".join(p.text for p in places)
-                value = joined if len(places) == 1 else f"({joined})"
-                lines.append(f'{joined} = {accelerator}.reduce({value}, reduction="{reduction}")')
         if len(tensors) < len(totals) and context.for_accelerate:
             edits.append(context.import_for(loop, "from accelerate.utils import gather_object"))
-        edits.append(context.behind(loop, lines))
-        context.settle(loop, totals)
+        for home in dict.fromkeys([loop, *homes.values()]):
+            here = {place: kind for place, kind in totals.items() if homes[place] is home}
+            if here:
+                edits.append(context.behind(home, _reductions(context, accelerator, here, tensors)))
+                context.settle(home, here)
         yield context.change(
             TOTALS,
             head_of(loop),
             f"{', '.join(f'`{p.text}`' for p in totals)} would cover one process's share of the data",
             edits,
         )
+
+
+def _reductions(
+    context: Context, accelerator: str, totals: dict[Place, str], tensors: list[Place]
+) -> list[str]:
+    """The lines that put totals together."""
+    lines = []
+    for reduction in ("sum", "mean"):
+        places = [place for place, kind in totals.items() if kind == reduction]
+        if context.for_accelerate:
+            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
+            lines += [f"{p.text} = sum(gather_object([{p.text}])){parts}" for p in places if p not in tensors]
+            places = [p for p in places if p in tensors]
+        if places:
+            joined = ", ".join(p.text for p in places)
+            value = joined if len(places) == 1 else f"({joined})"
+            lines.append(f'{joined} = {accelerator}.reduce({value}, reduction="{reduction}")')
+    return lines
 
 
 class _Totals:
@@ -91,6 +108,8 @@ class _Totals:
         self.unclear: dict[Place, ast.AST] = {}
         # Sums of the means of batches, which are shown as they are.
         self.undivided: list[Place] = []
+        # Averages over processes that go on from pass to pass, and that are read as the sum over all batches.
+        self.too_small: list[Place] = []
         # The first addition to each place.
         self.additions: dict[Place, ast.AST] = {}
 
@@ -118,7 +137,7 @@ class _Totals:
             place: kind
             for place, kind in found.items()
             # Averages of what is the same everywhere already change nothing, sums do.
-            if (kind == "mean" or self.figures.starts_over(self.loop, place))
+            if (kind == "mean" or self.home(place) is not None)
             and self.figures.is_read_behind(self.loop, place)
         }
         for counter in [p for p in found if self._only_counts(p)]:
@@ -135,6 +154,27 @@ class _Totals:
                 # What it is divided by stays this process's own.
                 found[place] = "mean"
         return found if self._splits_batches else self._by_batches(found)
+
+    def home(self, place: Place) -> BatchLoop | None:
+        """The loop behind which a total can be summed, as it starts anew before that: this one, or one around it.
+
+        One around it where a variable is neither set nor read there but in this loop: summed behind each pass of
+        several, the sum of the first would be counted again by each process.
+        """
+        if self.figures.starts_over(self.loop, place):
+            return self.loop
+        scope = self.script.scope_of(self.loop)
+        if place.text != place.root or "." in place.root or scope.resolve(place.root) is not scope:
+            return None
+        inside = {id(n) for n in walk(self.loop)}
+        for outer in self.script.enclosing_loops(self.loop):
+            names = [n for n in walk(outer) if isinstance(n, ast.Name) and n.id == place.root]
+            if any(id(n) not in inside for n in names):
+                return None
+            if self.figures.starts_over(outer, place):
+                elsewhere = {self.script.scope_of(n) for n in self.script.reads(place.root, scope)} - {scope}
+                return None if elsewhere else outer
+        return None
 
     @property
     def _splits_batches(self) -> bool:
@@ -188,7 +228,10 @@ class _Totals:
         by = list(divisors(self.script, self.loop, place.text))
         whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
-        if not (whole or undivided) or not self.figures.starts_over(self.loop, place):
+        if not (whole or undivided):
+            return kind
+        if self.home(place) is None:
+            self.too_small.append(place)
             return kind
         if undivided:
             self.undivided.append(place)

@@ -18,6 +18,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.copied import copied_parameters, is_run_only
+from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Class
@@ -212,6 +213,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
                 and parent.func.id in ("len", "list")
             )
         )
+        if wanted and _is_list_by_now(context, name):
+            continue
         asked = isinstance(parent, ast.Call) and _asks_for_class(context, parent, name)
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
@@ -266,6 +269,25 @@ def _in_text(context: Context) -> Iterator[Change]:
                 edits.append(Replace(first, end, f"{accelerator}.unwrap_model({name})"))
             message = f"`{head}{name}{tail}` would be the wrapper's class once the model is wrapped"
             yield context.change(UNWRAP, text, message, edits)
+
+
+def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
+    """Whether a name that had the model holds a list: `layers = [*layers.modules()]`, for one that is none yet say."""
+    if not isinstance(node, ast.Name):
+        return False
+    for stmt, sure in made_of(context.tree, node).items():
+        if not isinstance(stmt, ast.Assign) or not _is_list(stmt.value):
+            continue
+        branch = context.tree.parent(stmt)
+        test = ast.unparse(branch.test) if isinstance(branch, ast.If) and stmt in branch.body else ""
+        if sure or test.startswith(f"not isinstance({node.id}, "):
+            return True
+    return False
+
+
+def _is_list(node: ast.expr) -> bool:
+    made = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return isinstance(node, (ast.List, ast.ListComp, ast.Tuple)) or made in ("list", "tuple", "sorted")
 
 
 def _copied(context: Context) -> Iterator[Change]:

@@ -2,6 +2,7 @@
 
 scores = images @ texts.t()
 distances = torch.cdist(features, features)
+distances.addmm_(1, -2, features, features.t())
 d = a.unsqueeze(0) - a.unsqueeze(1)
 loss = criterion(fake - real.mean(0, keepdim=True), valid)
 loss = loss + torch.log(torch.sum(torch.exp(scores)))
@@ -13,10 +14,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.made_of_numbers import is_made_of_numbers
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_keyword, is_constant, target_names, walk
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 from accelify.transforms.base import Change, Context, Rule, short
@@ -29,7 +31,7 @@ _PRODUCTS = frozenset({"matmul", "mm"})
 _KEEPING = frozenset({"contiguous", "detach", "clone"})
 # What rows are compared with that are no samples of the batch.
 _NO_SAMPLES = re.compile(
-    r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|basis|^[wW]\d?$|mask|"
+    r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|table|(^|_)lut($|_)|basis|^[wW]\d?$|mask|"
     r"anchors$|anchor_?(box|grid|point|scale)"  # of a detector; the anchor of a pair is a sample
 )
 
@@ -40,14 +42,17 @@ def transform(context: Context) -> Iterator[Change]:
         return
     tree = context.tree
     for node in tree.nodes(ast.BinOp, ast.Call):
-        if not _compares(context, node):
+        if not _may_compare(node):
             continue
         scope = context.script.scope_of(node)
+        if not _compares(context, scope, node):
+            continue
         if (
             _has_parameters(context, scope)
             or _is_of_weights(scope, node)
             or _sees_all(context, node)
             or is_made_of_numbers(context.script, scope, node)
+            or _serves_evaluation(context, scope)
             or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
         ):
             continue
@@ -60,15 +65,20 @@ def transform(context: Context) -> Iterator[Change]:
 def _in_other_modules(context: Context) -> Iterator[Change]:
     """Criteria of modules that are not converted with the script, where they are called to train."""
     script, known = context.script, dict[Scope, str]()
+    making = _making_losses(context)
     for call in script.calls():
-        if script.scope_of(call) not in script.training_scopes or _sees_all(context, call):
+        if script.scope_of(call) not in making or _sees_all(context, call):
             continue
         if any(
             script.is_a(a, v.LOADER, v.DATASET) for a in [*call.args, *[kw.value for kw in call.keywords]]
         ):
             continue  # it goes through data of its own: no loss of this batch
-        forwards = {f for t in script.things(call.func, v.CRITERION) if (f := _forward(t)) is not None}
+        held = script.things(call.func, v.CRITERION, v.MODEL)
+        ruled_out = {_forward(t) for t in held if _is_ruled_out(context, call, t)}
+        forwards = {f for t in held if t.kind == v.CRITERION and (f := _forward(t)) is not None}
         for callee in (*script.callees(call), *forwards):
+            if callee in ruled_out:
+                continue
             where = _place(context, callee, known)
             if where:
                 message = (
@@ -77,6 +87,38 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
                 )
                 yield context.todo(WHOLE_BATCH, call, message, _MARK)
                 break
+
+
+def _making_losses(context: Context) -> set[Scope]:
+    """The functions that train, and those of the script that they call, but for what evaluates and for models."""
+    script = context.script
+    found = set(script.training_scopes)
+    queue = list(found)
+    while queue:
+        for node in queue.pop().nodes:
+            for callee in script.callees(node) - found if isinstance(node, ast.Call) else ():
+                if script.interpreter.module_of(callee) in script.modules and not (
+                    _evaluates(context, callee) or _has_parameters(context, callee)
+                ):
+                    found.add(callee)
+                    queue.append(callee)
+    return found
+
+
+def _is_ruled_out(context: Context, call: ast.Call, criterion: Thing) -> bool:
+    """Whether a call stands under `isinstance(criterion, Other)`, so that it is another criterion that runs."""
+    inner: ast.AST = call
+    for ancestor in context.tree.ancestors(call):
+        test = ancestor.test if isinstance(ancestor, ast.If) and inner in ancestor.body else None
+        inner = ancestor
+        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance":
+            asked, kind = (*test.args, None, None)[:2]
+            if asked is None or not isinstance(kind, (ast.Name, ast.Attribute)) or criterion.cls is None:
+                continue
+            name = (dotted(kind) or "").rpartition(".")[2]
+            if ast.dump(asked) == ast.dump(call.func):
+                return name not in {one.name for one in criterion.cls.ancestry()}
+    return False
 
 
 def _forward(criterion: Thing) -> Scope | None:
@@ -96,7 +138,7 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
         for node in scope.nodes:
             if (
                 isinstance(node, (ast.BinOp, ast.Call))
-                and _compares(context, node)
+                and _compares(context, scope, node)
                 and not _is_of_weights(scope, node)
                 and not is_made_of_numbers(script, scope, node)
             ):
@@ -109,6 +151,37 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
                     known[scope] = next(filter(None, inner))
                     break
     return known[scope]
+
+
+def _serves_evaluation(context: Context, scope: Scope, depth: int = 3) -> bool:
+    """Whether everything that calls a function evaluates: goes through data of its own without training on it."""
+    script = context.script
+    if scope in script.training_scopes or not script.callers(scope) or not depth:
+        return False
+    callers = {script.scope_of(call) for call in script.callers(scope)} - {scope}
+    return all(_evaluates(context, one) or _serves_evaluation(context, one, depth - 1) for one in callers)
+
+
+def _evaluates(context: Context, scope: Scope) -> bool:
+    """Whether a function that does not train goes through a loader, by itself or by what it calls, or says that it
+    evaluates."""
+    script = context.script
+    if scope in script.training_scopes:
+        return False
+    called = {one for node in scope.nodes if isinstance(node, ast.Call) for one in script.callees(node)}
+    reading = {script.scope_of(loop) for loop, _ in script.loader_loops}
+    if reading & {scope, *called}:
+        return True
+    marks = getattr(scope.node, "decorator_list", [])
+    said = {script.qualname(n.func if isinstance(n, ast.Call) else n) for n in marks}
+    return bool(said & set(k.NO_GRAD)) or any(
+        isinstance(node, ast.Call)
+        and (
+            script.qualname(node.func) in k.NO_GRAD
+            or (isinstance(node.func, ast.Attribute) and node.func.attr == "eval" and not node.args)
+        )
+        for node in scope.nodes
+    )
 
 
 def _sees_all(context: Context, node: ast.AST) -> bool:
@@ -154,11 +227,19 @@ def _learns(context: Context, cls: Class, method: Scope, made: ast.Call) -> bool
     return attribute == "Parameter" or any(isinstance(one, Thing) and one.kind == v.MODEL for one in held)
 
 
-def _compares(context: Context, node: ast.BinOp | ast.Call) -> bool:
+def _may_compare(node: ast.BinOp | ast.Call) -> bool:
+    return isinstance(node, ast.Call) or isinstance(node.op, (ast.Sub, ast.MatMult))
+
+
+def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> bool:
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Sub):
             sides = (node.left, node.right)
-            return _spread_against(*sides) or any(_is_mean_of_batch(context, side) for side in sides)
+            return (
+                _spread_against(*sides)
+                or _spread_by_names(scope, *sides)
+                or any(_is_mean_of_batch(context, side) for side in sides)
+            )
         return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
@@ -169,6 +250,17 @@ def _compares(context: Context, node: ast.BinOp | ast.Call) -> bool:
     if func.attr in ("pdist", "cdist"):
         pair = node.args[:2] if func.attr == "cdist" else node.args[:1] * 2
         return len(pair) == 2 and isinstance(pair[0], ast.Name) and ast.dump(pair[0]) == ast.dump(pair[1])
+    if func.attr in ("addmm", "addmm_"):
+        # Of a tensor with itself: with another one, it is a layer.
+        factors = [arg for arg in node.args if not isinstance(arg, (ast.Constant, ast.UnaryOp))][-2:]
+        bases = [_base(factor) for factor in factors]
+        return (
+            len(bases) == 2
+            and {turned for _, turned in bases} == {True, False}
+            and (
+                bases[0][0] is not None and bases[0][0] == bases[1][0] and not _NO_SAMPLES.search(bases[0][0])
+            )
+        )
     if func.attr not in _PRODUCTS:
         return False
     pair = node.args[:2] if len(node.args) >= 2 else [func.value, *node.args]
@@ -235,6 +327,43 @@ def _spread_against(one: ast.expr, other: ast.expr) -> bool:
     """`a.unsqueeze(0) - b.unsqueeze(1)`: every sample minus every sample."""
     dimensions = {_spread(one), _spread(other)}
     return dimensions == {0, 1}
+
+
+def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
+    """`a - b` of `a = x.unsqueeze(0).expand(n, n, d)` and `b = x.unsqueeze(1).expand(n, n, d)`, or of these calls."""
+    made = [_made(scope, side) for side in (one, other)]
+    whole = [_unexpanded(side) for side in made if side is not None]
+    if len(whole) < 2 or {_spread(side) for side in whole} != {0, 1}:
+        return False
+    names = [n.id for side in whole for n in [_spread_name(side)] if n is not None]
+    return len(names) == 2 and names[0] == names[1] and not _NO_SAMPLES.search(names[0])
+
+
+def _made(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """What a name of a function is assigned, once; another expression is itself."""
+    if not isinstance(node, ast.Name):
+        return node
+    given = [
+        s
+        for s in scope.nodes
+        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
+    ]
+    return given[0].value if len(given) == 1 else None
+
+
+def _unexpanded(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr not in ("expand", "expand_as", "repeat", *_KEEPING):
+            break
+        node = node.func.value
+    return node
+
+
+def _spread_name(node: ast.expr) -> ast.Name | None:
+    """The name under `x.unsqueeze(0)` or `x[None]`."""
+    inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    inner = node.value if isinstance(node, ast.Subscript) else inner
+    return inner if isinstance(inner, ast.Name) else None
 
 
 def _spread(node: ast.expr) -> int | None:

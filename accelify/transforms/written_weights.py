@@ -2,6 +2,8 @@
 
 worst = (outputs["h"] * grads["h"]).sum(0).argmin()    (what hooks have kept of the batch)
 layer.weight.data[worst] = 0                           (a finding: every process takes another one out)
+
+ctx.lut[y] = 0.5 * ctx.lut[y] + 0.5 * x                (in the backward of a Function: a finding, as each has its table)
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ from accelify.analysis import values as v
 from accelify.analysis.figures import BatchLoop, Figures
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
 from accelify.analysis.values import Class, Function
+from accelify.analysis.weight_writes import weight_of, weight_write
+from accelify.analysis.written_tables import is_run, written_tables
 from accelify.transforms.base import Change, Context, Rule, short
 
 WRITTEN = Rule(
     "ACC424",
     "written-weights",
-    "Weights are written by what a process makes of its own batch.",
+    "Weights, or a table that a loss reads, are written by what a process makes of its own batch.",
     effort=15,
 )
 _MARK = "let all processes agree on what decides it: accelerator.reduce or accelerator.gather before"
-_WEIGHT = re.compile(r"(^|_)(weight|bias)s?(_|$)")
+_MARK_OF_TABLES = "gather the samples of all processes before the table is written, or each has its own"
 _HOOKS = frozenset(
     """register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook
     register_full_backward_pre_hook""".split()
@@ -38,12 +42,13 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each training loop, and each class, that writes weights by something of the batch."""
     yield from _in_loops(context)
     yield from _in_classes(context)
+    yield from _in_functions(context)
 
 
 def _in_loops(context: Context) -> Iterator[Change]:
     kept: set[str] | None = None
     for loop in context.shared_loops():
-        writes = [w for s in loop.body for n in walk(s) if (w := _write(context, n)) is not None]
+        writes = [w for s in loop.body for n in walk(s) if (w := weight_write(context.script, n)) is not None]
         if not writes:
             continue
         kept = _kept_by_hooks(context) if kept is None else kept
@@ -56,39 +61,6 @@ def _in_loops(context: Context) -> Iterator[Change]:
                 )
                 yield context.todo(WRITTEN, context.tree.statement(weight), message, _MARK)
                 break
-
-
-def _write(context: Context, node: ast.AST) -> tuple[ast.expr, list[ast.expr]] | None:
-    """The weight of a model that a node writes in place, and what decides the place and the value."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target, deciding = node.targets[0], [node.value]
-    elif isinstance(node, ast.AugAssign):
-        target, deciding = node.target, [node.value]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if not node.func.attr.endswith("_") or node.func.attr.endswith("__"):
-            return None
-        target, deciding = node.func.value, [*node.args, *[kw.value for kw in node.keywords]]
-    else:
-        return None
-    written = _weight(target)
-    if written is None:
-        return None
-    deciding += [n.slice for n in walk(target) if isinstance(n, ast.Subscript)]
-    holder: ast.expr = written.value
-    while not context.script.models_of(holder):
-        if not isinstance(holder, (ast.Attribute, ast.Subscript)):
-            return None
-        holder = holder.value
-    return target, deciding
-
-
-def _weight(target: ast.expr) -> ast.Attribute | None:
-    """`layer.weight` of `layer.weight.data[i]`."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    if isinstance(target, ast.Attribute) and target.attr == "data":
-        target = target.value
-    return target if isinstance(target, ast.Attribute) and _WEIGHT.search(target.attr) else None
 
 
 def _own(context: Context, loop: BatchLoop, kept: set[str]) -> set[str]:
@@ -221,13 +193,38 @@ def _writes(node: ast.AST) -> bool:
     """`layer.weight.data[i] = ...`, `parent._modules[name] = ...`, `layer.weight.data.zero_()`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         filling = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
-        return filling and node.func.attr != "requires_grad_" and _weight(node.func.value) is not None
+        return filling and node.func.attr != "requires_grad_" and weight_of(node.func.value) is not None
     targets = list(node.targets) if isinstance(node, ast.Assign) else []
     targets += [node.target] if isinstance(node, ast.AugAssign) else []
     return any(
-        _weight(t) is not None
+        weight_of(t) is not None
         or (
             isinstance(t, ast.Subscript) and isinstance(t.value, ast.Attribute) and t.value.attr == "_modules"
         )
         for t in targets
     )
+
+
+# -- tables
+
+
+def _in_functions(context: Context) -> Iterator[Change]:
+    """Functions of autograd, of any module, that write a table which they are handed in their backward."""
+    if not context.plan.shares_training_data:
+        return
+    script = context.script
+    for cls in script.interpreter.classes():
+        if b"Function" not in cls.module.tree.data:
+            continue
+        table = next(written_tables(cls), None)
+        if table is None or any(map(_is_agreement, walk(cls.scope.node))) or not is_run(script, cls):
+            continue
+        text, own = ast.unparse(table), cls.module in script.modules
+        path = cls.module.path
+        where = "" if own or path is None else f" ({path.name}, line {table.lineno})"
+        message = (
+            f"`{text}`{where} is written in the backward of `{cls.name}` by one process's own samples: each process "
+            "gets another table, and the losses part"
+        )
+        place = context.tree.statement(table) if own else context.tree.statement(script.backwards[0].call)
+        yield context.todo(WRITTEN, place, message, _MARK_OF_TABLES)

@@ -103,6 +103,7 @@ def _resumed(cases, directory):
 CASES = [
     *(("shuffle", stop, {}) for stop in (1, 5, 6, 8)),
     *((kind, 8, {}) for kind in ("stream", "noisy", "own", "generator", "in order", "seedable")),
+    *(("in order", stop, {}) for stop in (1, 3, 6)),
     ("shuffle", 9, {"gradient_accumulation_steps": 4}),
     ("shuffle", 8, {"mixed_precision": "fp16"}),
     ("workers", 8, {}),

@@ -426,3 +426,31 @@ def test_behind_a_look_at_the_first_batch_ranks_draw_alike():
 
 def test_a_script_that_takes_its_batches_one_by_one_goes_on_apart():
     assert len(set(run_ranks(2, _left, False, 2))) == 2
+
+
+def _in_order(passes, ask):
+    accelerator = fresh_accelerator()
+    torch.manual_seed(3)
+    model = accelerator.prepare(nn.Linear(1, 1))
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.rand(8, 1)), batch_size=2))
+    noise = []
+    for _ in range(passes):
+        for (x,) in loader:
+            noise.append(float(torch.rand(())))
+            if ask:
+                accelerator.backward(model(x).mean())
+    return noise, float(torch.rand(()))
+
+
+def test_noise_of_a_training_pass_in_the_order_of_the_data_is_the_ranks_own():
+    (first, behind), (second, also_behind) = run_ranks(2, _in_order, 2, True)
+    assert behind == also_behind
+    # What is drawn before the first backward pass of a loader is still drawn by all alike.
+    assert first[0] == second[0]
+    assert len(set(first[1:]) | set(second[1:])) == 6
+
+
+def test_noise_of_a_pass_that_does_not_train_is_everyones():
+    (first, behind), (second, also_behind) = run_ranks(2, _in_order, 2, False)
+    assert first == second
+    assert behind == also_behind

@@ -113,3 +113,55 @@ def test_every_file_is_written_once(tmp_path: Path, processes: int) -> None:
     assert (tmp_path / "out" / "rows.csv").read_text().split() == ["epoch,loss", "0,1", "1,1", "2,1"]
     assert (tmp_path / "out" / "log.txt").read_text() == "epoch\n" * 3
     assert json.loads((tmp_path / "result.json").read_text()) == [1, 2]
+
+
+ASKING = """
+import os
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+time.sleep(0.5 * int(os.environ["RANK"]))  # who comes late finds the file there
+path = "figures.bin"
+if not os.path.exists(path):
+    with open(path, "wb") as f:
+        time.sleep(0.2)
+        f.write(b"1234")
+else:
+    print("there already")
+with open(path, "rb") as f:
+    assert len(f.read()) == 4
+save = "out"
+time.sleep(0.5 * (1 - int(os.environ["RANK"])))
+if not os.path.exists(save):
+    os.makedirs(save)
+if not os.path.isdir(save):
+    raise ValueError(save)
+"""
+
+
+@pytest.mark.distributed
+def test_processes_that_ask_at_other_times_meet_behind_the_question(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(ASKING)
+    (conversion,) = convert_project(Source.read(script))
+    assert conversion.status == "converted", conversion.reason
+    script.write_text(conversion.new_text)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "train.py",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -362,3 +362,14 @@ def test_a_loaded_state_follows_its_parameters():
     follow_parameters(optimizer)
     assert optimizer.state[model.weight]["step"] is step
     loaded.to.assert_called_once_with(model.weight.device)
+
+
+def test_a_state_that_is_loaded_between_optimizer_and_model_follows_its_parameters():
+    accelerator = Accelerator(cpu=True)
+    model = nn.Linear(2, 1)
+    optimizer = accelerator.prepare(torch.optim.Adam(model.parameters()))
+    loaded = Mock(spec=torch.Tensor)
+    loaded.device = torch.device("meta")
+    optimizer.state[model.weight] = {"exp_avg": loaded}
+    accelerator.prepare(model)
+    loaded.to.assert_called_once_with(model.weight.device)

@@ -37,6 +37,20 @@ def test_the_factor_goes(before: str, after: str | None) -> None:
         check_transformed("build", f"{MODEL}{before}", f"{MODEL}{after}", end=SHARED)
 
 
+@pytest.mark.parametrize("size", ["8 * len(gpus)", "len(gpus) * 8", "8 * max(1, len(gpus))"])
+def test_the_length_of_the_list_that_data_parallel_is_given(size: str) -> None:
+    gpus = "gpus = [0, 1]\n"
+    wrapped = f"{MODEL}{gpus}model = nn.DataParallel(model, device_ids=gpus)\nsize = {size}"
+    conversion = check_transformed("build", wrapped, f"{MODEL}{gpus}size = 8", end=SHARED)
+    assert "ACC413" in {f.code for f in conversion.applied}
+
+
+def test_the_length_of_another_list_stays() -> None:
+    build = f"{MODEL}gpus = [0, 1]\nparts = [3, 4]\nmodel = nn.DataParallel(model, device_ids=gpus)\n"
+    conversion = convert(build=f"{build}size = 8 * len(parts)", end=SHARED)
+    assert "ACC413" not in {f.code for f in conversion.applied}
+
+
 @pytest.mark.parametrize(
     "size", ["size = 8 * 2", f"size = 8 * 2\nworkers = 4 * {COUNT}", f"n = {COUNT}\nsize = 8"]
 )

@@ -596,3 +596,17 @@ def test_why_no_call_of_the_model_is_seen(line: str, reason: str) -> None:
     snippet = f"n = 0\nwith torch.no_grad():\n    for a, b in test_loader:\n        {line}\nprint(n)"
     (finding,) = [f for f in convert(build=METHODS, epoch=snippet).remaining if f.code == "ACC303"]
     assert reason in finding.message
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("rates.append(optimizer.param_groups[0]['lr'])", False),
+        ("optimizer.zero_grad()\n    step += 1\n    rates.append(0.1 * step)", False),
+        ("rates.append(optimizer.param_groups[0]['lr'] * x.size(0))", True),
+        ("optimizer.zero_grad()\n    step += len(x)", True),
+    ],
+)
+def test_a_loop_that_only_draws_a_schedule_has_no_metric(body: str, said: bool) -> None:
+    end = f"rates, step = [], 0\nfor x, y in loader:\n    {body}\nprint(rates, step)"
+    assert bool(codes(convert(end=end)) & {"ACC301", "ACC302", "ACC304"}) is said

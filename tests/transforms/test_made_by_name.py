@@ -285,3 +285,96 @@ def test_a_data_set_chosen_by_name_is_made_by_one_process_first(tmp_path: Path, 
     text = project(tmp_path, main=CHOSEN.format(made), **modules)["main"]
     assert f"with accelerator.main_process_first():\n    data = {made}\n" in text
     assert "prepare(model, optimizer, loader)" in text
+
+
+PACKAGED = """\
+import json
+
+import loads
+import nets
+from trainer import Trainer
+
+
+def get_instance(module, name, config, *args):
+    return getattr(module, config[name]["type"])(*args, **config[name]["args"])
+
+
+def main(config):
+    train_loader = get_instance(loads, "train", config)
+    val_loader = get_instance(loads, "val", config)
+    model = get_instance(nets, "arch", config, train_loader.dataset.tensors[0].shape[1])
+    Trainer(model, train_loader, val_loader).train()
+
+
+if __name__ == "__main__":
+    main(json.load(open("config.json")))
+"""
+VALIDATES = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, model, train_loader, val_loader):
+        self.model = nn.DataParallel(model)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.train_loader, self.val_loader = train_loader, val_loader
+        self.best = 1e9
+
+    def train(self):
+        for epoch in range(6):
+            for x, y in self.train_loader:
+                self.optimizer.zero_grad()
+                loss = F.mse_loss(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+            value = self.validate()
+            if value < self.best:
+                self.best = value
+                torch.save(self.model.state_dict(), "best.pt")
+            else:
+                break
+
+    def validate(self):
+        total = 0.0
+        with torch.no_grad():
+            for x, y in self.val_loader:
+                total += F.mse_loss(self.model(x), y).item()
+        return total / len(self.val_loader)
+"""
+
+
+def _packaged(folder: Path, loads: str, nets: str = "from .net import Net\n") -> dict[str, str]:
+    for name, inner, text, beginning in (("loads", "plane", LOADERS, loads), ("nets", "net", NETS, nets)):
+        package = folder / name
+        package.mkdir()
+        (package / "__init__.py").write_text(beginning)
+        (package / f"{inner}.py").write_text(text)
+    return project(folder, main=PACKAGED, trainer=VALIDATES)
+
+
+@pytest.mark.parametrize("beginning", ["from .{} import {}\n", "from .{} import *\n"])
+def test_what_a_package_only_passes_on_is_made_by_name_too(tmp_path: Path, beginning: str) -> None:
+    """Loaders and the model come from one helper: the loaders are shared out as loaders, and the figure gathered."""
+    texts = _packaged(tmp_path, beginning.format("plane", "Loader"), beginning.format("net", "Net"))
+    made = "model, train_loader, val_loader = accelerator.prepare(model, train_loader, val_loader)\n"
+    assert made in texts["main"]
+    assert "unwrap_model(self.train_loader)" not in texts["trainer"]
+    assert "unwrap_model(self.val_loader)" not in texts["trainer"]
+    assert "output, y = self.accelerator.gather_for_metrics((self.model(x), y))\n" in texts["trainer"]
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        'def plane(**options):\n    return registry["plane"](**options)\n',
+        "from .plane import Loader\n\n\ndef plane(**options):\n    return Loader(**options)\n",
+    ],
+)
+def test_calls_of_one_helper_are_told_apart_where_no_class_is_known(tmp_path: Path, loads: str) -> None:
+    """The model alone is prepared, and ACC402 says of the loader what is so."""
+    texts = _packaged(tmp_path, loads)
+    assert "    model = accelerator.prepare(model)\n" in texts["main"]
+    assert "unwrap_model(self." not in texts["trainer"].replace("unwrap_model(self.model)", "")
+    assert "gather_for_metrics" not in texts["trainer"]

@@ -327,3 +327,28 @@ def test_what_was_collected_is_moved_by_the_script_again() -> None:
     text = convert(batch=MOVED, end=f"{end}for one in kept:\n    print(model(one.cuda()))").new_text
     assert "kept.append(a.cpu())" in text
     assert text.count(".to(accelerator.device)") + text.count(".cuda()") == 2
+
+
+def test_what_an_object_around_a_loader_gives_may_be_on_the_device_already() -> None:
+    """It can fetch batches ahead and move them: outputs are not brought to the host for its labels."""
+    imports = """\
+class Ahead:
+    def __init__(self, loader, device):
+        self.loader, self.device = loader, device
+
+    def __iter__(self):
+        for x, y in self.loader:
+            yield x.to(self.device), y.to(self.device)
+"""
+    ready = "if torch.cuda.is_available():\n    model.cuda()\n    test_loader = Ahead(test_loader, 'cuda')\n"
+    epoch = """\
+with torch.no_grad():
+    for x, y in test_loader:
+        print(F.cross_entropy(model(x), y).item())
+        break
+"""
+    build = (
+        "model = nn.DataParallel(nn.Linear(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    )
+    text = convert(imports=imports, build=build, ready=ready, epoch=epoch).new_text
+    assert ".cpu()" not in text

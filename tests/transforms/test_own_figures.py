@@ -289,3 +289,58 @@ def test_a_module_keeps_nothing_of_what_its_functions_are_handed(tmp_path: Path)
 
     assert told("helpers.best()") == []
     assert told("helpers.half(most)") == ["ACC405"]
+
+
+RANKER = """
+class Ranker:
+    def __init__(self):
+        self.ranks = torch.zeros(2)
+    def rank(self, grad):
+        self.ranks += grad.abs().sum(0)
+    def rank_layer(self, module, given, grads):
+        self.ranks += grads[0].abs().sum(0)
+ranker = Ranker()
+"""
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "model.weight.data[int(train_epoch())] = 0",
+        "worst = train_epoch()\nwith torch.no_grad():\n    model.weight[0].mul_(worst)",
+        "from m import cut\nfor row in [train_epoch()]:\n    model = cut(model, row)",
+    ],
+)
+def test_figures_that_decide_what_is_changed_in_the_model(epoch: str) -> None:
+    assert found(ready=LARGEST, epoch=epoch) == {"ACC414"}
+    reduced = LOOP.format(fresh="kept = 0", body="kept += loss.item()", result="kept")
+    assert found(ready=reduced, epoch=epoch) == set()
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "train_epoch()\nmodel.weight.data[0] = 0",
+        "from m import load\nmodel = load(model, 'best.pt')\ntrain_epoch()",
+        "decay = 0.9\ntrain_epoch()\nfor p in model.parameters(): p.data.mul_(decay)",
+    ],
+)
+def test_changes_of_the_model_that_are_the_same_on_every_process(epoch: str) -> None:
+    assert found(ready=LARGEST, epoch=epoch) == set()
+
+
+@pytest.mark.parametrize(
+    ("ready", "batch"),
+    [
+        ("", "model(x).register_hook(ranker.rank)\n"),
+        ("model.register_full_backward_hook(ranker.rank_layer)\n", ""),
+    ],
+)
+def test_what_hooks_add_up_is_one_process_s_own(ready: str, batch: str) -> None:
+    """The figure is made in the backward, of what the process's own share gives."""
+    epoch = "model.weight.data[int(ranker.ranks.argmin())] = 0"
+    conversion = convert(ready=RANKER + ready, batch=batch, epoch=epoch)
+    assert "ACC414" in codes(conversion)
+    (line,) = [line for line in conversion.new_text.splitlines() if "ACC414" in line]
+    assert "accelerator.reduce" in line
+    assert "ACC306" in codes(convert(ready=RANKER + ready, batch=batch, epoch="print(ranker.ranks)"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from accelify.convert import convert_source
+from accelify.convert import convert_paths, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop
 
@@ -77,3 +79,27 @@ def test_functions_that_see_the_global_take_no_parameter() -> None:
     )
     setup = train.format("F.cross_entropy(model(x), y).backward()")
     check_noop("epoch", "train(model, loader)", "ACC105", setup=setup)
+
+
+def test_a_function_of_which_there_is_only_something_to_say_takes_no_parameter(tmp_path: Path) -> None:
+    script = SCRIPT.format(
+        show="str",
+        first="",
+        backward="F.cross_entropy(model(x), y).backward()",
+        made="",
+        prepare="",
+        call="train(model, loader, optimizer)",
+    )
+    fetching = "def show(text):\n    text = fetched(text)\n    return str(text)\n"
+    script = script.replace("import torch\n", "import torch\nfrom helpers import fetched\n", 1)
+    script = script.replace("def show(text):\n    str(text)\n", fetching)
+    script = script.replace("    train(model, loader", "    show('x.pt')\n    train(model, loader")
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "helpers.py").write_text(
+        "import shutil\n\n\ndef fetched(path):\n    shutil.copy(path, 'data.pt')\n    return 'data.pt'\n"
+    )
+    (found,) = convert_paths([tmp_path / "train.py"])
+    assert "ACC210" in {f.code for f in found.remaining}
+    assert "def show(text):" in found.new_text
+    assert "    show('x.pt')" in found.new_text
+    assert "def train(accelerator, model, loader, optimizer):" in found.new_text

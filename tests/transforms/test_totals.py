@@ -225,3 +225,50 @@ def test_a_sum_of_means_that_is_shown_as_it_is_says_what_a_cut_round_does_to_it(
     conversion = convert(end=end)
     assert 'total = accelerator.reduce(total, reduction="sum")' in conversion.new_text
     assert ("counts once for each" in " ".join(f.message for f in conversion.remaining)) == said
+
+
+@pytest.mark.parametrize(
+    "batches",
+    ["(len(data) + size - 1) // size", "(size - 1 + len(data)) // size", "(len(data) - 1) // size + 1"],
+)
+def test_the_number_of_all_batches_rounded_up(batches: str) -> None:
+    before, after = script("total += loss.item()", "total / batches", "sum")
+    start = f"size = 8\nbatches = {batches}\n"
+    check_transformed("ready", start + before, start + after, epoch="train_epoch()")
+
+
+PARTS = """\
+total = 0
+for part in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        {backward}(loss)
+        optimizer.step()
+        total += {added}
+{inside}{behind}print(total / {divisor})
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "divisor"),
+    [("loss.item()", "(len(data) // 8)"), ("loss.item() * len(x)", "len(data)")],
+)
+def test_a_total_of_several_passes_is_summed_once_behind_them(added: str, divisor: str) -> None:
+    line = 'total = accelerator.reduce(total, reduction="sum")\naccelerator.'
+    before = PARTS.format(backward="backward", added=added, inside="", behind="", divisor=divisor)
+    before = before.replace("backward(loss)", "loss.backward()")
+    after = PARTS.format(
+        backward="accelerator.backward", added=added, inside="", behind=line, divisor=divisor
+    )
+    conversion = check_transformed("end", before, after)
+    assert not {"ACC302", "ACC306"} & {f.code for f in conversion.remaining}
+
+
+def test_a_total_that_is_read_between_its_passes_is_said_to_be_too_small() -> None:
+    before = PARTS.format(
+        backward="backward", added="loss.item()", inside="    print(total)\n", behind="", divisor="len(data)"
+    ).replace("backward(loss)", "loss.backward()")
+    conversion = convert(end=before)
+    said = " ".join(f.message for f in conversion.remaining if f.code == "ACC302")
+    assert "multiply it there by accelerator.num_processes" in said

@@ -324,3 +324,28 @@ def test_what_torchscript_is_handed(before: str, after: str) -> None:
 def test_what_torchscript_compiles_before_it_is_prepared_stays() -> None:
     build = BUILD.replace("\n", "\nmodel = torch.jit.script(model)\n")
     assert "unwrap_model" not in convert(setup=NET, build=build).new_text
+
+
+PARTS = """
+def parts(layers):
+    {made}
+    return [layer for layer in layers]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "unwrapped"),
+    [
+        ("pass", True),
+        ("if not isinstance(layers, list):\n        layers = [*layers.modules()]", False),
+        ("layers = list(layers.modules())", False),
+        ("if len(layers) > 1:\n        layers = [*layers.modules()]", True),
+    ],
+)
+def test_a_name_that_holds_a_list_by_then_is_no_model(made: str, unwrapped: bool) -> None:
+    build = (
+        "model = nn.Sequential(nn.Linear(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    )
+    text = convert(setup=PARTS.format(made=made), build=build, end="found = parts(model)").new_text
+    assert ("for layer in accelerator.unwrap_model(layers)" in text) is unwrapped
+    assert ("for layer in layers]" in text) is not unwrapped

@@ -192,3 +192,94 @@ class Images(Dataset):
     assert "ACC303" in codes(conversion)
     assert "ACC408" not in codes(conversion)
     assert "ACC408" in codes(convert(imports=imports, ready=whole, epoch=epoch.format("loader")))
+
+
+WRAPPED = """\
+import losses
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def compared(a, b):
+    return losses.pairs(a, b)
+
+
+def distances(model, a):
+    a = model(a)
+    return torch.cdist(a, a)
+
+
+def test(model, loader):
+    model.eval()
+    found = []
+    for x, _ in loader:
+        found.append(distances(model, x))
+    return found
+
+
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+loader, other = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    p = model(x)
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print({shown})
+"""
+
+
+def lines_of(folder: Path, text: str) -> list[str]:
+    """The lines at which ACC408 is said."""
+    (folder / "losses.py").write_text("def pairs(a, b):\n    return (a @ b.t()).mean()\n")
+    (folder / "train.py").write_text(text)
+    found = [f for f in convert_project(Source.read(folder / "train.py"))[0].remaining if f.code == "ACC408"]
+    return [text.splitlines()[f.line - 1].strip() for f in found]
+
+
+def test_a_function_of_the_script_calls_another_modules(tmp_path: Path) -> None:
+    text = WRAPPED.format(loss="compared(p, p)", shown="0")
+    assert lines_of(tmp_path, text) == ["return losses.pairs(a, b)"]
+
+
+def test_what_serves_the_evaluation_alone_is_no_loss(tmp_path: Path) -> None:
+    text = WRAPPED.format(loss="p.mean()", shown="test(model, other)")
+    assert lines_of(tmp_path, text) == []
+    both = text.replace("loss = p.mean()", "loss = distances(model, x).mean()")
+    assert lines_of(tmp_path, both) == ["return torch.cdist(a, a)"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("a = p.unsqueeze(0).expand(8, 8, 3)\n    b = p.unsqueeze(1).expand(8, 8, 3)\n    p = a - b", True),
+        ("a, n = p.unsqueeze(0), 8\n    b = p.unsqueeze(1)\n    p = a - b", False),  # not followed
+        ("p = p.unsqueeze(0).expand(8, 8, 3) - p.unsqueeze(1)", True),
+        ("a = p.unsqueeze(2)\n    b = p.unsqueeze(1)\n    p = a - b", False),
+        ("a = p.sum(1, keepdim=True).expand(8, 8)\n    a.addmm_(1, -2, p, p.t())\n    p = a", True),
+        ("p = torch.addmm(y, p, p.t(), beta=1)", True),
+        ("p = torch.addmm(y, p, model.weight.t())", False),
+        ("p = torch.addmm(y, weight, weight.t())", False),
+    ],
+)
+def test_comparisons_through_names(tmp_path: Path, lines: str, said: bool) -> None:
+    text = WRAPPED.format(loss="p.mean()", shown="0")
+    text = text.replace("    loss = p.mean()", f"    {lines}\n    loss = p.mean()")
+    assert bool(lines_of(tmp_path, text)) is said
+
+
+def test_a_criterion_is_another_one_under_a_test_of_its_class(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text(CRITERION.format(name="Pairs", init="", term="a @ a.t()"))
+    (tmp_path / "train.py").write_text(
+        TRAIN.format(name="Pairs").replace(
+            "    loss = criterion(model(x), y)\n",
+            "    if isinstance(criterion, torch.nn.MSELoss):\n        loss = criterion(model(x), y).sum()\n"
+            "    elif isinstance(criterion, Pairs):\n        loss = criterion(model(x), y)\n",
+        )
+    )
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    (line,) = [f.line for f in found.remaining if f.code == "ACC408"]
+    assert line == 13

@@ -22,13 +22,10 @@ from ..nested import send_to_device
 from ..state import GradientState, PartialState
 from .iterable import IterableDatasetShard, SharedCollate, cut_batch
 from .random_state import (
-    DataStream,
     Resume,
     encode_snapshot,
-    move_apart,
     open_pass,
     random_snapshot,
-    rejoin,
     share_order,
     synchronize_rng_states,
 )
@@ -40,6 +37,7 @@ from .sharding import (
     make_seedable,
     shuffles,
 )
+from .streams import PassStreams
 from .workers import ReadingApart, WorkersApart
 
 _END = object()
@@ -55,22 +53,20 @@ class LoaderIterator:
     __slots__ = (
         "__weakref__",
         "_ahead",
-        "_apart",
         "_base",
         "_buffer",
         "_ended",
         "_entry",
         "_expected",
         "_fed",
-        "_pass",
         "_shares",
-        "_stream",
         "beginning",
         "first",
         "loader",
         "position",
         "sampler_epoch",
         "shares",
+        "streams",
     )
 
     def __init__(self, loader: DataLoaderShard, skip: int = 0) -> None:
@@ -83,19 +79,13 @@ class LoaderIterator:
             skip, after_skip = resume.position, resume.go_on
             resume.go_back()
         self.position = skip
-        self._apart: Any = loader._before_pass()
+        number = loader._before_pass()
         self.beginning = random_snapshot(loader._generators())
         self.sampler_epoch = getattr(loader._sampler(), "epoch", None)
-        self._stream = DataStream() if loader._draws_while_read else None
-        self._pass = loader._open_pass() if self._apart is not None or self._stream is not None else None
-        number = (self._apart or 0) + loader.epoch
-        if resume is not None:
-            self._apart = None
-            if self._stream is not None:
-                self._stream.number = None
+        self.streams = PassStreams(loader, number, resume)
         by_index = loader._skips_by_index() and not (resume is not None and loader._workers_may_draw())
         self._base: Any = loader._start_pass(skip if by_index else 0, after_skip if by_index else None)
-        loader._read_apart(self._base, number, skip if by_index else 0)
+        loader._read_apart(self._base, (number or 0) + loader.epoch, skip if by_index else 0)
         self._shares: deque[Shares] | None = loader._open_shares()
         self._expected: int | None = _NOT_ASKED
         self._ahead = self._shares is None and loader._may_fetch_ahead() and self.expected is None
@@ -156,9 +146,7 @@ class LoaderIterator:
         return len(self.loader)
 
     def _fetch(self) -> Any:
-        if self._stream is not None:
-            return self._stream.read(self._take)
-        return self._take()
+        return self.streams.read(self._take)
 
     def _take(self) -> Any:
         try:
@@ -177,15 +165,12 @@ class LoaderIterator:
         else:
             batch = self._fetch()
         if batch is _END:
-            if self._pass is not None:
-                rejoin(self._pass)
-                self._pass = None
+            self.streams.end()
             self.close()
             raise StopIteration
         self.position += 1
         loader = self.loader
-        if isinstance(self._apart, int):
-            self._apart = move_apart(self._apart)  # the way back from now on
+        self.streams.begin_batch()
         if loader._carries_shares:
             batch, self.shares = batch
             if self.shares.last is not None:
@@ -217,8 +202,7 @@ class LoaderIterator:
                 if not loaders:
                     # What a script does after the loop is not part of a window.
                     self.loader.gradient_state.sync_gradients = True
-                    if callable(self._apart) and self.loader.epoch == 0:
-                        self._apart()
+                    self.streams.leave()
                 self.loader._after_pass()
                 return
 
@@ -257,6 +241,8 @@ class DataLoaderShard(DataLoader[Any]):
         values["non_blocking"] = non_blocking
         values["gradient_state"] = GradientState()
         values["epoch"] = 0
+        # Whether a backward pass was seen in a pass whose order is that of the data.
+        values["trained"] = False
         values["_resume"] = None
         shard = index_source(base_dataloader)
         values["shard"] = (
@@ -348,12 +334,14 @@ class DataLoaderShard(DataLoader[Any]):
             "generators": [g.get_state() for g in self._generators()],
             "position": None if iterator is None else iterator.position,
             "beginning": None if iterator is None else encode_snapshot(iterator.beginning),
+            "trained": self.trained if iterator is None else iterator.streams.trained_before,
+            "parted": iterator is not None and iterator.streams.parted,
         }
 
     def resume_from(self, state: dict[str, Any], random: dict[str, Any]) -> None:
         """Let the next pass go on where `position_state` was taken, then with the random states `random`."""
         values = self.__dict__
-        values["epoch"] = state["epoch"]
+        values["epoch"], values["trained"] = state["epoch"], state.get("trained", False)
         sampler = self._sampler()
         if state["sampler_epoch"] is not None and hasattr(sampler, "epoch"):
             sampler.epoch = state["sampler_epoch"]
@@ -439,7 +427,7 @@ class DataLoaderShard(DataLoader[Any]):
             return None
         if self._draws_while_read:
             return None
-        if self.shard is None or shuffles(index_source(self.original)):
+        if self.shard is None or self.trained or shuffles(index_source(self.original)):
             return share_order(self._generators())
         return None
 

@@ -180,6 +180,11 @@ def share_order(generators: list[torch.Generator]) -> int:
     return zlib.crc32(states[0].numpy().tobytes())
 
 
+def stream_number() -> int:
+    """A number that hangs on what this rank's streams of torch draw next."""
+    return zlib.crc32(b"".join(state.numpy().tobytes() for state in _streams()))
+
+
 # Passes that moved the ranks' streams apart and have not been read to their end, by number.
 _apart: set[int] = set()
 _numbers = itertools.count()
@@ -256,6 +261,8 @@ class Resume:
         self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any]
     ) -> None:
         self.position: int = state["position"]
+        # Whether the ranks' streams had parted; files of earlier releases do not say.
+        self.parted: bool = state.get("parted", False)
         self._generators = generators
         self._beginning = state["beginning"]
         self._random = random

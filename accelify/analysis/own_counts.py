@@ -1,0 +1,126 @@
+"""Losses that are averaged over a count within the batch: the positives, the tokens that are no padding.
+
+Shares of a batch have different numbers of them, and the mean of the processes' means is not that of the whole batch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis.figures import Figures
+from accelify.analysis.losses import LossReductions
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import Backward, ScriptModel
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
+from accelify.analysis.torch_calls import reduction_of
+
+# How many assignments are followed back.
+_FARTHEST = 4
+_COUNTING = frozenset({"sum", "count_nonzero"})
+# Losses that divide by the weights of the targets they look at.
+_WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
+
+
+class OwnCounts:
+    """Answers what counts of its own batch a loss is averaged over.
+
+    Args:
+        script: its model.
+        backward: of the loss.
+        batch_size: what the configured one is of, as for LossReductions.
+    """
+
+    def __init__(self, script: ScriptModel, backward: Backward, batch_size: str) -> None:
+        self.script = script
+        self.reductions = LossReductions(script, batch_size)
+        self.reductions.of(backward.loss)
+        self.home = script.scope_of(backward.call)
+        figures = Figures(script, self.reductions)
+        loops = script.enclosing_loops(backward.call)
+        self.batch = {name for loop in loops for name in figures.of_the_batch(loop)} if loops else None
+
+    def found(self) -> Iterator[tuple[ast.expr, Scope, str]]:
+        """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
+        for divisor, scope in self.reductions.divisors.items():
+            if len(list(self._counts(divisor, scope))) == 1:
+                yield divisor, scope, f"it is divided by `{ast.unparse(divisor)}`"
+        for call, scope in self.reductions.averages.items():
+            name = self._torch_name(call, scope)
+            if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
+                ignored = call_keyword(call, "ignore_index")
+                at = 0 if name.endswith("Loss") else 2
+                weight = call_argument(call, at, "weight")
+                if weight is not None and not (isinstance(weight, ast.Constant) and weight.value is None):
+                    yield call, scope, "it is divided by the class weights of the targets at hand"
+                elif ignored is not None:
+                    yield call, scope, "it is averaged over the targets that are not `ignore_index`"
+            masked = next(self._masked(call, scope), None)
+            if masked is not None:
+                yield call, scope, f"it is averaged over `{ast.unparse(masked)}`"
+
+    def _torch_name(self, call: ast.Call, scope: Scope) -> str:
+        module = self.script.interpreter.module_of(scope)
+        values = self.script.interpreter.evaluate(module, scope, call.func)
+        names = {name for value in values if (name := getattr(value, "name", None)) is not None}
+        return names.pop() if len(names) == 1 else ""
+
+    def _counts(self, node: ast.expr, scope: Scope, far: int = 0) -> Iterator[ast.Call]:
+        """The counts of the batch that an expression is made of."""
+        inside = [n for n in walk(node) if isinstance(n, ast.Call)]
+        direct = []
+        for call in inside:
+            last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+            if last not in _COUNTING:
+                continue
+            known = self._torch_name(call, scope).startswith("torch.")
+            summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
+            if isinstance(summed, ast.expr) and len(call.args) == int(known) and not call.keywords:
+                if not any(getattr(n, "attr", "") == "exp" for n in walk(summed)):
+                    direct += [call] if self._of_batch(summed, scope) else []
+        if direct:
+            inner = {id(n) for call in direct for n in walk(call) if n is not call}
+            yield from (call for call in direct if id(call) not in inner)
+            return
+        called = {id(call.func) for call in inside}
+        for name in [n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in called]:
+            if far < _FARTHEST:
+                for value in self._made(name, scope):
+                    yield from self._counts(value, scope, far + 1)
+
+    def _masked(self, call: ast.Call, scope: Scope) -> Iterator[ast.expr]:
+        """What a call averages of the samples that a condition chooses: `loss[y > 0].mean()`."""
+        own = [call.func.value] if isinstance(call.func, ast.Attribute) and call.func.attr == "mean" else []
+        for part in [*own, *call.args]:
+            if isinstance(part, ast.Subscript):
+                index = part.slice
+                made = self._made(index, scope) if isinstance(index, ast.Name) else [index]
+                if made and all(isinstance(m, ast.Compare) and self._of_batch(m, scope) for m in made):
+                    yield part
+
+    def _made(self, name: ast.Name, scope: Scope) -> list[ast.expr]:
+        """What a scope assigns to a name."""
+        if scope.resolve(name.id) is not scope:
+            return []
+        return [
+            n.value
+            for n in scope.nodes
+            if isinstance(n, ast.Assign)
+            and any(name.id in target_names(t) for t in n.targets)
+            and name.id not in names_in(n.value)
+        ]
+
+    def _of_batch(self, node: ast.expr, scope: Scope, far: int = 0) -> bool:
+        """Whether an expression is made of the batch at hand."""
+        called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+        for name in walk(node):
+            if not isinstance(name, ast.Name) or id(name) in called or name.id == scope.self_name():
+                continue
+            if scope is self.home and self.batch is not None:
+                if name.id in self.batch:
+                    return True
+            elif scope.kind == "function" and name.id in {a.arg for a in scope.parameters()}:
+                return True
+            if far < _FARTHEST and any(self._of_batch(m, scope, far + 1) for m in self._made(name, scope)):
+                return True
+        return False

@@ -1,0 +1,117 @@
+"""Who else calls what takes the Accelerator now: files of the project that are not converted with a script.
+
+reader.py:     def load(path):      ->  def load(accelerator, path):
+predictor.py:  Reader.load(path)        stays as it is, and is named (ACC409)
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from accelify.analysis.plan import Plan
+from accelify.analysis.program import top_of_project
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.findings import Finding, Safety
+from accelify.project import Imports
+from accelify.source import Source, python_files
+
+# The code of the finding about scripts that call what was converted without them.
+OTHER_CALLERS = "ACC409"
+# Of a folder with more files than these, the first ones are looked at: conversion is to stay quick.
+_MOST_FILES = 4000
+
+
+def other_callers(
+    script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
+) -> list[tuple[Finding, frozenset[Path]]]:
+    """Functions that take the Accelerator now, where scripts outside of the group call them without: with those.
+
+    Args:
+        script: the model of the files that are converted together.
+        plan: what it says takes the Accelerator.
+        sources: those files, the entry script first.
+        imports: who imports whom.
+    """
+    if plan.reach is None or not plan.reach.threaded or sources[0].path is None:
+        return []
+    together = {Path(source.path).resolve() for source in sources if source.path is not None}
+    named = [(scope, module) for scope in plan.reach.threaded if (module := _home(script, scope)) is not None]
+    found = []
+    others: list[Path] | None = None
+    for scope, module in named:
+        if others is None:
+            folders = _folders(Path(sources[0].path), {module for _, module in named})
+            others = _files(folders, together)
+        name, method = _names(scope)
+        callers = imports.mentioning(name, module, others, together, method)
+        if callers:
+            shown = f"{name}.{method}" if method else name
+            message = (
+                f"`{shown}` takes the Accelerator now; not converted with it: "
+                f"{', '.join(str(caller) for caller in callers)}"
+            )
+            path, line, column = script.tree.locate(script.tree.start(scope.node))
+            finding = Finding(
+                path,
+                line,
+                column,
+                OTHER_CALLERS,
+                "other-callers",
+                message,
+                safety=Safety.MANUAL,
+                effort=10,
+                fixable=False,
+            )
+            found.append((finding, frozenset(caller.resolve() for caller in callers)))
+    return found
+
+
+def _home(script: ScriptModel, scope: Scope) -> Path | None:
+    """The file of a function or class that others can call by its name; None where there is none."""
+    if isinstance(scope.node, ast.Module):
+        return None
+    outer = scope.parent if scope.is_method else scope
+    if outer is None or outer.parent is None or outer.parent.kind != "module":
+        return None
+    return script.module_of(scope.node).path
+
+
+def _names(scope: Scope) -> tuple[str, str]:
+    """The name that others import, and that of its static method where this is one."""
+    assert not isinstance(scope.node, ast.Module)
+    if scope.is_method and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
+        return scope.parent.node.name, scope.node.name
+    return scope.node.name, ""
+
+
+def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
+    """Where callers can be: below the script's folder and the packages of the modules, and what holds them all.
+
+    What holds them all is looked through only inside of one project: a module can lie anywhere on the path.
+    """
+    own = script.resolve().parent
+    found = [own]
+    for module in modules:
+        top = module.resolve().parent
+        while (top / "__init__.py").exists() and top.parent != top:
+            top = top.parent
+        inner = module.resolve().relative_to(top).parts
+        found.append(top / inner[0] if len(inner) > 1 else top)
+    project = top_of_project(own)
+    together = Path(os.path.commonpath(found))
+    if project is not None and together.is_relative_to(project):
+        found = [together]
+    outermost = [one for one in found if not any(one != o and one.is_relative_to(o) for o in found)]
+    return [
+        Path(os.path.normpath(script.parent / os.path.relpath(one, own))) for one in dict.fromkeys(outermost)
+    ]
+
+
+def _files(folders: Iterable[Path], together: set[Path]) -> list[Path]:
+    files = [path for folder in folders for path in islice(python_files(folder), _MOST_FILES)]
+    return [path for path in files if path.resolve() not in together]

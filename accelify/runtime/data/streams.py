@@ -1,0 +1,76 @@
+"""The random streams of one pass of a loader: together before its first batch, apart within it, together behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..state import PartialState
+from .random_state import DataStream, Resume, move_apart, rejoin, stream_number
+
+if TYPE_CHECKING:
+    from .loaders import DataLoaderShard
+
+
+class PassStreams:
+    """Where the ranks of one pass draw from.
+
+    A pass in an order of its own parts the streams with its first batch. One in the order of the data may be an
+    evaluation, to which not every rank has to come, and nobody is asked for that; it parts them with its first
+    backward pass, and its loader's later passes are like those of another order.
+
+    Args:
+        loader: what is read.
+        number: of the pass, the same on every rank; None where its first batch parts nothing.
+        resume: it goes on where a checkpoint was taken, with the streams that the ranks had there.
+    """
+
+    def __init__(self, loader: DataLoaderShard, number: int | None, resume: Resume | None) -> None:
+        self.loader = loader
+        self.trained_before = loader.trained
+        self._resumed = resume is not None
+        self._data = DataStream() if loader._draws_while_read else None
+        # Whether its streams part, or have parted.
+        self.parted = number is not None or self._data is not None
+        # Whether a backward pass would part them.
+        self._waits = not self.parted and loader._sharded and PartialState().num_processes > 1
+        if self._waits and resume is not None and resume.parted:
+            loader.trained = self.parted = True
+            self._waits = False
+        self._pass = loader._open_pass() if self.parted else None
+        # The number until the first batch, the way back from then on.
+        self._apart: Any = None if number is None or self._resumed else number + loader.epoch
+        if self._resumed and self._data is not None:
+            self._data.number = None
+
+    def read(self, fetch: Callable[[], Any]) -> Any:
+        """What `fetch` reads, on the stream of a data set that draws while it is read."""
+        return fetch() if self._data is None else self._data.read(fetch)
+
+    def begin_batch(self) -> None:
+        """The script goes on with a batch."""
+        if isinstance(self._apart, int):
+            self._apart = move_apart(self._apart)
+
+    def note_backward(self) -> None:
+        """The pass trains: every rank comes to its end."""
+        if not self._waits:
+            return
+        self._waits = False
+        self._pass = self.loader._open_pass()
+        if self._pass is None:
+            return  # ranks come to its end at different times
+        self.loader.trained = self.parted = True
+        if not self._resumed:
+            self._apart = move_apart(stream_number() + self.loader.epoch)
+
+    def end(self) -> None:
+        """Behind the last batch."""
+        if self._pass is not None:
+            rejoin(self._pass)
+            self._pass = None
+
+    def leave(self) -> None:
+        """A first look at a batch is over."""
+        if callable(self._apart) and self.loader.epoch == 0:
+            self._apart()

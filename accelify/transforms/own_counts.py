@@ -1,0 +1,51 @@
+"""Losses that are averaged over a count within the batch, of which each process has its own.
+
+loss = each[positive].sum() / positive.sum()
+loss.backward()     (a finding: accelerator.backward(loss, weight=positive.sum()) is the loss of the whole batch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accelify.analysis.own_counts import OwnCounts
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule
+
+COUNT = Rule(
+    "ACC425",
+    "own-count",
+    "A loss is averaged over a count that differs between the processes' shares of the batch.",
+    Severity.INFO,
+    Safety.MANUAL,
+    effort=10,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a finding for each backward whose loss is averaged over such a count."""
+    if not context.plan.shares_training_data or context.plan.known.distributed:
+        return
+    for backward in context.script.backwards:
+        if any(kw.arg == "weight" for kw in backward.call.keywords):
+            continue
+        said: dict[str, str] = {}
+        for node, scope, how in OwnCounts(context.script, backward, context.plan.batch_size).found():
+            module = context.script.interpreter.module_of(scope)
+            path = module.path if module not in context.script.modules else None
+            said.setdefault(how, how if path is None else f"{how} ({path.name}:{node.lineno})")
+        if said:
+            yield context.change(COUNT, backward.call, _message(context, list(said.values())))
+
+
+def _message(context: Context, said: list[str]) -> str:
+    remedy = (
+        'multiply by the count and divide by accelerator.reduce(count, reduction="mean")'
+        if context.for_accelerate or len(said) > 1
+        else "accelerator.backward(loss, weight=...) with that number weighs each share by it, where the loss has no "
+        "other term"
+    )
+    return (
+        "the mean of the processes' losses is not the loss of the whole batch where shares differ: "
+        f"{' and '.join(said)}; {remedy}"
+    )

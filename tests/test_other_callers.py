@@ -1,0 +1,103 @@
+"""Who calls, outside of the group, what takes the Accelerator now (ACC409)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_paths
+
+READER = """\
+import torch
+from torch import nn
+
+
+class Reader:
+    def __init__(self, width):
+        self.network = nn.Linear(width, 1)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1)
+
+    def update(self, x, y):
+        loss = nn.functional.mse_loss(self.network(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    @staticmethod
+    def load(path, width=4):
+        reader = Reader(width)
+        reader.network.load_state_dict(torch.load(path))
+        return reader
+
+    @staticmethod
+    def width_of(path):
+        return len(path)
+"""
+TRAIN = """\
+import os
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+from pkg.reader import Reader
+
+x = torch.randn(40, 4)
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8)
+reader = Reader.load(sys.argv[1]) if len(sys.argv) > 1 else Reader(Reader.width_of("four"))
+for x, y in loader:
+    reader.update(x, y)
+"""
+
+
+def said(folder: Path, script: str = "scripts/train.py", **files: str) -> list[str]:
+    """What ACC409 says of a package `pkg`, a script beside it, and other files, `__` in whose names is a folder."""
+    files = {"pkg/__init__.py": "", "pkg/reader.py": READER, script: TRAIN} | {
+        name.replace("__", "/") + ".py": text for name, text in files.items()
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = convert_paths([folder / script])
+    assert any("def load(accelerator, path, width=4):" in one.new_text for one in found)
+    return [f.message for one in found for f in one.remaining if f.code == "ACC409"]
+
+
+def test_nobody_else(tmp_path: Path) -> None:
+    other = "from pkg.reader import Reader\n\nprint(Reader.width_of('a'), Reader.__name__)\n"
+    assert said(tmp_path, scripts__other=other, pkg__load="def load(path):\n    return path\n") == []
+
+
+@pytest.mark.parametrize("place", ["pkg/use.py", "pkg/inner/use.py", "scripts/use.py"])
+def test_a_static_method_and_a_class_are_called_elsewhere(tmp_path: Path, place: str) -> None:
+    use = "from pkg.reader import Reader\n\n\ndef use(path):\n    return Reader.load(path)\n"
+    (message,) = said(tmp_path, **{place.removesuffix(".py").replace("/", "__"): use})
+    assert message.startswith("`Reader.load` takes the Accelerator now")
+    assert message.endswith(str(tmp_path / place))
+    (message,) = said(
+        tmp_path, **{place.removesuffix(".py").replace("/", "__"): use.replace(".load(path)", "(4)")}
+    )
+    assert message.startswith("`Reader` takes the Accelerator now")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_the_project_around_both_is_looked_through(tmp_path: Path, marked: bool) -> None:
+    """But what lies around is not, where nothing says that it is one project."""
+    if marked:
+        (tmp_path / "pyproject.toml").touch()
+    use = "import pkg.reader as r\n\nr.Reader.load('reader.pt')\n"
+    assert bool(said(tmp_path, tools__deep__use="import sys\nsys.path.append('../..')\n" + use)) is marked
+
+
+def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
+    derived = (
+        "from pkg.reader import Reader\n\n\nclass Wide(Reader):\n    def read(self):\n        return self\n"
+    )
+    use = "from pkg.wide import Wide\n\nWide.load('wide.pt')\n"
+    assert said(tmp_path, pkg__wide=derived) == []
+    (message,) = said(tmp_path, pkg__wide=derived, pkg__use=use)
+    assert message.endswith("use.py")
+    own = derived + "\n    @staticmethod\n    def load(path):\n        return path\n"
+    assert said(tmp_path, pkg__wide=own, pkg__use=use) == []

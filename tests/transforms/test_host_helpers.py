@@ -1,0 +1,184 @@
+"""Functions of other modules that read batches on the host: they are given a copy, or named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from helpers import sort_batch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8)), batch_size=2)
+for batch in loader:
+    x, ids = sort_batch(batch)
+    loss = model(x.to(device)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SORTING = """\
+import numpy as np
+import torch
+
+
+def sort_batch(batch):
+    x, lengths = batch
+    order = torch.sort(lengths, 0, True)[1]
+    {line}
+    return x[order], ids
+"""
+
+
+def together(folder: Path, helpers: str, script: str = TRAIN) -> list[Conversion]:
+    (folder / "helpers.py").write_bytes(helpers.encode())
+    (folder / "train.py").write_text(script)
+    found = convert_project(Source.read(folder / "train.py"))
+    assert found[0].status == "converted", found[0].reason
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("ids = lengths[order].numpy()", "ids = lengths[order].cpu().numpy()"),
+        ("lengths = lengths[order].numpy(); ids = lengths", "lengths = lengths[order].cpu().numpy(); ids = lengths"),
+        ("ids = [int(i) for i in order.data.numpy()]", "ids = [int(i) for i in order.data.cpu().numpy()]"),
+        ("ids = (order + 1).numpy()", "ids = (order + 1).cpu().numpy()"),
+    ],
+)  # fmt: skip
+def test_what_a_helper_reads_on_the_host_is_copied_there(tmp_path: Path, line: str, after: str) -> None:
+    found = together(tmp_path, SORTING.format(line=line))
+    assert [conversion.source.path.name for conversion in found] == ["train.py", "helpers.py"]  # type: ignore[union-attr]
+    assert found[1].new_text == SORTING.format(line=after)
+    assert "ACC114" not in {f.code for conversion in found for f in conversion.remaining}
+    # The script itself is what it would have been.
+    assert "x, ids = sort_batch(batch)\n    loss = model(x).pow(2).mean()\n" in found[0].new_text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ids = lengths[order].cpu().numpy()",
+        "lengths = lengths.cpu(); ids = lengths.numpy()",
+        "ids = order.tolist()",
+        "ids = np.arange(len(order))",
+        "ids = np.zeros(x.shape[0])",
+    ],
+)
+def test_a_helper_that_copies_them_itself_is_left_alone(tmp_path: Path, line: str) -> None:
+    found = together(tmp_path, SORTING.format(line=line))
+    assert len(found) == 1
+    assert "ACC114" not in {f.code for f in found[0].remaining}
+
+
+def test_so_is_one_that_the_script_hands_what_stays_on_the_host(tmp_path: Path) -> None:
+    script = TRAIN.replace("sort_batch(batch)\n", "batch\n").replace(
+        "for batch", "sort_batch([torch.randn(3, 4), torch.ones(3)])\nfor batch"
+    )
+    found = together(tmp_path, SORTING.format(line="ids = lengths[order].numpy()"), script)
+    assert len(found) == 1
+    assert "ACC114" not in {f.code for f in found[0].remaining}
+
+
+def said(found: list[Conversion]) -> list[str]:
+    assert len(found) == 1
+    return [f.message for f in found[0].remaining if f.code == "ACC114"]
+
+
+def test_what_may_be_an_array_for_others_is_named(tmp_path: Path) -> None:
+    assert said(together(tmp_path, SORTING.format(line="ids = np.bincount(order)"))) == [
+        "`sort_batch` reads a tensor on the host that lies on the device now (helpers.py, line 8): "
+        "put `.cpu()` behind it there"
+    ]
+
+
+def test_so_is_what_a_module_reads_that_trains_itself(tmp_path: Path) -> None:
+    helpers = SORTING.format(line="ids = lengths[order].numpy()") + "\n\ndef tune(x):\n    x.backward()\n"
+    assert said(together(tmp_path, helpers))
+
+
+def test_what_a_helper_hands_to_another_one(tmp_path: Path) -> None:
+    inner = "\n\ndef as_list(rows):\n    return list(rows{}.numpy())\n"
+    helpers = SORTING.format(line="ids = as_list(order)") + inner
+    found = together(tmp_path, helpers.replace("{}", ""))
+    assert found[1].new_text == helpers.replace("{}", ".cpu()")
+
+
+def test_nothing_else_of_the_module_is_touched(tmp_path: Path) -> None:
+    other = "\n\ndef keep(path):\n    print(path)\n    open(path, 'w').write('1')\n    return np.ones(2)\n"
+    helpers = SORTING.format(line="ids = order.numpy()") + other
+    found = together(tmp_path, helpers.replace("\n", "\r\n"))
+    assert found[1].new_text == helpers.replace("order.numpy()", "order.cpu().numpy()").replace("\n", "\r\n")
+    assert [(f.code, f.line) for f in found[1].applied] == [("ACC114", 8)]
+    again = convert_project(found[1].source)
+    assert again[0].status == "unchanged"
+
+
+EVALUATION = """\
+    with torch.no_grad():
+        for a, b in test_loader:
+            output = model(a)
+            total += nn.functional.cross_entropy(output, b)
+            right += {call}
+        total /= len(test_loader)
+    print(total, right)
+"""
+SCORES = """\
+import torch
+
+
+def score(y_true, y_pred):
+    return torch.eq(y_true, y_pred).sum().item() / len(y_pred)
+
+
+def moving(y_true, y_pred):
+    return (y_true.to(y_pred.device) == y_pred).sum().item()
+
+
+def apart(y_true, y_pred):
+    return y_true.sum().item() + y_pred.sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("score(b, output.argmax(1))", "score(b, output.argmax(1).cpu())"),
+        ("score(y_true=b, y_pred=output.argmax(1))", "score(y_true=b, y_pred=output.argmax(1).cpu())"),
+        ("moving(b, output.argmax(1))", "moving(b, output.argmax(1))"),
+        ("apart(b, output.argmax(1))", "apart(b, output.argmax(1))"),
+    ],
+)
+def test_what_meets_in_a_helper_is_brought_together(tmp_path: Path, call: str, after: str) -> None:
+    script = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from helpers import apart, moving, score
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), batch_size=2)
+test_loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), batch_size=3)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+other = nn.Linear(4, 2).to(device)
+right, total = 0, 0
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{EVALUATION.format(call=call)}"""
+    text = together(tmp_path, SCORES, script)[0].new_text
+    assert f"right += {after}\n" in text

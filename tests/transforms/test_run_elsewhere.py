@@ -1,0 +1,96 @@
+"""What a function of another module runs a model on, once no DataParallel moves it to the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_paths
+
+HELPERS = """\
+def embed(model, x):
+    model.eval()
+    {moves}
+    return {run}.data.cpu()
+
+
+def extract(model, loader):
+    features = {{}}
+    for x, names in {through}:
+        for name, one in zip(names, embed(model, x)):
+            features[int(name)] = one
+    return features
+"""
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from helpers import {name}
+
+data = TensorDataset(torch.randn(32, 4), torch.arange(32))
+loader, test = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print({shown})
+"""
+WRAPPED = "nn.DataParallel(nn.Linear(4, 32)).cuda()"
+
+
+def converted(
+    folder: Path,
+    moves: str = "pass",
+    run: str = "model(x)",
+    through: str = "loader",
+    model: str = WRAPPED,
+    name: str = "extract",
+    shown: str = "len(extract(model, test))",
+) -> Conversion:
+    (folder / "helpers.py").write_text(HELPERS.format(moves=moves, run=run, through=through))
+    (folder / "train.py").write_text(TRAIN.format(model=model, name=name, shown=shown))
+    conversion = convert_paths([folder / "train.py"])[0]
+    assert conversion.status == "converted", conversion.reason
+    return conversion
+
+
+def said(conversion: Conversion) -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == "ACC109"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"moves": "x = x.float().contiguous()", "through": "enumerate(loader)"},
+        {"run": "model.forward(x)"},
+        {"name": "embed", "shown": "embed(model, torch.zeros(1, 4))"},
+    ],
+)
+def test_what_lies_on_the_host_is_said(tmp_path: Path, changed: dict[str, str]) -> None:
+    if "through" in changed:
+        changed["moves"] += "\n    x = x[1]"
+    conversion = converted(tmp_path, **changed)
+    (message,) = said(conversion)
+    assert "(helpers.py, line " in message
+    assert "# TODO(accelify ACC109): move what the model is given in helpers.py" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"moves": "x = x.cuda()"},
+        {"run": "model(x.to(next(model.parameters()).device))"},
+        {"through": "((x.cuda(), y) for x, y in loader)"},
+        {"model": "nn.Linear(4, 32).cuda()"},
+        {"shown": "len(extract(model, loader))"},
+        {"name": "embed", "shown": "embed(model, torch.zeros(1, 4).cuda())"},
+        {"shown": "len(test)"},
+    ],
+)
+def test_what_is_moved_or_never_was_is_not(tmp_path: Path, changed: dict[str, str]) -> None:
+    assert said(converted(tmp_path, **changed)) == []
