@@ -179,6 +179,8 @@ class LibraryCalls:
                 "load_state_dict",
             ):
                 return set()
+            if "optim" in name:
+                return {self.thing(node, "result", v.UNKNOWN, module)}  # `model.get_optimizer(rate)`
             if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
                 made = self.thing(node, "output", v.OUTPUT, module)
                 self.link(made, "model", {receiver})

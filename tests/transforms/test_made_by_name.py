@@ -378,3 +378,31 @@ def test_calls_of_one_helper_are_told_apart_where_no_class_is_known(tmp_path: Pa
     assert "    model = accelerator.prepare(model)\n" in texts["main"]
     assert "unwrap_model(self." not in texts["trainer"].replace("unwrap_model(self.model)", "")
     assert "gather_for_metrics" not in texts["trainer"]
+
+
+def test_an_optimizer_that_a_model_chosen_by_name_makes_is_prepared(tmp_path: Path) -> None:
+    own = "    def get_optimizer(self, rate):\n        return torch.optim.SGD(self.parameters(), rate)\n"
+    both = "".join(
+        f"class {name}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.fc = nn.Linear(8, 3)\n\n    def forward(self, x):\n        return self.fc(x)\n\n{own}\n\n"
+        for name in ("Small", "Large")
+    )
+    main = """\
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import zoo
+
+model = getattr(zoo, sys.argv[1])()
+optimizer = model.get_optimizer(0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 8), torch.randint(0, 3, (8,))), batch_size=4)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+    nets = "import torch\nfrom torch import nn\n\n\n" + both
+    text = project(tmp_path, main=main, zoo="from nets import Small, Large\n", nets=nets)["main"]
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
