@@ -19,6 +19,8 @@ from accelify.analysis.trained import is_in_model
 
 def casts_its_own_way(script: ScriptModel) -> bool:
     """Whether a script's own casts differ from the Accelerator's, which hold for every forward of a prepared model."""
+    if not any(b"autocast" in module.tree.data for module in script.program.modules.values()):
+        return False
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
     if not autocasts or not script.understands_precision:
         return False

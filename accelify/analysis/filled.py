@@ -8,12 +8,15 @@ so with one entry.
 from __future__ import annotations
 
 import ast
+import re
 
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import statements_in, target_names
 
 _MOVING = frozenset({"to", "cuda", "cpu"})
+# `batch[key] = ....to(`, looked for before anything is looked at.
+_MOVED_ENTRY = re.compile(rb"\]\s*=[^=][^=]{0,200}?\.(?:to|cuda|cpu)\s*\(")
 # By the text of a name or an entry: the statement behind which it holds other things, and one of those.
 _Filled = dict[str, list[tuple[ast.stmt, ast.expr]]]
 
@@ -29,12 +32,15 @@ class FilledBatches:
         self.script = script
         self._known: dict[Scope, _Filled] = {}
         self._own: dict[Scope, _Filled] = {}
+        self._moves_any = any(_MOVED_ENTRY.search(m.tree.data) for m in script.program.modules.values())
 
     def behind(self, node: ast.Name | ast.Subscript) -> tuple[list[ast.expr], bool]:
         """The moved entries that a name or an entry holds where it is read, and whether it can hold nothing else."""
         if isinstance(node, ast.Subscript) and not (
             isinstance(node.value, ast.Name) and _is_fixed(node.slice)
         ):
+            return [], False
+        if not self._moves_any:
             return [], False
         scope, tree = self.script.scope_of(node), self.script.tree
         filled = self._known.get(scope)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -38,6 +38,14 @@ class _Place:
     scope: Scope
 
 
+@dataclass(eq=False)
+class Averaging:
+    """What a loss is divided by on its way, and the calls that average it, with the scopes they stand in."""
+
+    divisors: dict[ast.expr, Scope] = field(default_factory=dict)
+    averages: dict[ast.Call, Scope] = field(default_factory=dict)
+
+
 class LossReductions:
     """Answers how a loss is reduced, by following its expression through assignments and functions."""
 
@@ -46,9 +54,9 @@ class LossReductions:
         # A sum over the configured batch size is the average of a process's batch where each process takes a
         # whole one, and a share of the sum where the batch is split.
         self._configured = SUM if batch_size == "total" else MEAN
-        # What the losses asked for were divided by, and the calls that averaged them, with their scopes.
-        self.divisors: dict[ast.expr, Scope] = {}
-        self.averages: dict[ast.Call, Scope] = {}
+        self._answers: dict[ast.expr, str] = {}
+        self._averaging: dict[ast.expr, Averaging] = {}
+        self._here = Averaging()
         self._active: set[object] = set()
         # What a name is up to the assignment that is looked at, for the reads in it.
         self._so_far: dict[ast.expr, str] = {}
@@ -56,7 +64,16 @@ class LossReductions:
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
-        return self._of(loss, _Place(self.script.module_of(loss), self.script.scope_of(loss)), 0)
+        if loss not in self._answers:
+            self._here = self._averaging[loss] = Averaging()
+            place = _Place(self.script.module_of(loss), self.script.scope_of(loss))
+            self._answers[loss] = self._of(loss, place, 0)
+        return self._answers[loss]
+
+    def averaging(self, loss: ast.expr) -> Averaging:
+        """By what a loss is averaged."""
+        self.of(loss)
+        return self._averaging[loss]
 
     def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
         if depth > _DEEPEST or node in self._active:
@@ -124,7 +141,7 @@ class LossReductions:
                 if isinstance(target, ast.Name) and target.id == name:
                     divided = _divides(stmt.value, name)
                     if divided and isinstance(stmt.value, ast.BinOp):
-                        self.divisors[stmt.value.right] = place.scope
+                        self._here.divisors[stmt.value.right] = place.scope
                     one = "divided" if divided else self._of(stmt.value, place, depth)
                 elif isinstance(target, (ast.Tuple, ast.List)):
                     for index, element in enumerate(target.elts):
@@ -136,7 +153,7 @@ class LossReductions:
             if isinstance(stmt.op, (ast.Add, ast.Sub)):
                 return self._of(stmt.value, place, depth)
             if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
-                self.divisors[stmt.value] = place.scope
+                self._here.divisors[stmt.value] = place.scope
                 return "divided"
         return None
 
@@ -203,7 +220,7 @@ class LossReductions:
         left = self._of(node.left, place, depth)
         if isinstance(node.op, ast.Div):
             if left == SUM:
-                self.divisors[node.right] = place.scope
+                self._here.divisors[node.right] = place.scope
             return self._divided(left, node.right)
         right = self._of(node.right, place, depth)
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -309,7 +326,7 @@ class LossReductions:
         ]
         criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
         if criteria:
-            self.averages[node] = place.scope
+            self._here.averages[node] = place.scope
         answers += [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
         known = [answer for answer in answers if answer is not None]
         if known:
@@ -330,7 +347,7 @@ class LossReductions:
                 if inner in (MEAN, SUM):
                     return inner
             if name == "mean":
-                self.averages[node] = place.scope
+                self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
             if name == "sum" and (whole or _first_dimension(node)):
@@ -358,7 +375,7 @@ class LossReductions:
 
     def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
         if k.is_loss_function(name):
-            self.averages[node] = place.scope
+            self._here.averages[node] = place.scope
             reduction = reduction_of(node)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
@@ -420,7 +437,7 @@ class LossReductions:
             and k.is_loss_class(criterion.qualname)
         ):
             if criterion.module is not None:
-                self.averages[criterion.site] = criterion.module.scopes.module
+                self._here.averages[criterion.site] = criterion.module.scopes.module
             reduction = reduction_of(criterion.site)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         return UNCLEAR

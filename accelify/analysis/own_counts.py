@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accelify.analysis.figures import Figures
 from accelify.analysis.losses import LossReductions
@@ -28,24 +29,29 @@ class OwnCounts:
     Args:
         script: its model.
         backward: of the loss.
-        batch_size: what the configured one is of, as for LossReductions.
+        reductions: how its losses are reduced.
     """
 
-    def __init__(self, script: ScriptModel, backward: Backward, batch_size: str) -> None:
+    def __init__(self, script: ScriptModel, backward: Backward, reductions: LossReductions) -> None:
         self.script = script
-        self.reductions = LossReductions(script, batch_size)
-        self.reductions.of(backward.loss)
+        self.reductions = reductions
+        self.backward = backward
         self.home = script.scope_of(backward.call)
-        figures = Figures(script, self.reductions)
-        loops = script.enclosing_loops(backward.call)
-        self.batch = {name for loop in loops for name in figures.of_the_batch(loop)} if loops else None
+
+    @cached_property
+    def batch(self) -> set[str] | None:
+        """The names that hold something of the batch in the loops around the backward; None where there is none."""
+        figures = Figures(self.script, self.reductions)
+        loops = self.script.enclosing_loops(self.backward.call)
+        return {name for loop in loops for name in figures.of_the_batch(loop)} if loops else None
 
     def found(self) -> Iterator[tuple[ast.expr, Scope, str]]:
         """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
-        for divisor, scope in self.reductions.divisors.items():
+        averaging = self.reductions.averaging(self.backward.loss)
+        for divisor, scope in averaging.divisors.items():
             if len(list(self._counts(divisor, scope))) == 1:
                 yield divisor, scope, f"it is divided by `{ast.unparse(divisor)}`"
-        for call, scope in self.reductions.averages.items():
+        for call, scope in averaging.averages.items():
             name = self._torch_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
                 ignored = call_keyword(call, "ignore_index")

@@ -28,7 +28,7 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.batch_size == "total":
         return
     script = context.script
-    scheduled = _scheduled(context)
+    scheduled: set[ast.Call] | None = None
     for call in script.calls():
         if not (isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1):
             continue
@@ -37,6 +37,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if context.plan.after_prepare(call, loaders) or context.plan.runs_prepared(call, loaders):
             continue
+        if scheduled is None:
+            scheduled = _scheduled(context)
         if _feeds_scheduler(context, call, scheduled):
             continue
         yield context.change(

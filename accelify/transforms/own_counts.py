@@ -30,7 +30,7 @@ def transform(context: Context) -> Iterator[Change]:
         if any(kw.arg == "weight" for kw in backward.call.keywords):
             continue
         said: dict[str, str] = {}
-        for node, scope, how in OwnCounts(context.script, backward, context.plan.batch_size).found():
+        for node, scope, how in OwnCounts(context.script, backward, context.plan.reductions).found():
             module = context.script.interpreter.module_of(scope)
             path = module.path if module not in context.script.modules else None
             said.setdefault(how, how if path is None else f"{how} ({path.name}:{node.lineno})")

@@ -213,8 +213,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
                 and parent.func.id in ("len", "list")
             )
         )
-        if wanted and _is_list_by_now(context, name):
-            continue
+        by_itself = wanted
         asked = isinstance(parent, ast.Call) and _asks_for_class(context, parent, name)
         if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
             # Only one process runs this: the wrapper would wait there for the others.
@@ -224,6 +223,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
             continue
         known = _can_be_wrapped if asked else _is_prepared_name
         if not known(context, name) or not _after_prepare(context, name):
+            continue
+        if by_itself and _is_list_by_now(context, name):
             continue
         accelerator = context.accelerator(name)
         if accelerator is None:
