@@ -18,7 +18,7 @@ from accelify.analysis.loaders import collating
 from accelify.analysis.locations import ARRAY, DEVICE, HOST
 from accelify.analysis.read_on_host import can_be_mended, reads_on_host
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -106,6 +106,8 @@ def _arguments(context: Context) -> Iterator[Change]:
             # Where another line may have moved it, its copy costs nothing.
             if after.of(argument) != {DEVICE} or HOST not in before.of(argument):
                 continue
+            if any(isinstance(w, Sequence) for w in context.script.values(argument)):
+                continue  # it is where its elements lie, and has no cpu() itself
             edits: list[Edit] = [verbs.insert(tree, tree.end(argument), ".cpu()", -5)]
             if not isinstance(argument, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 edits = [

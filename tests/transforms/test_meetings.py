@@ -106,6 +106,22 @@ def test_arguments_of_numpy() -> None:
     )
 
 
+def test_a_list_of_figures_has_no_copy_on_the_host() -> None:
+    """What NumPy is given is the list, which lies where its elements do and has no `cpu()`."""
+    epoch = """
+    spreads = []
+    for a, b in loader:
+        if cuda:
+            a = a.cuda()
+        output = model(a)
+        spread = F.mse_loss(a[1:], a[:-1])
+        spreads.append(spread.data)
+    print(np.mean(spreads))
+    """
+    conversion = convert(setup="import numpy as np\ncuda = torch.cuda.is_available()", epoch=epoch)
+    assert "np.mean(spreads))" in conversion.new_text
+
+
 def test_an_output_that_was_brought_back() -> None:
     check_transformed(
         "epoch",
