@@ -21,7 +21,9 @@ from accelify.analysis.values import Class, Thing
 _NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
 _CURVED = frozenset({"log", "log2", "log10", "sqrt", "exp", "pow"})
 _MATH = ("math", "numpy", "torch", "cmath")
-_SHOWING = frozenset({"print", "info", "debug", "write", "log", "add_scalar", "set_postfix"})
+_SHOWING = frozenset(
+    {"print", "info", "debug", "write", "log", "log_metric", "log_value", "add_scalar", "set_postfix"}
+)
 # What makes a row for every sample without looking at one.
 _LABELLING = frozenset({"torch.arange", "torch.eye", "torch.linspace", "numpy.arange", "torch.range"})
 

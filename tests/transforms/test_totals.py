@@ -207,7 +207,12 @@ def test_a_sum_of_means_that_is_shown_as_it_is(end: str, reduction: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"), [("print(total)", True), ("print(total / len(loader.dataset))", False)]
+    ("shown", "said"),
+    [
+        ("print(total)", True),
+        ("log_value('loss', total, 1)", True),
+        ("print(total / len(loader.dataset))", False),
+    ],
 )
 def test_a_sum_of_means_that_is_shown_as_it_is_says_what_a_cut_round_does_to_it(
     shown: str, said: bool
