@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Set
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -18,6 +19,7 @@ from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
+from accelify.analysis.doubtful import doubtful_loaders
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
@@ -93,6 +95,11 @@ class Plan(ConstructorArguments):
             self._choose()
         if not self.blockers:
             self._anchor()
+
+    @cached_property
+    def doubtful(self) -> dict[Thing, str]:
+        """The prepared loaders that may be something else, which prepare leaves alone, with its class."""
+        return doubtful_loaders(self.script, self.prepared)
 
     @property
     def argument_names(self) -> frozenset[str]:

@@ -100,7 +100,8 @@ class Context:
     def locations(self) -> tuple[Locations, Locations]:
         """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
         loops = [evaluation.loop for evaluation in self.plan.evaluations if evaluation.collects]
-        return before_and_after(self.script, self.plan.prepared, self.plan.devices.is_cpu, loops)
+        sure = self.plan.prepared - self.plan.doubtful.keys()
+        return before_and_after(self.script, sure, self.plan.devices.is_cpu, loops)
 
     @cached_property
     def followed(self) -> OwnShare | None:

@@ -205,7 +205,8 @@ class _Moves:
             return False
         for thing in things:
             if thing.kind == v.BATCH:
-                if not thing.link("loader") or not thing.link("loader") <= self.context.plan.prepared:
+                loaders, plan = thing.link("loader"), self.context.plan
+                if not loaders or not loaders <= plan.prepared or loaders & plan.doubtful.keys():
                     return False
             elif thing.kind == v.MODEL:
                 if isinstance(thing.site, ast.ClassDef):

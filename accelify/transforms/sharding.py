@@ -81,9 +81,17 @@ def _fixed_batch_size(context: Context) -> Iterator[Change]:
 
 def _unsharded(context: Context) -> Iterator[Change]:
     loaders = context.script.training_loaders
-    if context.plan.shares_training_data:
-        return
     backward = context.script.backwards[0].call
+    if context.plan.shares_training_data:
+        doubtful = sorted({one for t, one in context.plan.doubtful.items() if t in loaders})
+        if doubtful:
+            message = (
+                f"its training data can come from `{doubtful[0]}`, which is not torch's DataLoader and which prepare "
+                "gives back as it is: every process then works on the same data, which is right but no faster on "
+                f"several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a DataLoader in every case"
+            )
+            yield context.change(UNSHARDED, backward, message)
+        return
     if loaders and context.script.fixed_batch_size is not None:
         why = "its batches cannot be split"
     elif loaders and loaders <= context.script.episode_loaders:

@@ -147,3 +147,36 @@ def make():
     (tmp_path / "train.py").write_text(both)
     text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
     assert prepared(text) == {"model", "optimizer", "train_loader", "other"}
+
+
+EITHER = """
+class Endless:
+    def __init__(self, parts):
+        self.batches = iter(torch.utils.data.DataLoader(parts, 4))
+
+    def __iter__(self):
+        while True:
+            yield next(self.batches)
+
+
+def make(endless=False):
+    if endless:
+        return Endless([1, 2])
+    return torch.utils.data.DataLoader([1, 2], 4)
+"""
+
+
+@pytest.mark.parametrize("endless", [True, False])
+def test_what_may_be_no_loader_of_torch_s_is_not_taken_for_placed(tmp_path: Path, endless: bool) -> None:
+    loading = EITHER if endless else EITHER.replace("return Endless([1, 2])", "return None")
+    train = TRAIN.replace(
+        "{made}\nfor x, y in {loader}:", "{made}\nfor _ in range(9):\n    x, y = next(batches)\n{moved}"
+    )
+    made = "device = torch.device('cuda')\nmodel.to(device)\ntrain_loader = make(True)\nbatches = iter(train_loader)"
+    moved = "    x, y = x.to(device), y.to(device)"
+    (tmp_path / "loading.py").write_text(f"import torch\n{loading}")
+    (tmp_path / "train.py").write_text(train.format(made=made, moved=moved))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert prepared(conversion.new_text) >= {"train_loader"}
+    assert (moved in conversion.new_text) is endless
+    assert bool([a for a in advice(conversion) if "`Endless`" in a]) is endless
