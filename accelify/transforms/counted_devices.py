@@ -4,6 +4,7 @@ batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
 batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
 
+So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`.
 Where the loader that takes the size is not seen, the factor stays and is named.
 """
 
@@ -16,7 +17,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.steps import sources
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
 from accelify.edits import DeleteStatement, Edit
 from accelify.transforms.base import Change, Context, Rule
 
@@ -40,8 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
     done: set[ast.AST] = set()
     made = [t.site for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
     for call in sorted(made, key=context.tree.start):
-        size = call_argument(call, 1, "batch_size")
-        for node in _products(context, size) if size is not None else ():
+        for node in (product for size in _sizes(context, call) for product in _products(context, size)):
             if node in done or context.is_claimed(node):
                 continue
             done.add(node)
@@ -73,6 +73,38 @@ def _of_unseen_loaders(context: Context) -> Iterator[Change]:
                 "leave the factor out once each process is given its part of the data"
             )
             yield context.change(COUNTED, stmt, message)
+
+
+def _sizes(context: Context, call: ast.Call) -> Iterator[ast.expr]:
+    """What a loader is told as its batch size: by itself, or in a dictionary, as in `DataLoader(data, **given)`."""
+    size = call_argument(call, 1, "batch_size")
+    if size is not None:
+        yield size
+        return
+    for given in [kw.value for kw in call.keywords if kw.arg is None]:
+        yield from _entries(given)
+        if not isinstance(given, (ast.Name, ast.Attribute)):
+            continue
+        for source in sources(context.script, given):
+            yield from _entries(source)
+        for stmt in context.tree.nodes(ast.Assign):
+            target = stmt.targets[0]
+            if isinstance(target, ast.Subscript) and is_constant(target.slice, "batch_size"):
+                if _is_same(context, target.value, given):
+                    yield stmt.value
+
+
+def _entries(given: ast.expr) -> Iterator[ast.expr]:
+    """The batch size in a dictionary that is written out."""
+    if isinstance(given, ast.Dict):
+        yield from (
+            value
+            for key, value in zip(given.keys, given.values, strict=True)
+            if is_constant(key, "batch_size")
+        )
+    elif isinstance(given, ast.Call) and dotted(given.func) == "dict":
+        size = call_keyword(given, "batch_size")
+        yield from [size] if size is not None else []
 
 
 def _products(context: Context, size: ast.expr) -> Iterator[ast.BinOp | ast.AugAssign]:

@@ -114,3 +114,32 @@ def test_where_the_loader_is_not_seen_the_factor_is_named(tmp_path: Path, counte
     assert "ACC413" not in found["nn.Line"]
     assert "slower than DataParallel was" in found["nn.Data"]["ACC402"]
     assert "right but no faster" in found["nn.Line"]["ACC402"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "given = {'batch_size': 8 * %s, 'shuffle': True}",
+        "given = dict(batch_size=8 * %s, shuffle=True)",
+        "given = {'shuffle': True}\ngiven['batch_size'] = 8 * %s",
+    ],
+)
+@pytest.mark.parametrize("count", [COUNT, "n"])
+def test_a_size_in_a_dictionary_of_arguments(given: str, count: str) -> None:
+    build = f"{MODEL}n = {COUNT}\n{given}"
+    shared = SHARED.replace("batch_size=size", "**given")
+    check_transformed(
+        "build", build % count, f"{MODEL}n = {COUNT}\n{given % '!'}".replace(" * !", ""), end=shared
+    )
+
+
+def test_a_size_written_out_in_the_call_s_own_dictionary() -> None:
+    shared = SHARED.replace("batch_size=size", f"**{{'batch_size': 8 * {COUNT}}}")
+    assert "**{'batch_size': 8})" in convert(end=shared).new_text
+
+
+def test_another_entry_of_such_a_dictionary_stays() -> None:
+    shared = SHARED.replace("batch_size=size", "**given")
+    check_noop(
+        "build", f"{MODEL}given = {{'batch_size': 8, 'num_workers': 4 * {COUNT}}}", "ACC413", end=shared
+    )
