@@ -16,6 +16,7 @@ from accelify.analysis.behind_prepare import is_behind_prepare
 from accelify.analysis.bound import is_surely_bound
 from accelify.analysis.casts import casts_its_own_way
 from accelify.analysis.constructor import ConstructorArguments
+from accelify.analysis.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
@@ -182,16 +183,17 @@ class Plan(ConstructorArguments):
         self._keep_whole(items)
         self.sites = self.placement.sites(list(items.values()))
         own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
-        if own:
-            # Made from the length of a loader that is one process's by then, it is stepped as it is.
-            self.prepared -= own
-            self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
+        # Made from the length of a loader that is one process's by then, it is stepped as it is.
+        stays = own | early_schedules(self.script, self.sites, self.prepared, self.steps_per_batch)
+        if stays:
+            self.prepared -= stays
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
         self.placement.measured = self._lengths_of_epochs(own)
         if not self.known.distributed:
             self.placement.counted = self.elsewhere.counted(self.prepared)
             self.placement.measured += self.placement.counted
         if self.placement.measured:
-            self.sites = self.placement.sites([i for i in items.values() if not i.things & own])
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
         for site in self.sites:
             for item in site.items:
                 if item.holder.cls is None and all(
@@ -312,7 +314,8 @@ class Plan(ConstructorArguments):
                 if held & asked or any((t.qualname or "").endswith("ReduceLROnPlateau") for t in held):
                     continue  # the script asks which of them it is
                 for thing in held:
-                    if self.steps_per_batch(call) and not isinstance(thing.site, ast.ClassDef):
+                    often = self.steps_per_batch(call) or counted_by_batches(self.script, call)
+                    if often and not isinstance(thing.site, ast.ClassDef):
                         found.add(thing)
         return found
 

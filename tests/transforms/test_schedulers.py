@@ -139,3 +139,56 @@ Trainer().train()
 """
     conversion = convert_source(Source.from_text(script, PATH))
     assert "optimizer = self.accelerator.prepare(optimizer)" in conversion.new_text
+
+
+def prepares_schedule(count: str, rounds: str = "n") -> bool:
+    text = textwrap.dedent(
+        f"""
+        import torch
+        import torch.nn.functional as F
+        from torch.utils.data import DataLoader
+        from somewhere import data
+
+        def train(loader, other, model, optimizer, scheduler, taken):
+            {count}
+            for epoch in range(3):
+                batches, others = iter(loader), iter(other)
+                for _ in range({rounds}):
+                    x, y = next(batches)
+                    z, _ = next(others)
+                    loss = F.cross_entropy(model(x) + model(z), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    scheduler.step()
+
+        def main():
+            loader, other = DataLoader(data, 4, shuffle=True), DataLoader(data, 4, shuffle=True)
+            taken = len(loader)
+            model = torch.nn.Linear(4, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            {STEP}
+            train(loader, other, model, optimizer, scheduler, taken)
+
+        main()
+        """
+    )
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert conversion.status == "converted", conversion.reason
+    (line,) = [one for one in conversion.new_text.splitlines() if "accelerator.prepare(" in one]
+    return "scheduler" in line
+
+
+def test_once_a_round_of_as_many_as_there_are_batches_is_prepared() -> None:
+    assert prepares_schedule("n = len(loader)")
+    assert prepares_schedule("n = min(len(loader), len(other))")
+    assert prepares_schedule("", "len(loader)")
+    assert prepares_schedule(f"n = len(loader)\n{' ' * 12}if n == 0:\n{' ' * 16}n = 8")
+
+
+def test_once_a_round_of_another_number_stays() -> None:
+    assert not prepares_schedule("n = 100")
+    assert not prepares_schedule("", "taken")
+    assert not prepares_schedule("n = len(loader.dataset)")
+    assert not prepares_schedule("n = min(len(loader), 100)")
+    assert not prepares_schedule("n = len(loader) if epochs else 100")
