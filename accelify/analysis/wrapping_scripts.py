@@ -13,8 +13,10 @@ from accelify.analysis.script import ScriptModel
 
 _WRAPS = re.compile(rb"^[ \t]*([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:[\w.]*\.)?DataParallel\(", re.MULTILINE)
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
-# Who writes the prefix somewhere minds it, and who trains is converted too.
-_MINDS = (b"module.'", b'module."', b".backward(")
+# Who writes the prefix somewhere minds it, and so does who asks for it in a name; who trains is converted too.
+_MINDS = re.compile(
+    rb"""module\.['"]|\.backward\(|['"]module['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module['"]"""
+)
 _LARGEST = 1_000_000
 _MOST = 300
 
@@ -28,7 +30,7 @@ def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
     shared.add(script.path.stem.encode())
     for path in sorted(script.path.parent.glob("*.py"))[:_MOST]:
         data = b"" if path.resolve() in own else _read(path)
-        if b"DataParallel(" not in data or any(word in data for word in _MINDS):
+        if b"DataParallel(" not in data or _MINDS.search(data) is not None:
             continue
         if not shared & {match[1] for match in _IMPORTS.finditer(data)}:
             continue

@@ -257,6 +257,7 @@ model = Net(4, 2)
 """
 WRAP = "model = nn.DataParallel(model).cuda()"
 LOAD = "model.load_state_dict(torch.load('m.pt'))"
+ASKED = "if {test}:\n    model = nn.DataParallel(model)"
 
 
 @pytest.mark.parametrize(
@@ -270,6 +271,21 @@ LOAD = "model.load_state_dict(torch.load('m.pt'))"
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": LOAD, "load": WRAP}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": ""}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"module": "other"}, False),
+        (
+            "torch.save(model.state_dict(), 'm.pt')",
+            {"wrap": ASKED.format(test="'module' in list(file)[0]")},
+            False,
+        ),
+        (
+            "torch.save(model.state_dict(), 'm.pt')",
+            {"wrap": ASKED.format(test='next(iter(file)).startswith("module")')},
+            False,
+        ),
+        (
+            "torch.save(model.state_dict(), 'm.pt')",
+            {"load": f"{LOAD}\nprint(hasattr(model, 'module'))"},
+            True,
+        ),
         ("torch.save(model.state_dict(), 'm.pt')", {"load": LOAD.replace("model.", "model.module.")}, False),
     ],
 )
