@@ -158,6 +158,11 @@ class Program:
         """Whether a module of this name lies in the project."""
         return self._place(name) is not None
 
+    def is_file(self, name: str) -> bool:
+        """Whether a name is that of a module in one file, which has no modules under it."""
+        place = self._place(name)
+        return place is not None and place.name != "__init__.py"
+
     def load(self, name: str) -> Module | None:
         """The project's module of a dotted name, read now if it was not yet; None where there is none."""
         found = self.modules.get(name)
@@ -268,6 +273,8 @@ class Uses:
     def _use_dotted(self, module: Module, parts: tuple[str, ...]) -> None:
         """Use `a.b.c`: the module that the longest beginning names, and of it the rest."""
         for cut in range(len(parts), 0, -1):
+            if self._is_name_of_file(module, parts[:cut]):
+                continue
             target = self._import(module, ".".join(parts[:cut]))
             if target is not None:
                 if parts[cut:]:
@@ -275,6 +282,14 @@ class Uses:
                 else:
                     self._use_whole(target)
                 return
+
+    def _is_name_of_file(self, module: Module, parts: tuple[str, ...]) -> bool:
+        """Whether `a.b` is what a file `a.py` calls `b`: with `foo/foo.py`, `foo.foo` is no module beside `foo`."""
+        outer = ".".join(parts[:-1])
+        if not outer or not self.program.is_file(outer):
+            return False
+        target = self._import(module, outer)
+        return target is not None and self._provides(target, parts[-1], {module})
 
     def _use_whole(self, module: Module) -> None:
         """A module that is itself a value: any of its names may be meant."""

@@ -93,3 +93,12 @@ def test_values_come_through_imports(project: Path) -> None:
     interpreter = Interpreter(found)
     values = interpreter.variables[(found.entry.scopes.module, "model")]
     assert {getattr(v, "kind", "") for v in values} == {"model"}
+
+
+@pytest.mark.parametrize("text", ["import foo\nfoo.foo()", "from foo import foo\nfoo()"])
+def test_a_class_of_the_name_of_its_file_and_folder(tmp_path: Path, text: str) -> None:
+    (tmp_path / "foo").mkdir()
+    (tmp_path / "foo" / "foo.py").write_text("class foo:\n    pass\n")
+    found = program(tmp_path, text, "foo/main.py")
+    assert set(found.modules) == {"__main__", "foo"}
+    assert {getattr(node, "name", "") for node in found.modules["foo"].used or ()} == {"foo"}

@@ -386,3 +386,36 @@ class Net(nn.Module):
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text or (
         "model, optimizer = accelerator.prepare(model, optimizer)\n" in text
     )
+
+
+def test_a_trainer_of_the_name_of_its_file_and_folder(tmp_path: Path) -> None:
+    trainer = """
+import torch
+from torch import nn
+
+class learner:
+    def __init__(self, device):
+        self.net = nn.Linear(3, 1).to(device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.device = device
+
+    def train(self):
+        loss = self.net(torch.ones(4, 3).to(self.device)).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+"""
+    main = """
+import learner
+import torch
+
+learning = learner.learner(torch.device("cuda"))
+for _ in range(3):
+    print(learning.train())
+"""
+    folder = tmp_path / "learner"
+    folder.mkdir()
+    text = converted(folder, "main", main=main, learner=trainer)["learner"].new_text
+    assert "accelerator.backward(loss)" in text
+    assert "accelerator.prepare(" in text
