@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Class, Thing
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
+
+# What a `__dict__` is handed to without a name being chosen from it.
+_SHOWING = frozenset({"print", "str", "len", "json.dump", "json.dumps", "pprint.pprint"})
 
 
 def dormant_scopes(script: ScriptModel) -> set[Scope]:
@@ -98,4 +101,31 @@ def _looks_up_names(script: ScriptModel) -> bool:
                 return True
         if (dotted(call.func) or "") in ("globals", "locals"):
             return True
-    return any(node.attr == "__dict__" for node in script.tree.nodes(ast.Attribute))
+    kept = [node for node in script.tree.nodes(ast.Attribute) if node.attr == "__dict__"]
+    options = _options(script) if kept else set()
+    return any(_may_hold_functions(script, node, options) for node in kept)
+
+
+def _may_hold_functions(script: ScriptModel, node: ast.Attribute, options: set[str]) -> bool:
+    """Whether functions can be taken from a `__dict__`: any of a module's, others where one is chosen."""
+    owner = node.value.id if isinstance(node.value, ast.Name) else ""
+    if owner and script.scope_of(node).imports(owner):
+        return True
+    if owner in options:
+        return False
+    parent = script.tree.parent(node)
+    shown = isinstance(parent, ast.Call) and node in parent.args and dotted(parent.func) in _SHOWING
+    filled = isinstance(parent, ast.Attribute) and parent.attr == "update"
+    spread = isinstance(parent, ast.keyword) and parent.arg is None
+    return not (shown or filled or spread)
+
+
+def _options(script: ScriptModel) -> set[str]:
+    """Names of a command line's options: `args = parser.parse_args()` calls nothing by what is in it."""
+    return {
+        name
+        for stmt in script.tree.nodes(ast.Assign)
+        if isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "attr", "") == "parse_args"
+        for target in stmt.targets
+        for name in target_names(target)
+    }
