@@ -2,6 +2,7 @@
 
 scores = images @ texts.t()
 distances = torch.cdist(features, features)
+distances = ((a.view(n, d, 1) - b.t()) ** 2).sum(1)
 distances.addmm_(1, -2, features, features.t())
 d = a.unsqueeze(0) - a.unsqueeze(1)
 loss = criterion(fake - real.mean(0, keepdim=True), valid)
@@ -238,6 +239,8 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
             return (
                 _spread_against(*sides)
                 or _spread_by_names(scope, *sides)
+                or _rows_against_columns(scope, *sides)
+                or _rows_against_columns(scope, *reversed(sides))
                 or any(_is_mean_of_batch(context, side) for side in sides)
             )
         return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
@@ -249,7 +252,9 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
         return False
     if func.attr in ("pdist", "cdist"):
         pair = node.args[:2] if func.attr == "cdist" else node.args[:1] * 2
-        return len(pair) == 2 and isinstance(pair[0], ast.Name) and ast.dump(pair[0]) == ast.dump(pair[1])
+        if len(pair) < 2 or not isinstance(pair[0], ast.Name) or not isinstance(pair[1], ast.Name):
+            return False
+        return pair[0].id == pair[1].id or _is_kernel(context, scope, pair[0].id, pair[1].id)
     if func.attr in ("addmm", "addmm_"):
         # Of a tensor with itself: with another one, it is a layer.
         factors = [arg for arg in node.args if not isinstance(arg, (ast.Constant, ast.UnaryOp))][-2:]
@@ -265,6 +270,19 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
         return False
     pair = node.args[:2] if len(node.args) >= 2 else [func.value, *node.args]
     return len(pair) == 2 and _rows_with_rows(pair[0], pair[1])
+
+
+def _is_kernel(context: Context, scope: Scope, one: str, other: str) -> bool:
+    """Whether a function of `x` and `y` is somewhere called with the same tensor twice, as `k(a, a)` of an MMD loss."""
+    names = scope.positional()[1 if scope.self_name() else 0 :]
+    if one not in names or other not in names:
+        return False
+    places = (names.index(one), names.index(other))
+    for _, call in context.script.interpreter.callers.get(scope, []):
+        given = [call.args[place] for place in places if place < len(call.args)]
+        if len(given) == 2 and isinstance(given[0], ast.Name) and ast.dump(given[0]) == ast.dump(given[1]):
+            return True
+    return False
 
 
 def _is_mean_of_batch(context: Context, node: ast.expr) -> bool:
@@ -327,6 +345,34 @@ def _spread_against(one: ast.expr, other: ast.expr) -> bool:
     """`a.unsqueeze(0) - b.unsqueeze(1)`: every sample minus every sample."""
     dimensions = {_spread(one), _spread(other)}
     return dimensions == {0, 1}
+
+
+def _rows_against_columns(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
+    """`a.view(n, d, 1) - b.t()`: every row of the one minus every row of the other."""
+    rows, columns = _made(scope, one), _made(scope, other)
+    row = _deepened(rows) if rows is not None else None
+    if row is None or columns is None:
+        return False
+    if isinstance(columns, ast.Call) and dotted(columns.func) in ("torch.t", "torch.transpose"):
+        name, turned = _base(columns.args[0]) if columns.args else (None, False)
+        turned = turned != _swaps(columns)
+    else:
+        name, turned = _base(columns)
+    return turned and name is not None and not (_NO_SAMPLES.search(name) or _NO_SAMPLES.search(row))
+
+
+def _deepened(node: ast.expr) -> str | None:
+    """The name of a matrix that gets a third dimension: `a.view(n, d, 1)`, `a.unsqueeze(2)`, `a[:, :, None]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        whole = len(parts) == 3 and all(isinstance(part, ast.Slice) for part in parts[:2])
+        return node.value.id if whole and is_constant(parts[2], None) else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    last = node.args[-1] if node.args else None
+    shaped = node.func.attr in ("view", "reshape") and len(node.args) == 3 and is_constant(last, 1)
+    deeper = node.func.attr == "unsqueeze" and is_constant(last, 2)
+    return node.func.value.id if (shaped or deeper) and isinstance(node.func.value, ast.Name) else None
 
 
 def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:

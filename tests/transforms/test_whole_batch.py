@@ -283,3 +283,41 @@ def test_a_criterion_is_another_one_under_a_test_of_its_class(tmp_path: Path) ->
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     (line,) = [f.line for f in found.remaining if f.code == "ACC408"]
     assert line == 13
+
+
+KERNELS = """
+import torch
+
+def kernel(x, y):
+{distance}
+    return torch.exp(-d)
+
+def {name}(a, b):
+    return {used}
+"""
+CDIST = "    d = torch.cdist(x, y)"
+
+
+@pytest.mark.parametrize(
+    ("distance", "used", "found"),
+    [
+        (CDIST, "kernel(a, a).mean() + kernel(b, b).mean() - 2 * kernel(a, b).mean()", True),
+        (CDIST, "kernel(a, b).mean()", False),  # may be rows of one sample, such as its points
+        ("    d = ((x.view(x.shape[0], x.shape[1], 1) - y.t()) ** 2).sum(1)", "kernel(a, b).mean()", True),
+        ("    d = ((x[:, :, None] - y.T) ** 2).sum(1)", "kernel(a, b).mean()", True),
+        (
+            "    x = x.unsqueeze(2)\n    y = torch.transpose(y, 0, 1)\n    d = ((x - y) ** 2).sum(1)",
+            "kernel(a, b).mean()",
+            True,
+        ),
+        ("    d = ((x.view(x.shape[0], x.shape[1], 1) - y) ** 2).sum(1)", "kernel(a, b).mean()", False),
+        ("    weight = y\n    d = ((x.unsqueeze(2) - weight.t()) ** 2).sum(1)", "kernel(a, b).mean()", False),
+    ],
+)
+def test_kernels_between_two_batches(tmp_path: Path, distance: str, used: str, found: bool) -> None:
+    (tmp_path / "losses.py").write_text(KERNELS.format(distance=distance, used=used, name="mmd"))
+    script = TRAIN.format(name="mmd").replace("criterion = mmd()\n", "").replace("criterion(", "mmd(")
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted"
+    assert ("ACC408" in {f.code for f in conversion.remaining}) == found
