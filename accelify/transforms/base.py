@@ -511,11 +511,11 @@ class Context:
         return verbs.insert(self.tree, self.tree.start(test), first, -20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
-        """A statement and those right behind it in its block, and in its cell, that belong to it."""
-        block = self.tree.block_of(first)[2]
+        """A statement and those right behind it, in its block and cell, that belong to it, up to what is prepared."""
+        block, ends = self.tree.block_of(first)[2], {site.after for site in self.plan.sites}
         run = [first]
         for following in block[block.index(first) + 1 :]:
-            if not belongs(following) or self.tree.parted(run[-1], following):
+            if not belongs(following) or run[-1] in ends or self.tree.parted(run[-1], following):
                 break
             run.append(following)
         return run

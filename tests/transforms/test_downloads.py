@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from accelify.convert import convert_project
+from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, place_of
 
 VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo"
@@ -192,3 +195,42 @@ def test_what_is_caught_behind_the_look_is_guarded_with_it() -> None:
         setup=LATER,
     )
     assert "wait_for_everyone" not in conversion.new_text
+
+
+def test_what_is_prepared_between_neighbours_parts_them(tmp_path: Path) -> None:
+    helper = """
+from torch.utils.data import DataLoader
+from torchvision import datasets
+
+def load(train):
+    return DataLoader(datasets.MNIST("data", train=train, download=True), batch_size=8)
+"""
+    script = """
+import torch
+from torch import nn
+import helper
+
+source = helper.load(True)
+target = helper.load(True)
+net = nn.Linear(784, 8)
+x0, _ = next(iter(source))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for (x, y), (z, _) in zip(source, target):
+    loss = nn.functional.cross_entropy(net(x), y) + net(z).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (tmp_path / "helper.py").write_text(helper)
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted"
+    guarded = """\
+with accelerator.main_process_first():
+    source = helper.load(True)
+source = accelerator.prepare(source)
+with accelerator.main_process_first():
+    target = helper.load(True)
+"""
+    assert guarded in conversion.new_text
+    assert "ACC205" not in {f.code for f in conversion.remaining}
