@@ -78,9 +78,13 @@ def _padding_of(script: ScriptModel, loader: Thing) -> ast.Call | None:
         last = (dotted(made.func) or "").rsplit(".", 1)[-1]
         if _PADDING_CLASSES.search(last) and not _STACKING_CLASSES.search(last):
             return made
-    for call in (n for body in collating(script, loader) for n in walk(body)):
-        if isinstance(call, ast.Call) and _pads(call):
-            return call
+    for body in collating(script, loader):
+        for node in walk(body):
+            if isinstance(node, ast.Call) and _pads(node):
+                return node
+            width = _width_of_padding(node, body)
+            if width is not None:
+                return width
     return None
 
 
@@ -131,14 +135,46 @@ def _calls_itself(body: ast.AST) -> bool:
 
 
 def _pads(call: ast.Call) -> bool:
-    """`pad_sequence(x)`, `tokenizer(texts, padding=True)`, `max(len(t) for t in texts)`."""
+    """`pad_sequence(x)`, `tokenizer(texts, padding=True)`, `max(len(t) for t in texts)`, `np.array(lens).max()`."""
     last = (dotted(call.func) or "").rsplit(".", 1)[-1]
     fixed = is_constant(call_keyword(call, "padding"), "max_length")
     if is_constant(call_keyword(call, "padding"), True, "longest"):
         return True
-    if last == "max" and isinstance(call.func, ast.Name):
-        return any(isinstance(n, ast.Name) and re.search(r"len", n.id) for a in call.args for n in walk(a))
+    if last == "max" or (isinstance(call.func, ast.Attribute) and call.func.attr == "max"):
+        return any(isinstance(n, ast.Name) and re.search(r"len", n.id) for n in walk(call))
     return last in _PADDING and not fixed
+
+
+def _width_of_padding(node: ast.AST, body: ast.AST) -> ast.Call | None:
+    """The call that makes `n` of the batch, where rows are filled up to it: `row + [0] * (n - len(row))`.
+
+    A constant, a parameter or a variable of the module is the same width for every batch.
+    """
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    sides = (node.left, node.right)
+    if not any(isinstance(side, ast.List) and len(side.elts) == 1 for side in sides):
+        return None
+    for missing in sides:
+        if not isinstance(missing, ast.BinOp) or not isinstance(missing.op, ast.Sub):
+            continue
+        taken = missing.right
+        if not isinstance(taken, ast.Call) or dotted(taken.func) != "len":
+            continue
+        if isinstance(missing.left, ast.Name):
+            return _made_by_a_call(body, missing.left.id)
+    return None
+
+
+def _made_by_a_call(body: ast.AST, name: str) -> ast.Call | None:
+    """A call of what a variable of a function is made of, where that reads another variable of the function."""
+    own = {n.id for n in walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.arg for n in walk(body) if isinstance(n, ast.arg)}
+    for stmt in walk(body):
+        if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
+            if names_in(stmt.value) & own - {"self"}:
+                return next((n for n in walk(stmt.value) if isinstance(n, ast.Call)), None)
+    return None
 
 
 def _cut_in_time(loop: ast.For | ast.AsyncFor) -> str | None:
