@@ -15,6 +15,8 @@ from accelify.analysis.syntax import Tree, dotted, names_in, target_names, walk
 BatchLoop = ast.For | ast.AsyncFor | ast.While
 _TABLES = frozenset({"numpy.bincount", "torch.bincount", "torch.histc", "sklearn.metrics.confusion_matrix"})
 _COUNTING = frozenset({"sum", "nelement", "numel"})
+# Shares of a batch by a size that is set, and what they leave of a whole.
+SHARE, LEFT = "share", "left"
 _FRESH = frozenset(
     "list dict deque defaultdict OrderedDict Counter zeros Tensor FloatTensor tensor empty".split()
 )
@@ -81,7 +83,7 @@ class Figures:
                     self._kind(value.left, depth + 1) == "sum" and self._kind(value.right, depth + 1) == "sum"
                 )
                 return "mean" if whole else None
-            return "sum"
+            return self._of_shares(value, depth)
         if self.is_loss(value):
             if self._is_weighted(value):
                 return "sum"
@@ -102,6 +104,49 @@ class Figures:
                 return "mean"
             return self._of_functions(inner)
         return None
+
+    def _of_shares(self, value: ast.expr, depth: int) -> str:
+        """`1 - wrong.sum() / len(x)` and `100 * (hits.sum() / len(x))` are means as their shares are."""
+        if self.is_loss(value):
+            return "sum"
+        inner = plain(value)
+        other = beside_a_number(inner)
+        if other is not None and self._kind(other, depth + 1) == "mean":
+            return "mean"
+        return "mean" if self.share_of_set_size(inner) == LEFT else "sum"
+
+    def share_of_set_size(self, value: ast.expr) -> str | None:
+        """`share` for `hits.sum() / size` with a size that no batch sets, `left` for `1 - wrong.sum() / size`.
+
+        Where several processes have their parts of one batch, such shares add up, but not what they leave.
+        """
+        for _ in range(4):
+            value = plain(value)
+            made = self.made_in_loop(value) if isinstance(value, ast.Name) else None
+            if made is None:
+                break
+            value = made
+        other = beside_a_number(value)
+        if other is not None and isinstance(value, ast.BinOp):
+            share = self.share_of_set_size(other)
+            return LEFT if share and not isinstance(value.op, ast.Mult) else share
+        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div) or self.is_loss(value):
+            return None
+        sized = not any(self._counts(n) for n in walk(value.right)) and self.script.is_uniform(value.right)
+        return SHARE if sized and self._adds_up(value.left) else None
+
+    def _adds_up(self, value: ast.expr) -> bool:
+        """`hits.sum().item()`, `torch.sum(hits)`, `100 * hits.sum()`: one number, which is added up over a batch."""
+        inner = plain(value)
+        inner = beside_a_number(inner, ast.Mult) or inner
+        inner = plain(inner)
+        if not isinstance(inner, ast.Call) or inner.keywords:
+            return False
+        last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
+        if last == "sum" and self.script.qualname(inner.func) is None:
+            return not inner.args
+        named = dotted(inner.func) == "sum" or self.script.qualname(inner.func) in ("torch.sum", "numpy.sum")
+        return named and len(inner.args) == 1
 
     def is_part_of_mean(self, value: ast.expr) -> bool:
         """`loss / len(loader)`: the parts of all batches of one process add up to its mean."""
@@ -285,6 +330,18 @@ class Figures:
             if isinstance(ancestor, ast.If) and not self.script.is_uniform(ancestor.test):
                 return False
         return False
+
+
+def beside_a_number(value: ast.expr, *operators: type[ast.operator]) -> ast.expr | None:
+    """What a number is added to, multiplied by or taken from: `x` of `1 - x` and of `x * 100`."""
+    if not isinstance(value, ast.BinOp):
+        return None
+    if not isinstance(value.op, operators or (ast.Add, ast.Sub, ast.Mult)):
+        return None
+    for number, other in ((value.left, value.right), (value.right, value.left)):
+        if isinstance(number, ast.Constant) and isinstance(number.value, (int, float)):
+            return other
+    return None
 
 
 def plain(value: ast.expr) -> ast.expr:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
+from accelify.analysis.figures import SHARE, BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
@@ -138,6 +138,12 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
         return "tensor" if figures.kind(value) == "mean" else "unclear"
     if extends:
         return "objects" if _reaches_host(value) else "unclear"
+    share = figures.share_of_set_size(value)
+    if share is not None and (context.plan.batch_size == "total" or context.plan.hand_cut is not None):
+        # Each process has its part of every batch: shares add up to that of the batch, what they leave does not.
+        return "sum" if share == SHARE else "unclear"
+    if share is not None and figures.kind(value) == "sum":
+        return "mean"
     if figures.kind(value) == "sum":
         return "sum" if _ends_in(value, {"item"}) or isinstance(value, ast.BinOp) else "unclear"
     if figures.kind(value) == "mean" and not _reaches_host(value, but={"item", "cpu", "numpy"}):

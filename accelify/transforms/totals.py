@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.averages import divisors, shown_undivided
 from accelify.analysis.counts import counts_all, counts_own, size_of, steps_of
-from accelify.analysis.figures import BatchLoop, Figures, Place, end_of, head_of, is_table, place_of
+from accelify.analysis.figures import LEFT, BatchLoop, Figures, Place, end_of, head_of, is_table, place_of
 from accelify.analysis.syntax import children, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
@@ -124,6 +124,8 @@ class _Totals:
                 continue
             self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
+            if self._splits_batches and self.figures.share_of_set_size(value) == LEFT:
+                kind = None
             if kind is None:
                 own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
                 if own and not _is_collected(value) and not is_table(self.script, value):

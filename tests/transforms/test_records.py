@@ -82,6 +82,33 @@ def test_lists(body: str, result: str, line: str) -> None:
     assert imported == (line == OBJECTS)
 
 
+@pytest.mark.parametrize(
+    ("value", "per_process", "total"),
+    [
+        ("1 - wrong.sum().item() / size", MEAN, ""),
+        ("(1 - torch.sum(wrong) / size).item()", MEAN, ""),
+        ("100 * (wrong.sum().item() / size)", MEAN, SUM),
+        ("wrong.sum().item() / size", OBJECTS, SUM),
+        ("1 - wrong.sum().item() / len(x)", MEAN, MEAN),
+        ("(1 - 2 * torch.sum(wrong) / (wrong.sum() + y.sum())).item()", MEAN, MEAN),
+        ("size - wrong.sum().item()", SUM, SUM),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_shares_of_a_size_that_is_set(value: str, per_process: str, total: str, named: bool) -> None:
+    body = f"share = {value}; kept.append(share)" if named else f"kept.append({value})"
+    body = "wrong = output.argmax(1) != y; " + body
+    for batch_size, line in (("per-process", per_process), ("total", total)):
+        conversion = check_transformed(
+            "ready",
+            *script(body, "sum(kept) / len(kept)", line),
+            imports="size = 8",
+            epoch="n = train_epoch()",
+            batch_size=batch_size,
+        )
+        assert "ACC304" in codes(conversion)
+
+
 def test_samples_on_the_device_are_left_to_a_person() -> None:
     conversion = check_transformed(
         "ready", *script("kept.append(output)", "torch.cat(kept)"), epoch="train_epoch()"

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert
+from tests.transforms.support import check_noop, check_transformed, codes, convert
 
 LOOP = """\
 def train_epoch():
@@ -61,6 +61,17 @@ def test_totals_outside_of_training_stay() -> None:
 )
 def test_totals(body: str, result: str, reduction: str) -> None:
     check_transformed("ready", *script(body, result, reduction), epoch="train_epoch()")
+
+
+def test_what_a_share_of_a_set_size_leaves_is_no_sum() -> None:
+    body = "share = 1 - (output.argmax(1) != y).sum() / size; total += share.item()"
+    before, after = script(body, "total / len(loader)", "mean")
+    check_transformed("ready", before, after, imports="size = 8", epoch="train_epoch()")
+    left = before.replace("loss.backward()", "accelerator.backward(loss)")
+    conversion = check_transformed(
+        "ready", before, left, imports="size = 8", epoch="print(train_epoch())", batch_size="total"
+    )
+    assert codes(conversion) & {"ACC302", "ACC306"}
 
 
 def test_a_counter_that_counts_something_else_afterwards() -> None:
