@@ -15,7 +15,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Indent
+from accelify.analysis.writer_folders import needs_folder_of
+from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -115,7 +116,11 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             # The other processes keep theirs: all that is shown goes through it.
             context.guarded.add(stmt)
             edit = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
-        yield context.change(WRITER, call, "every process would open a log of its own", [edit])
+        edits = [edit]
+        if needs_folder_of(script, call) is not None and context.runs_everywhere(stmt):
+            # The writer makes the folder that the log files of all processes lie in.
+            edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
+        yield context.change(WRITER, call, "every process would open a log of its own", edits)
     yield from _guards(context, [tree.statement(c) for c in uses])
 
 

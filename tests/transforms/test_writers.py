@@ -103,3 +103,38 @@ def test_writers_of_a_list() -> None:
         epoch="writers[0].add_scalar('loss', 1, epoch)",
     )
     assert place_of(conversion.new_text, "epoch").startswith("if accelerator.is_main_process:")
+
+
+OPENING = "logging.getLogger().addHandler(logging.FileHandler({}))"
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "waits"),
+    [
+        ("os.path.join('runs', 'tb')", "'runs/exp.log'", True),
+        ("log_dir='runs/tb'", "os.path.join('runs', 'tb', '{}.log'.format(NAME))", True),
+        ("os.path.join('runs', 'tb')", "'exp.log'", False),
+        ("os.path.join('runs', 'tb')", "'other/exp.log'", False),
+        ("comment='runs/tb'", "'runs/exp.log'", False),
+    ],
+)
+@pytest.mark.parametrize("opening", [OPENING, "to_file({})"])
+def test_all_wait_for_the_folder_that_the_writer_makes(
+    folder: str, path: str, waits: bool, opening: str
+) -> None:
+    made = f"writer = SummaryWriter({folder})"
+    wait = "\naccelerator.wait_for_everyone()" if waits else ""
+    check_transformed(
+        "ready",
+        f"{made}\n{opening.format(path)}",
+        f"{made} if accelerator.is_main_process else None{wait}\n{opening.format(path)}",
+        imports=f"{BOARD}\nimport logging\ndef to_file(path):\n    {OPENING.format('path')}",
+        setup="NAME = 'a'",
+    )
+
+
+def test_nobody_waits_for_the_writer_in_a_folder_that_is_made_by_all() -> None:
+    made = "os.makedirs('runs/tb', exist_ok=True)\nwriter = SummaryWriter('runs/tb')"
+    opening = OPENING.format("'runs/exp.log'")
+    text = convert(ready=f"{made}\n{opening}", imports=f"{BOARD}\nimport logging").new_text
+    assert f"{made} if accelerator.is_main_process else None\n{opening}" in text
