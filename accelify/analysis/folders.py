@@ -78,6 +78,27 @@ def questions(script: ScriptModel) -> list[tuple[ast.stmt, list[ast.expr]]]:
     return found
 
 
+def asked_beside(script: ScriptModel, making: ast.stmt) -> ast.If | None:
+    """The question that a folder is made behind, where it is not there, and whose other branch leaves or asks.
+
+    `if os.path.exists(path): ... sys.exit() ... else: os.makedirs(path)`: who asks late must not come into the first.
+    """
+    branch = script.tree.parent(making)
+    if not isinstance(branch, ast.If) or not paths_asked(branch.test):
+        return None
+    other = branch.orelse if making in branch.body else branch.body
+    for stmt in other:
+        for inner in walk(stmt):
+            asks = isinstance(inner, ast.Call) and script.qualname(inner.func) == "builtins.input"
+            if (
+                asks
+                or isinstance(inner, ast.Raise)
+                or (isinstance(inner, ast.Expr) and _leaves(script, inner))
+            ):
+                return branch
+    return None
+
+
 def _decides(script: ScriptModel, node: ast.If | ast.While, paths: list[ast.expr]) -> bool:
     last = node.body[-1]
     if isinstance(node, ast.If):
@@ -164,4 +185,4 @@ def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
     return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == stores else None
 
 
-__all__ = ["makes_folder", "makings", "path_text", "paths_asked", "questions"]
+__all__ = ["asked_beside", "makes_folder", "makings", "path_text", "paths_asked", "questions"]

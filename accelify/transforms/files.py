@@ -28,7 +28,7 @@ from accelify.analysis.effects import (
     makes_folder_again,
     opens_for_writing,
 )
-from accelify.analysis.folders import makes_folder, makings, path_text, paths_asked, questions
+from accelify.analysis.folders import asked_beside, makes_folder, makings, path_text, paths_asked, questions
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -107,20 +107,26 @@ def _asked_first(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     asked = [(q, {path_text(script, p) for p in paths}) for q, paths in questions(script)]
     done: set[ast.stmt] = set()
-    for call, path, parents in makings(script) if asked else ():
+    for call, path, parents in makings(script):
         if context.plan.on_main_only(call):
             continue
         around: ast.stmt = tree.statement(call)
+        beside = asked_beside(script, around)
         while (
-            isinstance(parent := tree.parent(around), ast.If)
+            beside is None
+            and isinstance(parent := tree.parent(around), ast.If)
             and around in parent.body
             and paths_asked(parent.test)
         ):
             around = parent
-        made = path_text(script, path)
+        # What is in the other branch of its own question is asked for with it.
+        before = (
+            asked if beside is None else [(beside, {path_text(script, p) for p in paths_asked(beside.test)})]
+        )
+        made = path_text(script, path) if before else ""
         if around in done or not any(
             made == one or (parents and made.startswith(f"{one}/"))
-            for question, texts in asked
+            for question, texts in before
             if question is not around and tree.start(question) < tree.start(call)
             if script.scope_of(question) is script.scope_of(call)
             for one in texts
