@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import option_name
+from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.hidden_devices import hides_devices
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
@@ -436,7 +437,12 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             earliest = max(earliest, index + 1)
         if (
             _parses_arguments(script, stmt)
-            or (needed and _defines(stmt) & needed and not script.trains(stmt))
+            or (
+                needed
+                and _defines(stmt) & needed
+                and not script.trains(stmt)
+                and not named_before(script, stmt)
+            )
             or _extends_arguments(script, stmt, needed)
             or hides_devices(script, stmt)
         ):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
@@ -53,6 +54,9 @@ class Devices:
                 whole = self._whole_choice(stmt) if value is stmt.value else None
                 test = self._condition(stmt, value, whole)
                 cpu, names = self._cpu(test, stmt)
+                parent = self.tree.parent(stmt)
+                if isinstance(parent, ast.If) and (told := named_before(self.script, parent)) is not None:
+                    whole, cpu, names = parent, f'str({told.id}) == "cpu"', frozenset({told.id})
                 self.assignments.append(DeviceAssignment(stmt, whole, cpu, names, target, value))
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.

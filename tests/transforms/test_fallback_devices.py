@@ -1,0 +1,81 @@
+"""A device that is told, and the CPU in its place where there is no GPU: the Accelerator's in every case."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, convert
+
+PARSED = (
+    "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--device', default='cuda')\n"
+)
+OPTION = f"{PARSED}args = parser.parse_args()"
+FALLBACK = "if not torch.cuda.is_available():\n    device = {}\n"
+
+
+@pytest.mark.parametrize("cpu", ["'cpu'", "torch.device('cpu')"])
+@pytest.mark.parametrize("told", ["args.device"])
+def test_an_option_that_says_the_cpu_is_heard(cpu: str, told: str) -> None:
+    setup = f"{OPTION}\ndevice = {told}\n{FALLBACK.format(cpu)}"
+    text = convert(setup=setup, end="print(torch.zeros(2, device=device))").new_text
+    made = (
+        f'device = {told}\naccelerator = Accelerator(cpu=str(device) == "cpu")\ndevice = accelerator.device\n'
+    )
+    assert made in text
+    assert "is_available" not in text
+
+
+IMPORTS = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.zeros(8, 4), torch.zeros(8).long())
+"""
+CHOICE = "    if not torch.cuda.is_available():\n        device = 'cpu'\n"
+TRAINING = """\
+    model = nn.Linear(4, 2).to(device)
+    noise = torch.zeros(8, 4, device=device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x.to(device) + noise), y.to(device)).backward()
+        optimizer.step()
+
+
+main("cuda")
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "accelerator"),
+    [
+        (f"def main(device):\n    print('first')\n{CHOICE}", 'Accelerator(cpu=str(device) == "cpu")'),
+        # Where the Accelerator is made, the parameter of another function is not known.
+        (
+            f"def pick(device):\n{CHOICE}    return device\n\n\ndef main(told):\n    device = pick(told)\n",
+            "Accelerator()",
+        ),
+    ],
+)
+def test_so_is_a_parameter(begin: str, accelerator: str) -> None:
+    conversion = convert_source(Source.from_text(IMPORTS + begin + TRAINING, PATH), ConvertOptions())
+    text = conversion.new_text
+    assert f"accelerator = {accelerator}\n" in text
+    assert "    device = accelerator.device\n" in text
+    assert "is_available" not in text
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "device = 'cuda'\n" + FALLBACK.format("'cpu'"),
+        "device = None\n" + FALLBACK.format("'cpu'"),
+        "if not torch.cuda.is_available():\n    device = 'cpu'\n    print('no GPU')\n",
+    ],
+)
+def test_other_choices_say_nothing_of_the_cpu(chosen: str) -> None:
+    assert "str(device)" not in convert(setup=chosen, end="print(device)").new_text
