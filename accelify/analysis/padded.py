@@ -44,7 +44,7 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
                 return PADDED
             return "its batches have the time first, and are padded to their own length"
         if _gives_lists(script, loader):
-            return "its batches hold lists, with a tensor for each sample"
+            return "its batches hold lists, with an entry for each sample"
         if _is_single(script, loader):
             return "its batches are single samples, each of its own shape"
     cut = _cut_in_time(loop)
@@ -94,7 +94,7 @@ def _collate_of(loader: Thing) -> ast.expr | None:
 
 
 def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
-    """Whether a collate function leaves something of the samples in a list: a tensor for each, of any length."""
+    """Whether a collate function leaves something of the samples in a list: an entry for each, often a tensor of any length."""
     for body in collating(script, loader):
         first = (
             body.args.args[-1].arg

@@ -370,6 +370,14 @@ def test_lists_of_lengths_beside_padded_rows_are_not_the_reason(collate: str) ->
     assert "its batches are padded, each to its own length" in said
 
 
+def test_lists_are_not_said_to_hold_tensors() -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    loader = "other = DataLoader(data, 8, collate_fn=lists)"
+    conversion = convert(setup=COLLATES, ready=loader, epoch=snippet + "print(hits)")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "its batches hold lists, with an entry for each sample" in said
+
+
 def test_outputs_that_nobody_reads_are_not_gathered() -> None:
     snippet = "kept = []\nfor a, b in test_loader:\n    model(a)\n    kept.append(1)\nprint(kept)"
     conversion = convert(epoch=snippet)
