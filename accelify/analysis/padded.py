@@ -94,7 +94,7 @@ def _collate_of(loader: Thing) -> ast.expr | None:
 
 
 def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
-    """Whether a collate function leaves something of the samples in a list: an entry for each, often a tensor of any length."""
+    """Whether a collate function leaves something of the samples in a list: an entry for each, of any length."""
     for body in collating(script, loader):
         first = (
             body.args.args[-1].arg
