@@ -423,7 +423,8 @@ class SideEffects:
             return TERMINAL
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
-        asked = is_constant(call_keyword(call, "download"), True) and not self.interpreter.calls.get(call)
+        callees = self.interpreter.calls.get(call, set())
+        asked = is_constant(call_keyword(call, "download"), True) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
@@ -441,6 +442,13 @@ class SideEffects:
             if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
                 return FILES
         return None
+
+    def _hands_up(self, callee: Scope) -> bool:
+        """Whether the `__init__` of a library's subclass takes options by `**kwargs`, which are the library's."""
+        node, owner = callee.node, class_of(callee)
+        cls = self.interpreter.things.get((owner.node, "class")) if owner is not None else None
+        init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.kwarg is not None
+        return init and isinstance(cls, Class) and bool(cls.external_bases())
 
     def qualname(self, module: Module, scope: Scope, node: ast.expr) -> str | None:
         """The qualified name of a library's function as seen from a module of the program."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project
+from accelify.convert import ConvertOptions, convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo"
 LATER = "device = torch.device('cuda')"
@@ -234,3 +234,43 @@ with accelerator.main_process_first():
 """
     assert guarded in conversion.new_text
     assert "ACC205" not in {f.code for f in conversion.remaining}
+
+
+OWN_SET = """\
+from torchvision.datasets import MNIST
+
+
+class Own(MNIST):
+    def __init__(self, {parameters}):
+        super(Own, self).__init__({given})
+
+
+class Plain:
+    def __init__(self, **kwargs):
+        pass
+
+
+def load(root):
+    return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "given", "made", "fetched"),
+    [
+        ("*args, **kwargs", "*args, **kwargs", "Own(root, download=True)", True),
+        ("root, download", "root, download=download", "Own(root, download=True)", True),
+        ("*args, **kwargs", "*args, **kwargs", "Own(root, download=False)", False),
+        ("root, download", "root", "Own(root, download=True)", False),
+        ("root", "root", "Plain(download=True)", False),
+    ],
+)
+def test_a_data_set_of_another_module_that_derives_from_a_library_s(
+    tmp_path: Path, parameters: str, given: str, made: str, fetched: bool
+) -> None:
+    (tmp_path / "own.py").write_text(OWN_SET.format(parameters=parameters, given=given, made=made))
+    text = frame(imports="from own import load", setup=LATER, ready="data = load('d')")
+    new = convert_source(Source.from_text(text, tmp_path / "train.py"), ConvertOptions()).new_text
+    assert place_of(new, "ready") == (
+        "with accelerator.main_process_first():\n    data = load('d')" if fetched else "data = load('d')"
+    )
