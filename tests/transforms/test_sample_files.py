@@ -1,0 +1,121 @@
+"""Files and folders that samples give their names, and what is set or flushed beside a writing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_noop, check_transformed, convert, place_of
+
+MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
+
+
+NAMED = {
+    "a text": "for name in ids:\n    np.save('out/%s.npy' % name, x)",
+    "an f-string": "for n, name in enumerate(ids):\n    torch.save(x[n], f'{name}.pt')",
+    "a path": "for n in range(8):\n    path = os.path.join('out', ids[n].split('/')[-1])\n    save_image(x, path)",
+    "a file": "for n, name in zip(range(8), ids):\n    with open(name + '.txt', 'w') as f:\n        f.write(name)",
+    "an index": "torch.save(x, 'out/%d.pt' % y.item())",
+}
+CUDA = "model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+ITEMS = "from torchvision.utils import save_image\nimport numpy as np"
+
+
+@pytest.mark.parametrize("writing", NAMED.values(), ids=NAMED)
+def test_each_process_writes_the_files_that_its_own_samples_name(writing: str) -> None:
+    check_noop("batch", f"ids = y\n{writing}", "ACC203", "ACC206", imports=ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("given", "own"), [("y", True), ("y, 3", True), ("model(x)", False), ("y, model", False)]
+)
+def test_names_that_a_function_takes_out_of_the_batch(given: str, own: bool) -> None:
+    setup = "def names_in(batch, *others):\n    return batch, [str(n) for n in batch]\n"
+    writing = f"labels, ids = names_in({given})\nfor n in range(8):\n    np.save('out/%s.npy' % ids[n], 3)"
+    text = place_of(convert(batch=writing, imports=ITEMS, setup=setup).new_text, "batch")
+    assert (text == writing) == own
+
+
+@pytest.mark.parametrize("path", ["'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'"])
+def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
+    check_transformed(
+        "update",
+        f"np.save({path}, x)",
+        f"if accelerator.is_main_process:\n    np.save({path}, x)",
+        imports=ITEMS,
+    )
+
+
+def test_a_name_made_of_a_sample_is_no_tensor() -> None:
+    conversion = convert(batch="np.save('out/%s.npy' % y[0], x)", imports=ITEMS, build=CUDA)
+    assert "np.save('out/%s.npy' % y[0], x.cpu())" in conversion.new_text
+
+
+def test_folders_that_samples_name_may_be_there() -> None:
+    check_transformed("batch", "os.mkdir('out/%d' % y[0])", "os.makedirs('out/%d' % y[0], exist_ok=True)")
+
+
+def test_files_of_gathered_samples_are_the_main_process_s() -> None:
+    loop = "for x, y in test_loader:\n    out = model(x)\n    total += (out.argmax(1) == y).sum().item()\n"
+    writing = "    np.save('%d.npy' % y[0], out)\n"
+    conversion = convert(end=f"total = 0\n{loop}{writing}print(total)", imports=ITEMS)
+    assert "    if accelerator.is_main_process:\n        np.save(" in conversion.new_text
+
+
+NOTES = """
+class Notes:
+    def __init__(self):
+        self.scale = 1
+
+    def next(self):
+        self.scale += 1
+        return self.scale
+
+    def note(self, epoch):
+        with open('x.txt', 'a') as f:
+            self.scale = epoch
+            f.write('x')
+
+    def weight(self):
+        return self.scale
+
+
+notes = Notes()
+"""
+
+
+def test_what_is_set_beside_the_writing_is_set_on_all_processes() -> None:
+    loss = "loss = F.cross_entropy(model(x), y) * notes.weight()"
+    conversion = convert(setup=NOTES, loss=loss, epoch="notes.note(epoch)")
+    assert (
+        "with open('x.txt' if accelerator.is_main_process else os.devnull, 'a') as f:" in conversion.new_text
+    )
+    mark = "# TODO(accelify ACC203): compute this on every process, and let the main process write it\n"
+    snippet = "np.save('a', notes.next())"
+    check_transformed("epoch", snippet, mark + snippet, setup=NOTES, loss=loss, imports=ITEMS)
+
+
+def test_a_flush_behind_a_print_is_left_as_it_is() -> None:
+    check_noop("epoch", "sys.stdout.flush()", "ACC203", imports="import sys")
+    check_transformed(
+        "epoch",
+        "print('.', end='')\nsys.stdout.flush()",
+        "accelerator.print('.', end='')\nsys.stdout.flush()",
+        imports="import sys",
+    )
+    check_transformed(
+        "epoch",
+        "sys.stdout.write('.')\nsys.stdout.flush()",
+        "if accelerator.is_main_process:\n    sys.stdout.write('.')\n    sys.stdout.flush()",
+        imports="import sys",
+    )
+
+
+def test_a_function_that_takes_the_name_of_a_librarys_writes_by_itself() -> None:
+    """The guard stands in it, and at its calls none is needed."""
+    own = "from torchvision import utils\ndef save_image(x, path='a.png'):\n    utils.save_image(x, path)\n"
+    imports = f"from torchvision.utils import save_image\n{own}"
+    check_transformed("end", "save_image(data[0][0])", "save_image(data[0][0])", imports=imports)
+    guarded = "if accelerator.is_main_process:\n    save_image(data[0][0])"
+    check_transformed(
+        "end", "save_image(data[0][0])", guarded, imports="from torchvision.utils import save_image"
+    )
