@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis.figures import Figures
+from accelify.analysis.given_none import is_none
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
@@ -57,7 +58,7 @@ class OwnCounts:
                 ignored = call_keyword(call, "ignore_index")
                 at = 0 if name.endswith("Loss") else 2
                 weight = call_argument(call, at, "weight")
-                if weight is not None and not (isinstance(weight, ast.Constant) and weight.value is None):
+                if weight is not None and not is_none(self.script, weight, scope):
                     yield call, scope, "it is divided by the class weights of the targets at hand"
                 elif ignored is not None:
                     yield call, scope, "it is averaged over the targets that are not `ignore_index`"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, codes, convert
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, codes, convert, frame
 
 EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
 
@@ -68,3 +72,45 @@ def test_other_losses(loss: str) -> None:
 
 def test_a_backward_that_is_weighed_already() -> None:
     check_noop("loss", "loss = F.cross_entropy(model(x), y)", "ACC425")
+
+
+WEIGHED = """
+class Weighed(nn.Module):
+    def __init__(self, scale=1.0, weight=None):
+        super().__init__()
+        self.scale, self.rest = scale, weight
+        self.weight = weight
+
+    def forward(self, scores, y):
+        return F.cross_entropy(scores * self.scale, y, weight=self.weight)
+
+criterion = Weighed({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("", False),
+        ("2.0", False),
+        ("weight=None", False),
+        ("2.0, None", False),
+        ("weight=torch.tensor([1.0, 2.0])", True),
+        ("2.0, torch.tensor([1.0, 2.0])", True),
+        ("**{'weight': torch.tensor([1.0, 2.0])}", True),
+        (")\ncriterion.weight = torch.tensor([1.0, 2.0]", True),
+    ],
+)
+def test_class_weights_that_nobody_gives(given: str, found: bool) -> None:
+    conversion = convert(setup=WEIGHED.format(given=given), loss="loss = criterion(model(x), y)")
+    assert ("ACC425" in codes(conversion)) is found
+
+
+@pytest.mark.parametrize("later", ["", "criterion.weight = torch.tensor([1.0, 2.0])"])
+def test_class_weights_that_the_script_sets_on_a_loss_of_another_module(tmp_path: Path, later: str) -> None:
+    own, _, _ = WEIGHED.partition("criterion")
+    (tmp_path / "weighed.py").write_text(f"import torch.nn as nn\nimport torch.nn.functional as F\n{own}")
+    setup = f"from weighed import Weighed\ncriterion = Weighed()\n{later}"
+    (tmp_path / "train.py").write_text(frame(setup=setup, loss="loss = criterion(model(x), y)"))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert ("ACC425" in codes(conversion)) is bool(later)

@@ -1,0 +1,67 @@
+"""Arguments that are None whatever calls: a parameter that nobody gives anything, or an attribute that keeps one."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names
+
+# A parameter that is handed on, kept, and handed on again.
+_FARTHEST = 4
+
+
+def is_none(script: ScriptModel, node: ast.expr, scope: Scope, far: int = 0) -> bool:
+    """Whether an expression is surely None, as far as the calls in the program tell."""
+    if is_constant(node, None):
+        return True
+    if far > _FARTHEST:
+        return False
+    if isinstance(node, ast.Name):
+        owner = scope.resolve(node.id)
+        if owner is None or owner.kind != "function" or node.id not in [a.arg for a in owner.parameters()]:
+            return False
+        stored = (n for n in owner.nodes if isinstance(n, ast.Assign))
+        if any(node.id in target_names(t) for n in stored for t in n.targets):
+            return False
+        return _is_given_none(script, owner, node.id, far)
+    name, receiver = dotted(node), scope.self_name()
+    if not isinstance(node, ast.Attribute) or receiver is None or name != f"{receiver}.{node.attr}":
+        return False
+    module, cls = script.interpreter.module_of(scope), scope.owner_class
+    # Anything else that sets an attribute of this name could set this one.
+    trees = dict.fromkeys([module.tree, *(one.tree for one in script.modules)])
+    every = [n for tree in trees for n in tree.nodes(ast.Attribute) if n.attr == node.attr]
+    stores = [n for n in every if isinstance(n.ctx, ast.Store)]
+    if any(module.tree.parent(store) is None for store in stores):
+        return False  # criterion.weight = weights, in the script itself
+    values = []
+    for store in stores:
+        stmt, home = module.tree.parent(store), module.scopes.of(store)
+        if not isinstance(stmt, ast.Assign) or home.owner_class is not cls:
+            return False
+        values.append((stmt.value, home))
+    return bool(values) and all(is_none(script, value, home, far + 1) for value, home in values)
+
+
+def _is_given_none(script: ScriptModel, function: Scope, name: str, far: int) -> bool:
+    calls = script.interpreter.callers.get(function, [])
+    positional = function.positional()
+    if not calls or not isinstance(function.node, ast.FunctionDef):
+        return False
+    own = function.node.args
+    defaults = dict(zip(reversed(positional), reversed(own.defaults), strict=False))
+    defaults |= {a.arg: d for a, d in zip(own.kwonlyargs, own.kw_defaults, strict=True) if d is not None}
+    index = positional.index(name) - (function.self_name() is not None) if name in positional else -1
+    for module, call in calls:
+        hidden = any(isinstance(a, ast.Starred) for a in call.args) or any(
+            k.arg is None for k in call.keywords
+        )
+        given = call_argument(call, index, name) or defaults.get(name)
+        if hidden or given is None or not is_none(script, given, module.scopes.of(call), far + 1):
+            return False
+    return True
+
+
+__all__ = ["is_none"]
