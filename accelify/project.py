@@ -26,6 +26,8 @@ class Imports:
 
     def __init__(self) -> None:
         self._data: dict[Path, bytes] = {}
+        self._places: dict[Path, Path] = {}
+        self._folders: dict[Path, Path] = {}
         self._imported: dict[Path, list[Path]] = {}
         self._roots: dict[Path, list[Path]] = {}
         self._located: dict[tuple[str, Path], Path | None] = {}
@@ -33,7 +35,7 @@ class Imports:
 
     def of(self, path: Path) -> list[Path]:
         """The files of the project that a file imports itself, in order."""
-        path = path.resolve()
+        path = self._place(path)
         if path not in self._imported:
             found: dict[Path, None] = {}
             for name in _names(self._read(path)):
@@ -77,7 +79,7 @@ class Imports:
 
     def leads_to_training(self, path: Path) -> bool:
         """Whether a file that has no training loop imports one from its project."""
-        path = path.resolve()
+        path = self._place(path)
         if path not in self._trains:
             reached = self.reached(path)
             self._trains[path] = any(_LOOP in self._read(one) for one in reached)
@@ -90,7 +92,7 @@ class Imports:
         """Those of some files that none of the others imports, in order."""
         every = list(paths)
         imported = {one for path in every for one in self.of(path)}
-        return [path for path in every if path.resolve() not in imported]
+        return [path for path in every if self._place(path) not in imported]
 
     def mentioning(
         self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = (), method: str = ""
@@ -109,7 +111,8 @@ class Imports:
         for name, module in makers:  # which grows
             call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + behind + rb"\s*\(")
             for path in every:
-                data, place = self._read(path.resolve()), path.resolve()
+                place = self._place(path)
+                data = self._read(place)
                 if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
                     continue
                 if call.search(data):
@@ -128,7 +131,7 @@ class Imports:
             return True
         text = re.escape(name.encode())
         handed_on = rb"\.[ \t]*" + text + rb"\b|\bimport[ \t]*(\([^)]*|[^\n]*)(\b" + text + rb"\b|\*)"
-        return bool(re.search(handed_on, self._read(path.resolve()))) and module in self._through_packages(
+        return bool(re.search(handed_on, self._read(self._place(path)))) and module in self._through_packages(
             path
         )
 
@@ -140,6 +143,17 @@ class Imports:
             new = set(self.of(queue.pop())) - found
             found |= new
             queue += [one for one in new if one.name == "__init__.py"]
+        return found
+
+    def _place(self, path: Path) -> Path:
+        """A file's path without links; those of one folder are asked for its own once."""
+        found = self._places.get(path)
+        if found is None:
+            folder = self._folders.get(path.parent)
+            if folder is None:
+                folder = self._folders[path.parent] = path.parent.resolve()
+            found = path.resolve() if path.is_symlink() or path.name in ("", "..") else folder / path.name
+            self._places[path] = found
         return found
 
     def _read(self, path: Path) -> bytes:

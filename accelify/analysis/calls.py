@@ -31,6 +31,8 @@ from accelify.analysis.values import (
 if TYPE_CHECKING:
     from accelify.analysis.program import Program
 
+# Expressions that stand for nothing known, of which there are many.
+_NOTHING = frozenset({ast.Compare, ast.Slice, ast.Lambda, ast.Set, ast.Yield, ast.YieldFrom})
 _PASS_THROUGH = frozenset(
     {"tuple", "list", "iter", "sorted", "reversed", "copy.deepcopy", "copy.copy", "torch.compile"}
 )
@@ -86,6 +88,8 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
                 return {self.thing(node, "device", v.DEVICE, module)}
+            return set()
+        if type(node) in _NOTHING:
             return set()
         if isinstance(node, (ast.Tuple, ast.List)):
             return {self._sequence(module, scope, node)}
