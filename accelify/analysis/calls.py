@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.expressions import Expressions
 from accelify.analysis.factories import Factories
 from accelify.analysis.handed_back import handed_back, is_super
 from accelify.analysis.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
 from accelify.analysis.reads import Reads, ReadsOfNodes
 from accelify.analysis.scopes import Scope
-from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
+from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, kinds_of, of_kind
 from accelify.analysis.values import (
     Class,
     Function,
@@ -31,14 +32,12 @@ from accelify.analysis.values import (
 if TYPE_CHECKING:
     from accelify.analysis.program import Program
 
-# Expressions that stand for nothing known, of which there are many.
-_NOTHING = frozenset({ast.Compare, ast.Slice, ast.Lambda, ast.Set, ast.Yield, ast.YieldFrom})
 _PASS_THROUGH = frozenset(
     {"tuple", "list", "iter", "sorted", "reversed", "copy.deepcopy", "copy.copy", "torch.compile"}
 )
 
 
-class CallEvaluator(Factories, LibraryCalls, MadeByName):
+class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
     """The expression half of the interpreter."""
 
     program: Program
@@ -50,6 +49,7 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
     changed: bool
     settled: bool
     reads: ReadsOfNodes
+    kept: dict[ast.AST, Values] | None
     _memo: dict[ast.Call, tuple[Values, Reads]]
     _own_names: dict[ast.Name, str]
     _hands_back: dict[Scope, str | None]
@@ -72,102 +72,21 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
 
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
         """What an expression can stand for."""
-        if node is None:
-            return set()
         if isinstance(node, ast.Name):
             own = self._own_names.get(node)
-            return (
-                self.lookup(module, scope, node.id)
-                if own is None
-                else self.variable(module.scopes.module, own)
-            )
-        if isinstance(node, ast.Attribute):
-            return self._attribute_of(module, scope, node)
-        if isinstance(node, ast.Call):
-            return self.call(module, scope, node)
-        if isinstance(node, ast.Constant):
-            if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
-                return {self.thing(node, "device", v.DEVICE, module)}
-            return set()
-        if type(node) in _NOTHING:
-            return set()
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return {self._sequence(module, scope, node)}
-        if isinstance(node, ast.Dict):
-            return {self._mapping(module, scope, node)}
-        if isinstance(node, ast.Subscript):
-            return self._subscript(module, scope, node)
-        if isinstance(node, ast.IfExp):
-            self.evaluate(module, scope, node.test)
-            return self.evaluate(module, scope, node.body) | self.evaluate(module, scope, node.orelse)
-        if isinstance(node, ast.BoolOp):
-            found: Values = set()
-            for value in node.values:
-                found |= self.evaluate(module, scope, value)
-            flags = {w for w in found if isinstance(w, Thing) and w.kind == v.FLAG}
-            return {self.thing(node, "flag", v.FLAG, module)} if flags else found
-        if isinstance(node, ast.UnaryOp):
-            found = self.evaluate(module, scope, node.operand)
-            if isinstance(node.op, ast.Not):
-                return {self.thing(node, "flag", v.FLAG, module)} if kinds_of(found) & {v.FLAG} else set()
-            return self.tensor_from(module, node, found)
-        if isinstance(node, ast.BinOp):
-            left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
-            both = left | right
-            if isinstance(node.op, ast.Add) and any(
-                isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in both
-            ):
-                return both
-            return self.tensor_from(module, node, both)
-        if isinstance(node, ast.JoinedStr):
-            if (
-                node.values
-                and isinstance(node.values[0], ast.Constant)
-                and str(node.values[0].value).startswith("cuda:")
-            ):
-                return {self.thing(node, "device", v.DEVICE, module)}
-            return set()
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
-            made = self._container(node, Sequence)
-            self.add(made.rest, self.evaluate(module, scope, node.elt))
-            return {made}
-        if isinstance(node, ast.DictComp):
-            mapping = self.things.setdefault((node, "mapping"), Mapping())
-            assert isinstance(mapping, Mapping)
-            self.add(mapping.rest, self.evaluate(module, scope, node.value))
-            return {mapping}
-        if isinstance(node, (ast.Starred, ast.Await, ast.NamedExpr)):
-            return self.evaluate(module, scope, node.value)
-        return set()
-
-    def _container(self, node: ast.AST, kind: type[Sequence]) -> Sequence:
-        found = self.things.setdefault((node, "sequence"), kind())
-        assert isinstance(found, Sequence)
+            if own is not None:
+                return self.variable(module.scopes.module, own)
+            return self.lookup(module, scope, node.id)
+        meant = _MEANT.get(type(node))
+        if meant is None or node is None:
+            return set()  # a comparison, a slice and whatever else stands for nothing known
+        if self.kept is None:
+            return meant(self, module, scope, node)
+        # All has been run, so that nothing changes any more what an expression stands for.
+        found = self.kept.get(node)
+        if found is None:
+            found = self.kept[node] = meant(self, module, scope, node)
         return found
-
-    def _sequence(self, module: Module, scope: Scope, node: ast.Tuple | ast.List) -> Sequence:
-        made = self._container(node, Sequence)
-        for index, element in enumerate(node.elts):
-            values = self.evaluate(module, scope, element)
-            if isinstance(element, ast.Starred):
-                for value in values:
-                    self.add(made.rest, self.element_values(module, element, value))
-                values = set()
-            while len(made.elements) <= index:
-                made.elements.append(set())
-            self.add(made.elements[index], values)
-        return made
-
-    def _mapping(self, module: Module, scope: Scope, node: ast.Dict) -> Mapping:
-        made = self.things.setdefault((node, "mapping"), Mapping())
-        assert isinstance(made, Mapping)
-        for key, value in zip(node.keys, node.values, strict=True):
-            values = self.evaluate(module, scope, value)
-            if isinstance(key, ast.Constant):
-                self.add(made.entries.setdefault(key.value, set()), values)
-            else:
-                self.add(made.rest, values)
-        return made
 
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
         if is_super(node.value):
@@ -591,3 +510,27 @@ class CallEvaluator(Factories, LibraryCalls, MadeByName):
 
 def _grow(sequence: Sequence) -> Values:
     return sequence.rest
+
+
+# What each kind of expression is asked by; the others stand for nothing known.
+_MEANT: dict[type | None, Callable[..., Values]] = {
+    ast.Attribute: CallEvaluator._attribute_of,
+    ast.Call: CallEvaluator.call,
+    ast.Constant: CallEvaluator._constant,
+    ast.Tuple: CallEvaluator._sequence,
+    ast.List: CallEvaluator._sequence,
+    ast.Dict: CallEvaluator._mapping,
+    ast.Subscript: CallEvaluator._subscript,
+    ast.IfExp: CallEvaluator._either,
+    ast.BoolOp: CallEvaluator._condition,
+    ast.UnaryOp: CallEvaluator._unary,
+    ast.BinOp: CallEvaluator._binary,
+    ast.JoinedStr: CallEvaluator._joined,
+    ast.ListComp: CallEvaluator._comprehended,
+    ast.GeneratorExp: CallEvaluator._comprehended,
+    ast.SetComp: CallEvaluator._comprehended,
+    ast.DictComp: CallEvaluator._comprehended_mapping,
+    ast.Starred: CallEvaluator._inner,
+    ast.Await: CallEvaluator._inner,
+    ast.NamedExpr: CallEvaluator._inner,
+}

@@ -66,6 +66,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
         self.reads: ReadsOfNodes = ReadsOfNodes()
+        self.kept: dict[ast.AST, Values] | None = None
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
@@ -107,6 +108,7 @@ class Interpreter(CallEvaluator, KindsByUse):
                     break
         drop_strays(self)
         self.reads = NoReads()
+        self.kept = {}
 
     # -- setting up
 
