@@ -38,11 +38,9 @@ def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[ast.Assign
         for place, stmts in updates.items():
             if place.text == text:
                 queue += [t for stmt in stmts for t in _read_in(script, stmt.value)]
-    return {
-        place: stmts
-        for place, stmts in updates.items()
-        if place.text in feeding and _is_read_first(script, loop, place)
-    }
+    fed = {place: stmts for place, stmts in updates.items() if place.text in feeding}
+    named = _by_last_name(loop) if fed else {}
+    return {place: stmts for place, stmts in fed.items() if _is_read_first(script, named, place)}
 
 
 def _read_in(script: ScriptModel, node: ast.expr) -> set[str]:
@@ -57,15 +55,25 @@ def _read_in(script: ScriptModel, node: ast.expr) -> set[str]:
     return found
 
 
-def _is_read_first(script: ScriptModel, loop: BatchLoop, place: Place) -> bool:
+def _by_last_name(loop: BatchLoop) -> dict[str, list[ast.Name | ast.Attribute]]:
+    """The names and attributes in the body of a loop, by what they end with."""
+    found: dict[str, list[ast.Name | ast.Attribute]] = {}
+    for node in (n for s in loop.body for n in walk(s)):
+        if isinstance(node, ast.Name):
+            found.setdefault(node.id, []).append(node)
+        elif isinstance(node, ast.Attribute):
+            found.setdefault(node.attr, []).append(node)
+    return found
+
+
+def _is_read_first(
+    script: ScriptModel, named: dict[str, list[ast.Name | ast.Attribute]], place: Place
+) -> bool:
     """Whether a round reads a place before it sets it."""
     reads: list[int] = []
     stores: list[int] = []
-    last = place.text.rsplit(".", 1)[-1]
-    for node in (n for s in loop.body for n in walk(s)):
-        if not isinstance(node, (ast.Name, ast.Attribute)):
-            continue
-        if (node.id if isinstance(node, ast.Name) else node.attr) == last and dotted(node) == place.text:
+    for node in named.get(place.text.rsplit(".", 1)[-1], ()):
+        if dotted(node) == place.text:
             (reads if isinstance(node.ctx, ast.Load) else stores).append(script.tree.start(node))
     return bool(reads) and bool(stores) and min(reads) < min(stores)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
@@ -22,6 +23,7 @@ class Containers:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
+        self._stored: dict[ast.stmt, list[tuple[ast.expr, bool]]] = {}
 
     def holders_of(self, thing: Thing) -> list[Holder]:
         """The names of containers that a thing is kept in."""
@@ -125,12 +127,18 @@ class Containers:
             things: what may be kept.
             run: whether they are known to be run from where they are kept.
         """
+        found = self._stored.get(stmt)
+        if found is None:
+            found = self._stored[stmt] = list(self._stored_in(stmt))
+        return any((hidden or run) and bool(things & self.script.things(node)) for node, hidden in found)
+
+    def _stored_in(self, stmt: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
+        """What a statement puts elsewhere, and whether that is a class that cannot be seen."""
         for node in walk(stmt):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                kept = self._is_hidden(node) or (run and self._is_kept(node))
-                if kept and things & self.script.things(node):
-                    return True
-        return False
+                hidden = self._is_hidden(node)
+                if hidden or self._is_kept(node):
+                    yield node, hidden
 
     def _is_hidden(self, node: ast.expr) -> bool:
         """Whether a node is given to a class that cannot be seen and whose object is called: `gan = zoo.GAN(g, d)`."""

@@ -32,6 +32,8 @@ HOST, DEVICE, ARRAY = "host", "device", "array"
 Place = frozenset[str]
 NOWHERE: Place = frozenset()
 _DEEPEST = 14
+# A name is settled by what binds it, and by what never comes to its end.
+_LEAVING_BY = (ast.If, ast.Try)
 
 # Functions of torch that make a tensor where `device` says, on the host where it does not.
 MAKERS = frozenset(
@@ -455,8 +457,9 @@ class Locations:
         while True:
             _, _, block = self.tree.block_of(current)
             for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
-                yield from self._stores(stmt, name)
-                if always_binds(stmt, name):
+                stores = self._stores(stmt, name)
+                yield from stores
+                if (stores or isinstance(stmt, _LEAVING_BY)) and always_binds(stmt, name):
                     return
             owner = self.tree.parent(current)
             while isinstance(owner, (ast.ExceptHandler, ast.match_case)):

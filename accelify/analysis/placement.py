@@ -20,6 +20,7 @@ from accelify.analysis.containers import Containers, within
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.statement_parts import StatementParts
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
@@ -52,6 +53,7 @@ class Placement:
         # Those of them that count over it.
         self.counted: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
+        self._within = StatementParts()
 
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
@@ -381,7 +383,7 @@ class Placement:
         for stmt in block:
             if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
-            needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt, item)
+            needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt)
             if not needed and not self._hands_on(stmt, item):
                 continue
             inside = [c for c in item.creations if stands_in(c, stmt)]
@@ -424,9 +426,7 @@ class Placement:
             return False
         if item.kind != v.LOADER:
             return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
-        for node in walk(stmt):
-            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-                continue
+        for node in self._within.read(stmt):
             parent = self.tree.parent(node)
             if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
                 continue
@@ -472,12 +472,10 @@ class Placement:
             self._run_within[key] = self.held.called_within(item.things, item.holder)
         return self._run_within[key]
 
-    def _evaluates(self, stmt: ast.stmt, item: Item) -> bool:
+    def _evaluates(self, stmt: ast.stmt) -> bool:
         """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
-        return any(
-            isinstance(node, ast.Call) and bool(self.script.callees(node) & self._evaluating_scopes)
-            for node in walk(stmt)
-        )
+        scopes = self._evaluating_scopes
+        return bool(scopes) and any(self.script.callees(call) & scopes for call in self._within.calls(stmt))
 
     @cached_property
     def _evaluating_scopes(self) -> set[Scope]:
@@ -491,9 +489,7 @@ class Placement:
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
-        for node in walk(stmt):
-            if not isinstance(node, ast.Call):
-                continue
+        for node in self._within.calls(stmt):
             for callee in self.script.callees(node):
                 cls = callee.owner_class
                 if cls is None or callee.name.rsplit(".", 1)[-1] != "__init__":
@@ -525,7 +521,7 @@ class Placement:
         """Whether a statement still changes what an item is: weights loaded, layers replaced, parameters frozen."""
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
-        for node in walk(stmt):
+        for node in self._within.shaping(stmt):
             if isinstance(node, ast.Call):
                 if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
                     if item.things & self._roots(node.func.value):

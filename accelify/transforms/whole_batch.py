@@ -349,8 +349,9 @@ def _spread_against(one: ast.expr, other: ast.expr) -> bool:
 
 def _rows_against_columns(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
     """`a.view(n, d, 1) - b.t()`: every row of the one minus every row of the other."""
-    rows, columns = _made(scope, one), _made(scope, other)
+    rows = _made(scope, one)
     row = _deepened(rows) if rows is not None else None
+    columns = _made(scope, other) if row is not None else None
     if row is None or columns is None:
         return False
     if isinstance(columns, ast.Call) and dotted(columns.func) in ("torch.t", "torch.transpose"):
