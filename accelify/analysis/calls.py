@@ -27,6 +27,7 @@ from accelify.analysis.values import (
     Thing,
     Value,
     Values,
+    order_of,
 )
 
 if TYPE_CHECKING:
@@ -260,7 +261,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if any(isinstance(callee, Imported) for callee in callees):
             # `data.DataLoader(...)` where a later loop calls its batch `data` too.
             callees = {c for c in callees if not isinstance(c, Method) or c.receiver.kind != v.BATCH}
-        for callee in callees:
+        # What is made of several classes is known by the first of them: the same one in every run.
+        for callee in callees if len(callees) < 2 else sorted(callees, key=order_of):
             if isinstance(callee, Function):
                 found |= self.call_function(module, scope, node, callee, arguments, keywords)
             elif isinstance(callee, Class):

@@ -32,6 +32,7 @@ from accelify.analysis.values import (
     Thing,
     Value,
     Values,
+    order_of,
 )
 
 # Roles flow through a handful of calls at most; more rounds than this means that something swings.
@@ -181,7 +182,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         """Add to what a name can hold."""
         held = self._held(scope, name)
         if len(held) > _CROWDED or len(values) > _CROWDED:
-            values = sorted(values, key=_order)
+            values = sorted(values, key=order_of)
         for value in values:
             if value not in held and len(held) < _MOST_VALUES:
                 held.add(value)
@@ -199,7 +200,7 @@ class Interpreter(CallEvaluator, KindsByUse):
     def add(self, held: Values, values: Collection[Value]) -> None:
         """Add to a set of values, noting whether that changed anything."""
         if len(held) > _CROWDED or len(values) > _CROWDED:
-            values = sorted(values, key=_order)
+            values = sorted(values, key=order_of)
         for value in values:
             if value not in held and len(held) < _MOST_VALUES:
                 held.add(value)
@@ -514,18 +515,6 @@ class Interpreter(CallEvaluator, KindsByUse):
                     self.add(held, values)
                 elif isinstance(base, Sequence):
                     self.add(base.rest, values)
-
-
-def _order(value: Value) -> tuple[str, int, int, str]:
-    """Where a value is made, and what it is: the same in every run."""
-    module, site = getattr(value, "module", None), getattr(value, "site", None)
-    if isinstance(value, (Function, Class)):
-        site = value.scope.node
-    told = getattr(value, "name", "") or getattr(value, "kind", "") or type(value).__name__
-    if isinstance(value, Method):
-        module, site = value.receiver.module, value.receiver.site
-    where = module.name if isinstance(module, Module) else ""
-    return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(told)
 
 
 def is_class_method(scope: Scope) -> bool:

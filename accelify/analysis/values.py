@@ -170,3 +170,15 @@ class Method(Value):
 
     receiver: Thing
     name: str
+
+
+def order_of(value: Value) -> tuple[str, int, int, str]:
+    """Where a value is made, and what it is: the same in every run, which the order of a set is not."""
+    module, site = getattr(value, "module", None), getattr(value, "site", None)
+    if isinstance(value, (Function, Class)):
+        site = value.scope.node
+    if isinstance(value, Method):
+        module, site = value.receiver.module, value.receiver.site
+    told = getattr(value, "name", "") or getattr(value, "kind", "") or type(value).__name__
+    where = getattr(module, "name", "")
+    return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(told)

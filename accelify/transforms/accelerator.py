@@ -184,19 +184,13 @@ def _prepares(context: Context) -> Iterator[Change]:
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
             # A set of things has no order, and a report is the same every time.
-            for note in sorted({_first_note(t) for t in item.things if t.evidence})
+            for note in sorted({t.evidence[0] for t in item.things if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
         yield context.change(
             PREPARE, site.after, message, [InsertAfter(site.after, lines)], core=True, evidence=evidence
         )
     yield from _inline(context)
-
-
-def _first_note(thing: Thing) -> str:
-    """What a thing was first known by; of several classes that it may be an instance of always the same one."""
-    head = thing.evidence[0].rpartition(" ")[0]
-    return min(note for note in thing.evidence if note.rpartition(" ")[0] == head)
 
 
 def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> list[str]:

@@ -186,3 +186,15 @@ def test_nothing_new_is_learnt_for_ever(made: str, monkeypatch: pytest.MonkeyPat
 def test_a_loss_with_weights_is_prepared_with_its_model() -> None:
     script = model_of(MODEL + LOSS + LOADER + LOOP)
     assert lines_of(script, script.trained_models) == ["TiedLoss(pieces=[args.vocabulary // 2])", LINEAR]
+
+
+def test_what_may_be_made_of_several_classes_is_known_by_the_first_in_every_run() -> None:
+    names = [f"Net{number}" for number in range(8)]
+    classes = "".join(f"class {name}(nn.Linear):\n    pass\n" for name in names)
+    body = "model = {" + ", ".join(f"'{name}': {name}" for name in names) + "}[input()](2, 1)\n"
+    text = classes + body
+    known = set()
+    for _ in range(4):
+        (model,) = model_of(f"{text}{LOADER}{OPTIMIZER}{LOOP}").trained_models
+        known.add((model.cls.name if model.cls is not None else "", model.evidence[0]))
+    assert known == {("Net0", "it is an instance of Net0")}
