@@ -13,7 +13,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.bound import always_binds
+from accelify.analysis.bindings import Bindings
 from accelify.analysis.collected import Collected, collected, is_list
 from accelify.analysis.filled import FilledBatches
 from accelify.analysis.loaders import gives_host_tensors
@@ -23,7 +23,6 @@ from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
     dotted,
-    statements_in,
     target_names,
 )
 from accelify.analysis.values import Imported, Sequence, Thing
@@ -32,8 +31,6 @@ HOST, DEVICE, ARRAY = "host", "device", "array"
 Place = frozenset[str]
 NOWHERE: Place = frozenset()
 _DEEPEST = 14
-# A name is settled by what binds it, and by what never comes to its end.
-_LEAVING_BY = (ast.If, ast.Try)
 
 # Functions of torch that make a tensor where `device` says, on the host where it does not.
 MAKERS = frozenset(
@@ -72,8 +69,9 @@ def before_and_after(
         is_cpu: whether an expression is the CPU by name.
         loops: over batches, of which what they collect is followed.
     """
-    held = collected(script, loops)
-    return Locations(script, prepared, False, is_cpu, held), Locations(script, prepared, True, is_cpu, held)
+    held, bindings = collected(script, loops), Bindings(script.tree)
+    before = Locations(script, prepared, False, is_cpu, held, bindings)
+    return before, Locations(script, prepared, True, is_cpu, held, bindings)
 
 
 class Locations:
@@ -85,6 +83,7 @@ class Locations:
         placed: whether it does: False asks about the script as it is written.
         is_cpu: whether an expression is the CPU by name.
         collected: by scope and text what loops put into lists.
+        bindings: of the names of the script, to share them.
     """
 
     def __init__(
@@ -94,6 +93,7 @@ class Locations:
         placed: bool,
         is_cpu: Callable[[ast.expr], bool],
         collected: Collected | None = None,
+        bindings: Bindings | None = None,
     ) -> None:
         self.is_cpu = is_cpu
         self.collected = collected or {}
@@ -108,7 +108,7 @@ class Locations:
         self._known: dict[ast.AST, Place] = {}
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
-        self._stored: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
+        self._bindings = bindings or Bindings(script.tree)
         self._filled = FilledBatches(script)
         self._active: set[object] = set()
         self._cut = 0
@@ -443,46 +443,15 @@ class Locations:
         found = [call_argument(call, index, name) for call in self.script.callers(scope)]
         return [argument for argument in found if argument is not None]
 
-    def _stores(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
-        """The statements inside a statement that bind a name."""
-        found = self._stored.get(stmt)
-        if found is None:
-            found = self._stored[stmt] = _bound_in(stmt)
-        return found.get(name, [])
-
-    def bindings(self, node: ast.Name) -> Iterator[ast.stmt | None]:
+    def bindings(self, node: ast.Name) -> list[ast.stmt | None]:
         """The statements that can have bound a name where it is read; None stands for a parameter."""
-        name = node.id
-        current: ast.stmt = self.tree.statement(node)
-        while True:
-            _, _, block = self.tree.block_of(current)
-            for stmt in reversed(block[: next(i for i, s in enumerate(block) if s is current)]):
-                stores = self._stores(stmt, name)
-                yield from stores
-                if (stores or isinstance(stmt, _LEAVING_BY)) and always_binds(stmt, name):
-                    return
-            owner = self.tree.parent(current)
-            while isinstance(owner, (ast.ExceptHandler, ast.match_case)):
-                owner = self.tree.parent(owner)
-            if isinstance(owner, (ast.For, ast.AsyncFor)) and name in target_names(owner.target):
-                yield owner
-                return
-            if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)):
-                # What the round before has left behind.
-                for stmt in owner.body:
-                    yield from self._stores(stmt, name)
-            if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield None
-                return
-            if not isinstance(owner, ast.stmt) or isinstance(owner, ast.ClassDef):
-                return
-            current = owner
+        return self._bindings.of(node)
 
     def _all_bindings(self, name: str, root: ast.AST) -> Iterator[ast.stmt]:
         body = getattr(root, "body", [])
         for stmt in body:
             if not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield from self._stores(stmt, name)
+                yield from self._bindings.inside(stmt, name)
 
     def _bound(self, stmt: ast.stmt, name: str) -> Place:
         if isinstance(stmt, ast.AnnAssign):
@@ -558,21 +527,6 @@ class Locations:
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
-    """The statements inside a statement that bind names, by name."""
-    found: dict[str, list[ast.stmt]] = {}
-    for node in statements_in(stmt):
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, (ast.AnnAssign, ast.For, ast.AsyncFor)):
-            targets = [node.target]
-        else:
-            continue
-        for name in dict.fromkeys(n for t in targets for n in target_names(t)):
-            found.setdefault(name, []).append(node)
-    return found
 
 
 def _union(places: Iterable[Place]) -> Place:

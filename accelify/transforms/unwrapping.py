@@ -203,6 +203,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
             continue
         parent = tree.parent(name)
+        if isinstance(parent, ast.Attribute) and not compiles:
+            continue
         wanted = (
             (isinstance(parent, ast.Subscript) and parent.value is name)
             or (isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is name)
