@@ -153,7 +153,11 @@ class Plan(ConstructorArguments):
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
                         if kind in (v.MODEL, v.OPTIMIZER) and thing not in script.stepped_elsewhere:
-                            self.blockers.append(self.reasons.homeless(thing, kind))
+                            why = self.reasons.homeless(thing, kind)
+                            # The elements of one list have one reason.
+                            self.blockers += (
+                                [why] if all(b.message != why.message for b in self.blockers) else []
+                            )
                         continue
                     found = [kept]
                 self.prepared.add(thing)
