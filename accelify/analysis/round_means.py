@@ -82,13 +82,13 @@ class _Rounds:
 
     def collected(self, call: ast.Call) -> str | None:
         """`losses.append(loss.item())` whose mean is taken, or a meter that is told of no number of samples."""
-        if not isinstance(call.func, ast.Attribute) or not call.args or not self._is_mean(call.args[0]):
+        if not isinstance(call.func, ast.Attribute) or not call.args:
             return None
         name, method = ast.unparse(call.func.value), call.func.attr
         if method == "append":
-            return name if self._is_averaged(name) else None
+            return name if self._is_averaged(name) and self._is_mean(call.args[0]) else None
         meter, place = meter_of(self.script, call.func.value), place_of(self.script, call.func.value)
-        if meter is None or place is None or meter.update != method:
+        if meter is None or place is None or meter.update != method or not self._is_mean(call.args[0]):
             return None
         given = call.args[1] if len(call.args) > 1 else next((kw.value for kw in call.keywords), None)
         if given is not None and self.figures.kind(given) is not None:
@@ -124,9 +124,9 @@ class _Rounds:
     def _is_averaged(self, name: str) -> bool:
         """Whether the mean of a list is taken behind the loop, or a sum is given back to be divided by rounds."""
         scope = self.script.scope_of(self.loop)
-        owner = scope.resolve(name.partition(".")[0].partition("[")[0])
-        for node in scope.nodes if owner is not None else ():
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        wanted = ast.parse(name, mode="eval").body
+        for node in scope.nodes:
+            if type(node) is not type(wanted) or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 continue
             if not isinstance(node.ctx, ast.Load) or self.tree.start(node) < self.end:
                 continue
