@@ -126,7 +126,9 @@ class _Rounds:
         scope = self.script.scope_of(self.loop)
         wanted = ast.parse(name, mode="eval").body
         for node in scope.nodes:
-            if type(node) is not type(wanted) or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if type(node) is not type(wanted) or not isinstance(
+                node, (ast.Name, ast.Attribute, ast.Subscript)
+            ):
                 continue
             if not isinstance(node.ctx, ast.Load) or self.tree.start(node) < self.end:
                 continue
