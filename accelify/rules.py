@@ -227,7 +227,12 @@ large.""",
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
 of all processes in it:
 
-    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))""",
+    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))
+
+The same holds for a rate that the script writes into `optimizer.param_groups` from a count of its steps, in the loop,
+in a function or in a class around its optimizer: let the count go up by `accelerator.num_processes`. It is not said
+where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
+number of steps.""",
     "ACC408": """\
 Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
