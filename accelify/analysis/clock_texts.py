@@ -140,8 +140,10 @@ class ClockTexts:
     def _tells_time(self, module: Module) -> bool:
         told = self._telling.get(module)
         if told is None:
-            text = module.tree.text
-            told = self._telling[module] = "time" in text and any(w in text for w in _TEXTS | _TIMES)
+            data = module.tree.data  # of modules that are converted together: that of all
+            told = self._telling[module] = b"time" in data and any(
+                w.encode() in data for w in _TEXTS | _TIMES
+            )
         return told
 
 

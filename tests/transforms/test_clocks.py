@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_source
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
@@ -294,3 +294,18 @@ def note(text):
     found = convert_source(Source.from_text(text, tmp_path / "train.py"))
     assert "    if accelerator.is_main_process:\n        tools.note('begun')\n" in found.new_text
     assert "ACC211" not in codes(found)
+
+
+def test_a_helper_of_a_module_that_is_converted_too(tmp_path: Path) -> None:
+    step = """
+def step(model, x):
+    model(x).mean().backward()
+"""
+    (tmp_path / "tools.py").write_text(FOLDER + step)
+    text = _train("from tools import run_folder, step", 'out = run_folder("a")')
+    text = text.replace("model(x).mean().backward()", "step(model, x)")
+    (tmp_path / "train.py").write_text(text)
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    assert [c.status for c in found] == ["converted", "converted"], found[0].reason
+    assert f"    name = broadcast_object_list([{ONE}])[0]\n" in found[1].new_text
+    assert "broadcast_object_list" not in found[0].new_text
