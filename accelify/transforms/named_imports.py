@@ -8,12 +8,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 NAMED = Rule(
     "ACC427",
     "imported-by-name",
     "A module that is converted with the script is imported by the name of an option.",
+    Severity.WARNING,
+    Safety.MANUAL,
     effort=10,
 )
 
