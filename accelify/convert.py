@@ -416,7 +416,8 @@ def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, boo
 def _may_train(text: str) -> bool:
     """The prefilter: a script with neither a backward nor an optimizer has nothing to convert."""
     if "torch" in text:
-        return "backward" in text or "optim" in text
+        # A trainer that is imported by its name is looked for, or missed, by name.
+        return "backward" in text or "optim" in text or "import_module(" in text
     # torch can come through a project's own helpers, and a loop over what it is handed needs no name of torch's.
     return ".backward(" in text
 

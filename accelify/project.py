@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.program import added_roots, roots_of
+from accelify.analysis.syntax import Tree
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -205,7 +207,18 @@ def _names(data: bytes) -> list[str]:
             name = part.split(" as ")[0].strip()
             if name.isidentifier():
                 found.append(f"{base}{joint}{name}")
-    return [name for name in found if name]
+    return [name for name in [*found, *_named(data)] if name]
+
+
+def _named(data: bytes) -> list[str]:
+    """The modules that a file imports by a name in a variable, as far as these are known."""
+    if b"import_module(" not in data:
+        return []
+    try:
+        tree = Tree(data.decode("utf-8", "replace"))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [name for name in imports_by_name(tree).values() if name is not None]
 
 
 def _find(name: str, roots: Iterable[Path]) -> Path | None:

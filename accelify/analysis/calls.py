@@ -67,6 +67,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         def variable(self, owner: Scope, name: str) -> Values: ...
         def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
         def attribute(self, base: Value, name: str, module: Module) -> Values: ...
+        def _imported(self, module: Module, name: str) -> Values: ...
         def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None: ...
 
     # -- expressions
@@ -256,6 +257,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             found = self.data_by_name(module, scope, node, held, arguments, keywords)
             if found:
                 return found
+        if module.named and (name := module.named.get(node)) is not None:
+            return self._imported(module, name)
         callees = self.evaluate(module, scope, node.func)
         if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
             if hasattr(builtins, node.func.id):

@@ -116,7 +116,7 @@ class Plan(ConstructorArguments):
         elif not self.script.backwards:
             elsewhere = self.script.trains_elsewhere()
             if elsewhere is None:
-                self.blockers.append(Blocker("ACC002", "it has no training loop (no call of backward)"))
+                self.blockers.append(self.reasons.no_loop())
             elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
                 library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
                 message = f"it uses {library} already: its training loop is in `{elsewhere}`"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.own_main import only_for_main
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Tree, walk
@@ -42,6 +43,8 @@ class Module:
     package: str = ""
     imports: dict[str, Module] = field(default_factory=dict)
     used: set[ast.AST] | None = None
+    # Its calls that import a module by a name: that name, None where it is not known.
+    named: dict[ast.Call, str | None] = field(default_factory=dict)
 
     def used_scopes(self) -> Iterator[Scope]:
         """The module's scope and those of what is used of it, outer ones first."""
@@ -243,7 +246,22 @@ class Uses:
                     self._queue.append((module, stmt))
             if module.used is not None and found.nested:
                 module.used.update(found.nested)
+            module.named = imports_by_name(module.tree)
+            for call, name in module.named.items():
+                self._use_named(module, call, name)
         return found
+
+    def _use_named(self, module: Module, call: ast.Call, name: str | None) -> None:
+        """Use what `import_module("train").Trainer` takes of a module, or all of it."""
+        target = self._import(module, name) if name is not None else None
+        parent = module.tree.parent(call)
+        if target is None:
+            if not isinstance(call.args[0], ast.Constant):  # else it is a library's
+                module.named[call] = None
+        elif isinstance(parent, ast.Attribute):
+            self._use(target, (parent.attr,))
+        else:
+            self._use_whole(target)
 
     def _use(self, module: Module, chain: tuple[str, ...]) -> None:
         if (module, chain) in self._asked:

@@ -16,6 +16,8 @@ from accelify.analysis.script import Holder, ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.analysis.values import Thing
 
+# Methods of trainers; `model.train()` takes nothing, or a constant.
+_TRAINING = frozenset({"train", "fit", "train_epoch", "train_one_epoch"})
 _OUTSIDE = "convert the script that makes it"
 
 
@@ -49,6 +51,22 @@ class Reasons:
         why = [e.problem for e in evaluations if e.problem and first in e.loaders and not e.fetches_one]
         because = f"another loop needs whole: {why[0]}" if why else "is kept whole"
         return f"it also runs over {named}, which {because}"
+
+    def no_loop(self) -> Blocker:
+        """Why no training loop was found: there is none, or it comes by a name that only the run knows."""
+        script = self.script
+        unknown = [call for call, name in script.module.named.items() if name is None]
+        called = {c.func.attr for c in script.calls() if isinstance(c.func, ast.Attribute) and _given(c)}
+        held = script.interpreter.things.values()
+        made = {t.kind for t in held if isinstance(t, Thing) and t.module is script.module}
+        if unknown and (v.OPTIMIZER in made or called & _TRAINING):
+            line = script.tree.locate(script.tree.start(unknown[0]))[1]
+            message = (
+                f"its training loop may be in the module that line {line} imports by a name which is not known here: "
+                "write that import out, or name a module that is there as the option's default"
+            )
+            return Blocker("ACC009", message, unknown[0])
+        return Blocker("ACC002", "it has no training loop (no call of backward)")
 
     def no_model(self) -> Blocker:
         """Why no model was found that is trained."""
@@ -212,3 +230,8 @@ class Reasons:
             and holder.scope.kind == "function"
             and is_in_model(self.script, holder.scope)
         )
+
+
+def _given(call: ast.Call) -> bool:
+    """Whether a call hands over anything but constants."""
+    return any(not isinstance(a, ast.Constant) for a in [*call.args, *[kw.value for kw in call.keywords]])

@@ -2,7 +2,15 @@
 
 run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([datetime.now().strftime("%H-%M-%S")])[0]
 
-The processes read the clock one after the other. A name is meant where the text of a time becomes part of a path.
+    def run_name():
+        return strftime("%H-%M-%S")
+    run = os.path.join("runs", run_name())   ->  run = broadcast_object_list([os.path.join("runs", run_name())])[0]
+
+    run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
+    run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
+
+The processes read the clock one after the other. A name is meant where the text of a time becomes part of a path. What
+a function of another module names without giving it back is said.
 """
 
 from __future__ import annotations
@@ -12,13 +20,15 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
+from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
+from accelify.analysis.effect_sites import TERMINAL
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_keyword, dotted, walk
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
 CLOCK = Rule("ACC211", "clock-name", "Every process would name a file or folder by its own clock.")
-_TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
-_TIMES = frozenset({"time", "now", "today", "utcnow"})
+_ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
@@ -29,42 +39,179 @@ _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.s
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the broadcasts, and a finding where the Accelerator is not there yet."""
-    tree, script, anchor = context.tree, context.script, context.plan.anchor
-    if anchor is None:
+    script, texts = context.script, ClockTexts(context.script)
+    if context.plan.anchor is None or not texts.is_near:
         return
-    for stmt in tree.nodes(ast.Assign):
-        scope = script.scope_of(stmt)
-        home = node_of(script, scope)
-        reached = home is anchor.root or scope in script.training_scopes or home.kind == "module"
-        if not reached or scope in script.dormant or context.is_claimed(stmt) or context.is_guarded(stmt):
+    # The functions whose texts are one for all, so that what they give back is.
+    agreed: set[Scope] = set()
+    own, given = [], []
+    for stmt in context.tree.nodes(ast.Assign):
+        if is_text_of_time(stmt.value):
+            own.append(stmt)
+        elif isinstance(stmt.value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
+            if texts.is_text(stmt.value, set()):
+                given.append(stmt)
+    # What a function gives back is asked about behind what it does itself, callees first.
+    given.sort(key=lambda stmt: -script.depth(script.scope_of(stmt)))
+    for stmt in [*own, *given]:
+        if script.scope_of(stmt) in script.dormant or context.is_claimed(stmt) or context.is_guarded(stmt):
             continue
         if (
             context.plan.on_main_only(stmt)
             or script.enclosing_loops(stmt)
-            or any(script.trains_around(call) for call in script.callers(scope))
+            or any(script.trains_around(call) for call in script.callers(script.scope_of(stmt)))
+            or _is_agreed(context, texts, stmt.value, agreed)
             or not _names_by_clock(context, stmt)
         ):
             continue
-        tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
-        accelerator = None if tree.in_fstring(stmt.value) else context.accelerator(stmt)
-        message = f"every process would name `{tree.segment(stmt.targets[0])}` by its own clock"
-        if accelerator is None or not all(script.is_uniform(test) for test in tests):
-            if not any(script.qualname(call.func) in _READS for call in script.calls()):
-                continue  # what is only written, the main process alone names
-            edits = _agreed_later(context, stmt) if accelerator is None else []
-            if edits:
-                yield context.change(CLOCK, stmt, message, edits)
+        if is_run_once(context, stmt):
+            for change in _agree(context, texts, stmt):
+                if change.edits:
+                    agreed.add(script.scope_of(stmt))
+                yield change
+        elif not texts.is_given(script.scope_of(stmt)) and _reads(context):
+            message = f"every process would name `{context.tree.segment(stmt.targets[0])}` by its own clock"
+            yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {_ADVICE}")
+    yield from _named_elsewhere(context, texts)
+
+
+def _agree(context: Context, texts: ClockTexts, stmt: ast.Assign) -> Iterator[Change]:
+    """Make the name that a statement reads from the clock one for all."""
+    tree, script = context.tree, context.script
+    tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
+    early = not _is_behind_anchor(context, stmt)
+    message = f"every process would name `{tree.segment(stmt.targets[0])}` by its own clock"
+    if early or tree.in_fstring(stmt.value) or not all(script.is_uniform(test) for test in tests):
+        if not _reads(context):
+            return  # what is only written, the main process alone names
+        edits = _agreed_later(context, stmt) if early else []
+        where = "" if edits else f": behind the Accelerator, {_ADVICE}"
+        yield context.change(CLOCK, stmt, f"{message}{where}", edits)
+        return
+    making = [call for call in walk(stmt.value) if isinstance(call, ast.Call) and _makes_files(context, call)]
+    start, end = "broadcast_object_list([", "])[0]"
+    if making:
+        accelerator = context.accelerator(stmt)
+        reason = context.needs_all(stmt)
+        if reason or accelerator is None or making != [stmt.value]:
+            why = f" ({reason})" if reason else ""
+            yield context.change(CLOCK, stmt, f"{message}, and make it{why}: {_ADVICE}")
+            return
+        end = f" if {accelerator}.is_main_process else None{end}"
+    context.claim(stmt.value)
+    edits = [
+        verbs.insert(tree, tree.start(stmt.value), start),
+        verbs.insert(tree, tree.end(stmt.value), end),
+        _import(context, stmt),
+    ]
+    yield context.change(CLOCK, stmt, message, edits)
+
+
+def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
+    """Calls of functions, which are not converted, that name files or folders by the clock."""
+    script = context.script
+
+    def is_path(scope: Scope, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        module = script.interpreter.module_of(scope)
+        name = context.effects.qualname(module, scope, node.func)
+        return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
+
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            module = script.interpreter.module_of(callee)
+            if module in script.modules or script.enclosing_loops(call):
                 continue
-            advice = "broadcast_object_list([...])[0] makes it the main process's"
-            yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {advice}")
-            continue
-        context.claim(stmt.value)
-        edits = [
-            verbs.insert(tree, tree.start(stmt.value), "broadcast_object_list(["),
-            verbs.insert(tree, tree.end(stmt.value), "])[0]"),
-            _import(context, stmt),
-        ]
-        yield context.change(CLOCK, stmt, message, edits)
+            if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+                continue
+            place = texts.in_path(callee, is_path)
+            if place is None or not (_makes_files(context, call) or _reads(context)):
+                continue
+            path, line, _ = module.tree.locate(module.tree.start(place))
+            where = path.replace("\\", "/").rsplit("/", 1)[-1]
+            yield context.change(
+                CLOCK,
+                call,
+                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}, line {line}), which "
+                f"every process would read for itself: {_ADVICE}",
+            )
+            break
+
+
+def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
+    """Whether what an expression is given by functions is one for all already."""
+    given = [s for call in walk(value) if isinstance(call, ast.Call) for s in texts.given_by(call)]
+    return any(texts.calls_one_of(function, agreed) for function in given)
+
+
+def _makes_files(context: Context, call: ast.Call) -> bool:
+    """Whether a call of a function that is not converted writes or makes folders."""
+    callees = context.script.callees(call)
+    return any(
+        site.kind != TERMINAL
+        for callee in callees
+        if context.script.interpreter.module_of(callee) not in context.script.modules
+        for site in context.effects.sites_of(call, callee)
+    )
+
+
+def _reads(context: Context) -> bool:
+    return any(context.script.qualname(call.func) in _READS for call in context.script.calls())
+
+
+def is_run_once(context: Context, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
+    """Whether a node runs once, as far as can be seen, and on every process: no loop and no choice around it."""
+    script, anchor = context.script, context.plan.anchor
+    assert anchor is not None
+    scope = script.scope_of(node)
+    if script.enclosing_loops(node) or context.is_guarded(node) or not _is_evaluated(context, node):
+        return False
+    if context.plan.on_main_only(node) or scope in seen:
+        return False
+    if node_of(script, scope) is anchor.root or scope in script.training_scopes or scope.kind == "module":
+        return True
+    calls = script.callers(scope)
+    return (
+        len(calls) == 1
+        and not script.called_from_elsewhere(scope)
+        and is_run_once(context, calls[0], seen | {scope})
+        and context.runs_everywhere(context.tree.statement(calls[0]))
+    )
+
+
+def _is_evaluated(context: Context, node: ast.AST) -> bool:
+    """Whether a node is evaluated wherever its statement is: `given or run_name()` by an option that all share."""
+    inner: ast.AST = node
+    for ancestor in context.tree.ancestors(node):
+        if isinstance(inner, ast.stmt):
+            break
+        if isinstance(ancestor, ast.BoolOp) and inner is not ancestor.values[0]:
+            before = [
+                value for value in ancestor.values if context.tree.end(value) <= context.tree.start(inner)
+            ]
+            if not all(map(context.script.is_uniform, before)):
+                return False
+        if isinstance(ancestor, ast.IfExp) and not context.script.is_uniform(ancestor.test):
+            return False
+        if isinstance(ancestor, (ast.Lambda, ast.comprehension)):
+            return False
+        inner = ancestor
+    return True
+
+
+def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
+    """Whether the Accelerator is made when a node runs that is run once."""
+    script, anchor = context.script, context.plan.anchor
+    assert anchor is not None
+    scope = script.scope_of(node)
+    home = node_of(script, scope)
+    if home is anchor.root:
+        return context.accelerator(node) is not None
+    calls = script.callers(scope)
+    if scope.kind == "function" and len(calls) == 1 and scope not in script.training_scopes:
+        return _is_behind_anchor(context, calls[0])
+    return context.accelerator(node) is not None
 
 
 def _import(context: Context, stmt: ast.stmt) -> Edit:
@@ -119,7 +266,7 @@ def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
 
 
 def _names_by_clock(context: Context, stmt: ast.Assign) -> bool:
-    if len(stmt.targets) != 1 or not _is_text_of_time(stmt.value):
+    if len(stmt.targets) != 1:
         return False
     if any(_is_path(context, node) for node in walk(stmt.value)):
         return True
@@ -153,21 +300,6 @@ def _is_read_as_path(context: Context, option: str) -> bool:
         node.attr == option and any(_is_path(context, a) for a in _within_statement(context, node))
         for node in context.tree.nodes(ast.Attribute)
     )
-
-
-def _is_text_of_time(value: ast.expr) -> bool:
-    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it."""
-    called = [n for n in walk(value) if isinstance(n, ast.Call)]
-    names = {str(dotted(c.func) or getattr(c.func, "attr", "")).rsplit(".", 1)[-1] for c in called}
-    text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
-    return bool(names & _TEXTS) or (bool(names & _TIMES) and text)
-
-
-def _is_filled_text(node: ast.AST) -> bool:
-    """An f-string, or `"%d" % number`."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-    return isinstance(node, ast.JoinedStr)
 
 
 def _is_path(context: Context, node: ast.AST) -> bool:

@@ -1,4 +1,9 @@
-"""Lengths of loaders that are taken before prepare changes them."""
+"""Lengths of loaders that are taken before prepare changes them, and numbers of batches that are not `len(loader)`.
+
+print(i, len(data) // batch_size)    ->  print(i, len(data) // batch_size // accelerator.num_processes)
+
+epochs = STEPS // len(loader)    (a finding: N times the epochs of the original, where prepare has come before)
+"""
 
 from __future__ import annotations
 
@@ -59,6 +64,7 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
         if context.is_claimed(node) or is_divided(context, node):
             continue
         if _sets_learning_rate(context, node):
+            context.claim(node)
             text = context.tree.segment(node)
             message = (
                 f"`{text}` counts the batches of all processes, and a learning rate is computed from it: as each of N "

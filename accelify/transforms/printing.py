@@ -1,6 +1,7 @@
 """Prints: once, on the main process.
 
 print(loss)       ->  accelerator.print(loss)     (in functions too that get one parameter for this)
+print(loss, file=sys.stderr)    ->  accelerator.print(loss, file=sys.stderr)
 print(loss)       ->  agent.accelerator.print(loss)     (where only an object at hand keeps the Accelerator)
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import node_of
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -28,6 +29,7 @@ _FRESH = {
 }
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 _PRINTERS = frozenset({"pprint.pprint", "pprint.pp", "rich.print", "click.echo", "typer.echo"})
+_STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
 
@@ -45,10 +47,7 @@ def transform(context: Context) -> Iterator[Change]:
             and isinstance(tree.parent(call), ast.Expr)
         ):
             continue
-        if (
-            context.script.scope_of(call).resolve("print") is not None
-            or call_keyword(call, "file") is not None
-        ):
+        if context.script.scope_of(call).resolve("print") is not None or not _to_terminal(context, call):
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
@@ -73,6 +72,37 @@ def transform(context: Context) -> Iterator[Change]:
         )
 
 
+def _to_terminal(context: Context, call: ast.Call) -> bool:
+    """Whether a call prints on the terminal: it names no file, or `sys.stderr`."""
+    given = [call_keyword(call, name) for name in ("file", "stream")]
+    return all(place is None or is_constant(place, None) or _is_stream(context, place) for place in given)
+
+
+def _is_stream(context: Context, place: ast.expr) -> bool:
+    """Whether an expression is the terminal by name, and can be nothing else: a file would be open everywhere."""
+    script = context.script
+    if script.qualname(place) not in _STREAMS:
+        return False
+    owner = script.scope_of(place).resolve(place.id) if isinstance(place, ast.Name) else None
+    if not isinstance(place, ast.Name) or owner is None:
+        return isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name)
+    given = {
+        alias.asname or alias.name for s in owner.nodes if isinstance(s, ast.ImportFrom) for alias in s.names
+    }
+    made = [s.value for s in context.tree.assigns(place.id) if script.scope_of(s).resolve(place.id) is owner]
+    stored = [
+        n
+        for n in owner.nodes
+        if isinstance(n, ast.Name) and n.id == place.id and isinstance(n.ctx, ast.Store)
+    ]
+    return (
+        all(a.arg != place.id for a in owner.parameters())
+        and len(stored) == len(made)
+        and (place.id in given or bool(made))
+        and all(isinstance(value, ast.Attribute) and _is_stream(context, value) for value in made)
+    )
+
+
 def _is_called_within_reach(context: Context, home: Scope) -> bool:
     """Whether who calls a function, or makes an object of a class, has the Accelerator at hand: one parameter more."""
     init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
@@ -90,7 +120,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
         beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
         if not beside and script.qualname(func) not in _PRINTERS:
             continue
-        if any(call_keyword(call, name) is not None for name in ("file", "stream")):
+        if not _to_terminal(context, call):
             continue
         accelerator = context.accelerator(call)
         if (

@@ -85,6 +85,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _left_out(context: Context) -> Iterator[Change]:
     for branch, _, number in epochs_of_whole_batches(context):
+        context.claim(number)
         text = context.tree.segment(number)
         message = (
             f"`{text}` counts the whole batches of all processes: of N processes, each comes to 1/N of them"

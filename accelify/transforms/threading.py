@@ -7,6 +7,7 @@ train(model, loader, optimizer)         ->  train(accelerator, model, loader, op
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
+_HOLDER = re.compile(rf"(\w+)\.{NAME}\b")
 THREAD = Rule(
     "ACC105",
     "thread-accelerator",
@@ -59,18 +61,19 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
 
 
 def _needed(context: Context, changes: list[Change]) -> set[Scope]:
-    """The functions in which an edit writes the Accelerator, with those that hand it to them, and all classes."""
+    """The functions and classes in which an edit writes the Accelerator, with those that hand it to them."""
     reach, tree = context.plan.reach, context.tree
     assert reach is not None
-    places = sorted(
-        place for change in changes for edit in change.edits if (place := _place(tree, edit)) is not None
-    )
-    queue = []
-    for scope in reach.threaded:
-        next_place = bisect_left(places, tree.start(scope.node))
-        written = next_place < len(places) and places[next_place] <= tree.end(scope.node)
-        if scope.kind == "class" or written:
-            queue.append(scope)
+    found = [_written(tree, edit) for change in changes for edit in change.edits]
+    written = [one for one in found if one is not None]
+    places = sorted(place for place, _ in written)
+    classes = [scope for scope in reach.threaded if scope.kind == "class"]
+    # `agent.accelerator` outside of the agent's class, which then has to keep it.
+    if classes and any(holder != "self" for _, text in written for holder in _HOLDER.findall(text)):
+        queue = classes[:]
+    else:
+        queue = [scope for scope in classes if any(_has(tree, c, places) for c in _kept_for(context, scope))]
+    queue += [scope for scope in reach.threaded if scope.kind != "class" and _has(tree, scope, places)]
     needed = set(queue)
     while queue:
         for call in context.script.callers(_function(queue.pop())):
@@ -81,8 +84,20 @@ def _needed(context: Context, changes: list[Change]) -> set[Scope]:
     return needed
 
 
-def _place(tree: Tree, edit: Edit) -> int | None:
-    """Where an edit writes the Accelerator, or tells a person to do so; None where it does not."""
+def _has(tree: Tree, scope: Scope, places: list[int]) -> bool:
+    """Whether one of some places, in order, lies in a function or class."""
+    following = bisect_left(places, tree.start(scope.node))
+    return following < len(places) and places[following] <= tree.end(scope.node)
+
+
+def _kept_for(context: Context, scope: Scope) -> list[Scope]:
+    """The classes whose methods find the Accelerator that a class keeps: it, and those that derive from it."""
+    classes = [c for c in context.script.interpreter.things.values() if isinstance(c, Class)]
+    return [scope, *(c.scope for c in classes if any(base.scope is scope for base in c.ancestry()))]
+
+
+def _written(tree: Tree, edit: Edit) -> tuple[int, str] | None:
+    """Where an edit writes the Accelerator, or tells a person to do so, and its text; None where it does not."""
     if isinstance(edit, Replace):
         start, text = edit.start, edit.text
     elif isinstance(edit, Indent):
@@ -91,7 +106,7 @@ def _place(tree: Tree, edit: Edit) -> int | None:
         start, text = tree.start(edit.statement), "\n".join(edit.lines)
     else:
         return None
-    return start if NAME in text else None
+    return (start, text) if NAME in text else None
 
 
 def _function(scope: Scope) -> Scope:

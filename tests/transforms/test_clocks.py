@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from accelify.convert import convert_source
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
@@ -149,3 +151,161 @@ def test_a_folder_is_looked_into_when_all_is_written() -> None:
             accelerator.print(path)
         """,
     )
+
+
+FOLDER = """
+import os
+from datetime import datetime
+def run_folder(tag):
+    name = datetime.now().strftime("%H%M%S")
+    name += tag
+    out = os.path.join("runs", name)
+    if not os.path.exists(out):
+        os.makedirs(out)
+    return out
+"""
+STAMP = """
+import os
+import time
+def stamp():
+    return time.strftime("%H%M%S")
+"""
+SET = """
+import os
+from datetime import datetime
+def stamp():
+    return datetime.now().isoformat()
+def set_up(args):
+    args.name = "{}_{}".format(args.data, stamp())
+    args.folder = os.path.join("runs", args.name)
+    os.makedirs(args.folder)
+"""
+TRAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{imports}
+def main(args):
+    {made}
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(list(torch.randn(8, 3)), batch_size=2):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    torch.save(model.state_dict(), os.path.join({folder}, "net.pt"))
+    model.load_state_dict(torch.load(os.path.join({folder}, "net.pt")))
+if __name__ == "__main__":
+    main(argparse.Namespace(data="a", resume=""))
+"""
+ONE = 'datetime.now().strftime("%H%M%S")'
+
+
+def _train(imports: str, made: str, folder: str = "out") -> str:
+    return TRAIN.format(imports=f"import argparse\nimport os\n{imports}", made=made, folder=folder)
+
+
+@pytest.mark.parametrize("call", ['run_folder("a")', 'args.resume or run_folder("a")'])
+def test_a_name_that_a_helper_makes(call: str) -> None:
+    found = convert_source(Source.from_text(_train(FOLDER, f"out = {call}"), PATH))
+    assert f"    name = broadcast_object_list([{ONE}])[0]\n    name += tag\n" in found.new_text
+    assert found.new_text.count("broadcast_object_list([") == 1
+
+
+def test_a_name_that_an_object_makes_for_itself() -> None:
+    run = f"""
+from datetime import datetime
+class Run:
+    def __init__(self):
+        self.folder = os.path.join("runs", {ONE})
+"""
+    found = convert_source(Source.from_text(_train(run, "run = Run()", "run.folder"), PATH))
+    assert f'self.folder = broadcast_object_list([os.path.join("runs", {ONE})])[0]' in found.new_text
+
+
+def test_a_time_that_a_helper_gives_back() -> None:
+    found = convert_source(Source.from_text(_train(STAMP, 'out = os.path.join("runs", stamp())'), PATH))
+    assert 'out = broadcast_object_list([os.path.join("runs", stamp())])[0]' in found.new_text
+    assert "def stamp():" in found.new_text
+
+
+def test_a_time_that_a_helper_gives_back_and_that_is_no_path() -> None:
+    found = convert_source(Source.from_text(_train(STAMP, "note = stamp()", '"out"'), PATH))
+    assert "ACC211" not in codes(found)
+
+
+def test_a_helper_that_is_called_for_every_batch_stays() -> None:
+    text = _train(FOLDER, 'out = "runs"').replace("        optimizer.step()\n", "        run_folder('b')\n")
+    found = convert_source(Source.from_text(text, PATH))
+    assert "broadcast_object_list" not in found.new_text
+
+
+def test_a_helper_that_some_processes_may_not_come_to_is_named() -> None:
+    made = 'out = "runs"\n    if torch.rand(1) > 0.5:\n        out = run_folder("a")'
+    found = convert_source(Source.from_text(_train(FOLDER, made), PATH))
+    assert "broadcast_object_list" not in found.new_text
+    assert "ACC211" in {f.code for f in found.remaining}
+
+
+@pytest.mark.parametrize(
+    ("module", "made", "edited"),
+    [
+        (
+            FOLDER,
+            'out = tools.run_folder("a")',
+            'out = broadcast_object_list([tools.run_folder("a") if accelerator.is_main_process else None])[0]',
+        ),
+        (
+            STAMP,
+            'out = os.path.join("runs", tools.stamp())',
+            'out = broadcast_object_list([os.path.join("runs", tools.stamp())])[0]',
+        ),
+    ],
+)
+def test_a_name_of_a_module_that_stays_as_it_is(tmp_path: Path, module: str, made: str, edited: str) -> None:
+    (tmp_path / "tools.py").write_text(module)
+    found = convert_source(Source.from_text(_train("import tools", made), tmp_path / "train.py"))
+    assert edited in found.new_text
+    assert "main_process_first" not in found.new_text
+    again = convert_source(Source.from_text(found.new_text, tmp_path / "train.py"))
+    assert again.new_text == found.new_text
+
+
+def test_a_module_that_keeps_the_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(SET)
+    text = _train("import tools", "tools.set_up(args)", "args.folder")
+    found = convert_source(Source.from_text(text, tmp_path / "train.py"))
+    said = [f for f in found.remaining if f.code == "ACC211"]
+    assert [f.message.split(",")[0] for f in said] == [
+        "`set_up` names a file or folder by the clock (tools.py"
+    ]
+
+
+def test_what_only_the_main_process_names_is_not_named(tmp_path: Path) -> None:
+    """A function whose whole work is done by the main process."""
+    note = """
+import time
+def note(text):
+    with open("notes-%d" % time.time(), "w") as file:
+        file.write(text)
+"""
+    (tmp_path / "tools.py").write_text(note)
+    text = _train("import tools", "tools.note('begun')", '"out"')
+    found = convert_source(Source.from_text(text, tmp_path / "train.py"))
+    assert "    if accelerator.is_main_process:\n        tools.note('begun')\n" in found.new_text
+    assert "ACC211" not in codes(found)
+
+
+def test_a_helper_of_a_module_that_is_converted_too(tmp_path: Path) -> None:
+    step = """
+def step(model, x):
+    model(x).mean().backward()
+"""
+    (tmp_path / "tools.py").write_text(FOLDER + step)
+    text = _train("from tools import run_folder, step", 'out = run_folder("a")')
+    text = text.replace("model(x).mean().backward()", "step(model, x)")
+    (tmp_path / "train.py").write_text(text)
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    assert [c.status for c in found] == ["converted", "converted"], found[0].reason
+    assert f"    name = broadcast_object_list([{ONE}])[0]\n" in found[1].new_text
+    assert "broadcast_object_list" not in found[0].new_text

@@ -14,7 +14,8 @@ from tests.transforms.support import PATH, check_noop, check_transformed, conver
     [
         "r = [print(k) for k in range(2)]",
         "show = print",
-        "import sys\nprint('a', file=sys.stderr)",
+        "import io\nprint('a', file=io.StringIO())",
+        "import sys\nout = sys.stdout if i else open(os.devnull)\nprint('a', file=out)",
         "text = 'print(1)'  # print(2)",
     ],
 )
@@ -31,6 +32,14 @@ def test_a_print_of_the_scripts_own_stays() -> None:
     [
         ("print(loss.item())", "accelerator.print(loss.item())"),
         ("print()", "accelerator.print()"),
+        ("print('a', file=sys.stderr)", "accelerator.print('a', file=sys.stderr)"),
+        ("print('a', file=stderr, flush=True)", "accelerator.print('a', file=stderr, flush=True)"),
+        ("print('a', file=None)", "accelerator.print('a', file=None)"),
+        ("print('a', file=log)", "accelerator.print('a', file=log)"),
+        (
+            "pprint('a', stream=sys.stdout)",
+            "if accelerator.is_main_process:\n    pprint('a', stream=sys.stdout)",
+        ),
         ("print('é', i, sep='')  # é", "accelerator.print('é', i, sep='')  # é"),
         ("print(\n    'a',\n    'b',\n)", "accelerator.print(\n    'a',\n    'b',\n)"),
         ("if i: print('a'); print('b')", "if i: accelerator.print('a'); accelerator.print('b')"),
@@ -38,7 +47,8 @@ def test_a_print_of_the_scripts_own_stays() -> None:
     ],
 )
 def test_prints(before: str, after: str) -> None:
-    check_transformed("epoch", before, after)
+    imports = "import sys\nfrom pprint import pprint\nfrom sys import stderr\nlog = sys.stderr"
+    check_transformed("epoch", before, after, imports=imports)
 
 
 @pytest.mark.parametrize("line", ["tqdm.write(f'{i}')", "bar.write('a')", "tqdm.tqdm.write('a')"])

@@ -103,3 +103,86 @@ def test_a_function_of_which_there_is_only_something_to_say_takes_no_parameter(t
     assert "def show(text):" in found.new_text
     assert "    show('x.pt')" in found.new_text
     assert "def train(accelerator, model, loader, optimizer):" in found.new_text
+
+
+READER = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Text:
+    def __init__(self, root):
+        self.root = root
+    def read(self, i):
+        if i == 3:
+            print("three")
+        return torch.ones(4) * i
+
+class Base:
+    def __init__(self, root):
+        self.root = root
+    def read(self, i):
+        return torch.ones(4) * i
+
+class Spectrum(Base):
+    def __init__(self, root):
+        super(Spectrum, self).__init__(root)
+    {more}
+
+class Files:
+    def __init__(self, source):
+        self.source = source
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        return self.source.read(i)
+
+class Pairs:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        return self.a[i], self.b[i]
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+def main():
+    spectrum = Spectrum("a")
+    loader = DataLoader(Pairs(Files(Text("a")), Files(spectrum)), batch_size=4)
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, loader, optimizer)
+    {end}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def _read_with(tmp_path: Path, more: str, end: str) -> str:
+    (tmp_path / "train.py").write_text(READER.format(more=more, end=end))
+    (found,) = convert_paths([tmp_path / "train.py"])
+    assert found.status == "converted", found.reason
+    return found.new_text
+
+
+def test_a_class_that_writes_no_accelerator_is_handed_none(tmp_path: Path) -> None:
+    """It was asked about for something that another class does, and takes no parameter for that."""
+    text = _read_with(tmp_path, "pass", "pass")
+    assert "def __init__(self, accelerator" not in text
+    assert 'spectrum = Spectrum("a")' in text
+    assert "def train(accelerator, model, loader, optimizer):" in text
+
+
+def test_a_class_that_prints_for_the_main_process_keeps_one(tmp_path: Path) -> None:
+    more = "def show(self):\n        print(self.root)"
+    text = _read_with(tmp_path, more, "spectrum.show()")
+    assert "self.accelerator.print(self.root)" in text
+    assert 'spectrum = Spectrum(accelerator, "a")' in text
+    assert text.count("self.accelerator = accelerator") == 1

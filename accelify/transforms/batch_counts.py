@@ -1,0 +1,228 @@
+"""Numbers of batches that are not `len(loader)`: of them each of N processes comes to 1/N.
+
+for i, (x, y) in enumerate(loader):
+    print(i, len(data) // batch_size)    ->  print(i, len(data) // batch_size // accelerator.num_processes)
+
+epochs = STEPS // len(loader)    (a finding: N times the epochs of the original, as `len(loader)` is 1/N)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.values import Thing
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context
+from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
+
+_SHOWING = frozenset("print write info debug set_description set_postfix set_postfix_str format log".split())
+_ROUNDING = frozenset("int ceil floor round max".split())
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the division for numbers that are shown or asked in loops over the batches, and a finding for epochs."""
+    if context.plan.batch_size == "total" or context.plan.known.distributed:
+        return
+    yield from _all_batches(context)
+    yield from _rounds_of_steps(context)
+
+
+def _all_batches(context: Context) -> Iterator[Change]:
+    """`len(data) // batch_size` in what a loop over the batches of one process shows, or is led by."""
+    tree = context.tree
+    for node in tree.nodes(ast.BinOp):
+        if not isinstance(node.op, (ast.FloorDiv, ast.Div)) or not counts_samples(context, node.left):
+            continue
+        if context.is_claimed(node) or _is_scaled(context, node):
+            continue
+        uses = _uses(context, node)
+        counted = [use for use in uses if _is_the_loaders(context, node, _loaders_around(context, use))]
+        counted = [
+            use
+            for use in counted
+            if (_is_shown(context, use) or _is_asked(context, use)) and not _makes_mean(context, use)
+        ]
+        if not counted:
+            continue
+        text = tree.segment(node)
+        message = f"`{text}` counts the batches of all processes, of which each of N comes to 1/N"
+        accelerator = context.accelerator(node) if context.reaches_cheaply(node) else None
+        if accelerator is None or tree.in_fstring(node) or len(counted) < len(uses):
+            context.claim(node)
+            message = f"{message}: divide it by `accelerator.num_processes`"
+            yield context.change(LENGTH, node, message)
+            continue
+        context.claim(node)
+        sign = "//" if isinstance(node.op, ast.FloorDiv) else "/"
+        divided = verbs.insert(tree, tree.end(node), f" {sign} {accelerator}.num_processes")
+        yield context.change(LENGTH, node, message, [divided])
+
+
+def _is_scaled(context: Context, number: ast.BinOp) -> bool:
+    """Whether the number of processes is in a number already, or what is made of it is divided by that."""
+    if "num_processes" in context.tree.segment(number):
+        return True
+    return is_divided(context, _rounded(context, number)) or is_divided(context, number)
+
+
+def _uses(context: Context, number: ast.expr) -> list[ast.expr]:
+    """Where a number is used: where it stands, or where the variable is read that is assigned it alone."""
+    stmt = context.tree.statement(number)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or _is_shown(context, number):
+        return [number]
+    target = stmt.targets[0]
+    owner = context.script.scope_of(stmt).resolve(target.id) if isinstance(target, ast.Name) else None
+    if not isinstance(target, ast.Name) or owner is None or len(context.tree.assigns(target.id)) != 1:
+        return [number]
+    return list(context.script.reads(target.id, owner))
+
+
+def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:
+    """The loaders, shared out by then, over whose batches the loops around a node go, or those around its function."""
+    script = context.script
+    scope = script.scope_of(node)
+    loops = set(script.enclosing_loops(node))
+    for call in script.callers(scope) if scope.kind == "function" and not loops else ():
+        loops.update(script.enclosing_loops(call))
+    return {
+        thing
+        for loop, loaders in script.loader_loops
+        if loop in loops and context.plan.is_sharded(loaders)
+        for thing in loaders
+    }
+
+
+def _is_the_loaders(context: Context, number: ast.BinOp, loaders: set[Thing]) -> bool:
+    """Whether samples are divided by the batch size of a loader that reads them."""
+    script = context.script
+    measured = {
+        thing
+        for inner in walk(number.left)
+        if isinstance(inner, (ast.Name, ast.Attribute))
+        for thing in script.things(inner, v.DATASET, v.LOADER)
+    }
+    for loader in loaders:
+        site = loader.site
+        if not isinstance(site, ast.Call) or loader.module not in script.modules:
+            if is_batch_size(number.right) and loader in measured:
+                return True
+            continue
+        data, size = call_argument(site, 0, "dataset"), call_argument(site, 1, "batch_size")
+        held = script.things(data, v.DATASET) if data is not None else set()
+        same = size is not None and ast.dump(size) == ast.dump(number.right)
+        if (same or is_batch_size(number.right)) and ({loader} | held) & measured:
+            return True
+    return False
+
+
+def _is_shown(context: Context, node: ast.expr) -> bool:
+    """Whether a number becomes part of a text, or is printed or logged."""
+    for ancestor in context.tree.ancestors(node):
+        if isinstance(ancestor, ast.stmt):
+            return False
+        if isinstance(ancestor, (ast.JoinedStr, ast.FormattedValue)):
+            return True
+        if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.op, ast.Mod):
+            if isinstance(ancestor.left, ast.Constant) and isinstance(ancestor.left.value, str):
+                return True
+        if isinstance(ancestor, ast.Call):
+            name = str(dotted(ancestor.func) or getattr(ancestor.func, "attr", ""))
+            if name.rsplit(".", 1)[-1] in _SHOWING:
+                return True
+    return False
+
+
+def _is_asked(context: Context, node: ast.expr) -> bool:
+    """Whether a number decides what the loop does."""
+    stmt = context.tree.statement(node)
+    return isinstance(stmt, ast.If) and any(inner is node for inner in walk(stmt.test))
+
+
+def _makes_mean(context: Context, node: ast.expr) -> bool:
+    """Whether a figure of the batches is divided by a number; `i / number` is how far the loop has come."""
+    outer = _rounded(context, node)
+    parent = context.tree.parent(outer)
+    if isinstance(parent, ast.AugAssign):
+        return isinstance(parent.op, (ast.Div, ast.FloorDiv))
+    if not isinstance(parent, ast.BinOp) or parent.right is not outer:
+        return False
+    return isinstance(parent.op, (ast.Div, ast.FloorDiv)) and not context.script.is_uniform(parent.left)
+
+
+def _rounded(context: Context, node: ast.AST) -> ast.AST:
+    """`math.ceil(number)`, `int(number)` around a number."""
+    while isinstance(parent := context.tree.parent(node), ast.Call) and node in parent.args:
+        if (dotted(parent.func) or "").rsplit(".", 1)[-1] not in _ROUNDING:
+            break
+        node = parent
+    return node
+
+
+def _rounds_of_steps(context: Context) -> Iterator[Change]:
+    """`epochs = STEPS // len(loader)`, where the loader has 1/N of its batches by then."""
+    script, tree = context.script, context.tree
+    around: dict[ast.For, set[Thing]] = {}
+    for loop, loaders in script.loader_loops:
+        if context.plan.is_sharded(loaders) and script.trains(loop):
+            for outer in _loops_of_epochs(context, loop):
+                around.setdefault(outer, set()).update(loaders)
+    done: set[ast.BinOp] = set()
+    for loop, loaders in around.items():
+        for division in _divisions(context, loop.iter):
+            lengths = lengths_read_by(script, script.module_of(division), division.right)
+            own = [
+                length
+                for length in lengths
+                if length.loaders(script) & loaders
+                and all(context.plan.runs_prepared(place, loaders) for place in length.places(script))
+            ]
+            if division in done or not own or _is_scaled(context, division):
+                continue
+            # Steps that are epochs of the same loader, or of its samples.
+            counted = lengths_read_by(script, script.module_of(division), division.left)
+            if any(length.loaders(script) & loaders for length in counted):
+                continue
+            if any(counts_samples(context, inner) for inner in walk(division.left)):
+                continue
+            done.add(division)
+            message = (
+                f"`{tree.segment(division)}` keeps the original's number of steps: as the loader has 1/N of its "
+                "batches on each of N processes, there are N times the epochs; divide it by "
+                "`accelerator.num_processes` where the epochs are to stay as they are"
+            )
+            yield context.change(LENGTH, division, message, severity=Severity.INFO)
+
+
+def _loops_of_epochs(
+    context: Context, loop: ast.AST, seen: frozenset[Scope] = frozenset()
+) -> Iterator[ast.For]:
+    """The loops by a number that go over a loop again and again, in its function or in those that call it."""
+    script = context.script
+    for outer in script.enclosing_loops(loop):
+        if outer is not loop and isinstance(outer, ast.For):
+            yield outer
+    scope = script.scope_of(loop)
+    if scope.kind == "function" and scope not in seen:
+        for call in script.callers(scope):
+            yield from _loops_of_epochs(context, call, seen | {scope})
+
+
+def _divisions(context: Context, number: ast.expr, far: int = 0) -> Iterator[ast.BinOp]:
+    """The divisions that a number of rounds comes of, in the loop itself or in what a name of it is assigned."""
+    script = context.script
+    for node in walk(number):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
+            yield node
+        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if name is None or far > 2:
+            continue
+        owner = script.scope_of(node).resolve(name.split(".")[0])
+        for stmt in context.tree.assigns(name):
+            if script.scope_of(stmt).resolve(name.split(".")[0]) is owner:
+                yield from _divisions(context, stmt.value, far + 1)
