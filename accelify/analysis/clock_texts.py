@@ -11,6 +11,7 @@ from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 
+Place = tuple[Scope, ast.AST]
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
 # What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
@@ -30,7 +31,7 @@ class ClockTexts:
     def __init__(self, script: ScriptModel) -> None:
         self._script = script
         self._given: dict[Scope, bool] = {}
-        self._places: dict[Scope, ast.AST | None] = {}
+        self._places: dict[Scope, Place | None] = {}
         self._telling: dict[Module, bool] = {}
 
     def given_by(self, call: ast.Call) -> list[Scope]:
@@ -94,21 +95,24 @@ class ClockTexts:
         """Whether a function is one of some others, or calls one."""
         return function in others or any(self._called(node) & others for node in function.nodes)
 
-    def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> ast.AST | None:
-        """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere."""
+    def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
+        """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere.
+
+        With the function in which that stands: it may be one of another module.
+        """
         if function not in self._places:
             self._places[function] = None
             if self._may_tell(function):
                 self._places[function] = self._place(function, is_path)
         return self._places[function]
 
-    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> ast.AST | None:
+    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
         names = self.named_in(function)
         for node in function.nodes:
             if is_path(function, node):
                 parts = [node.left, node.right] if isinstance(node, ast.BinOp) else getattr(node, "args", [])
                 if any(self.is_text(part, names) for part in parts):
-                    return node
+                    return function, node
         for node in function.nodes:
             for callee in in_order(self._called(node)):
                 inner = self.in_path(callee, is_path)

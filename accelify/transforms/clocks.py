@@ -128,7 +128,9 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             place = texts.in_path(callee, is_path)
             if place is None or not (_makes_files(context, call) or _reads(context)):
                 continue
-            path, line, _ = module.tree.locate(module.tree.start(place))
+            function, node = place
+            written = script.interpreter.module_of(function).tree
+            path, line, _ = written.locate(written.start(node))
             where = path.replace("\\", "/").rsplit("/", 1)[-1]
             yield context.change(
                 CLOCK,

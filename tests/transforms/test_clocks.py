@@ -281,6 +281,15 @@ def test_a_module_that_keeps_the_name_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_the_module_in_which_the_name_is_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folders.py").write_text("\n" * 200 + SET)
+    (tmp_path / "tools.py").write_text("import folders\n\n\ndef begin(args):\n    folders.set_up(args)\n")
+    text = _train("import tools", "tools.begin(args)", "args.folder")
+    found = convert_source(Source.from_text(text, tmp_path / "train.py"))
+    said = [f.message.split(",")[0] for f in found.remaining if f.code == "ACC211"]
+    assert said == ["`begin` names a file or folder by the clock (folders.py"], found.reason
+
+
 def test_what_only_the_main_process_names_is_not_named(tmp_path: Path) -> None:
     """A function whose whole work is done by the main process."""
     note = """
