@@ -208,12 +208,31 @@ where there are too few for all. A pass that trains may do without these; one th
 than the original. Let the loader of the evaluation keep its last batch:
 
     loaders = {phase: DataLoader(data[phase], batch_size=64, drop_last=phase == "train") for phase in data}""",
+    "ACC309": """\
+An evaluation on N processes goes through its data in rounds, one batch of every process, whose outputs are gathered and
+averaged together. The mean of these averages gives the last round, which can hold fewer samples, as much weight as each
+of the others, as the original did with its last batch. So the two differ a little, but where all rounds are full. A
+mean over the samples is the same on any number of processes:
+
+    total += loss.item() * target.size(0)
+    ...
+    return total / len(loader.dataset)
+
+With `--batch-size total` a round is one batch of the original, and its figures are kept as they are. It is not said of
+training losses: of them each process averages those of its own batches, with the last round as much as the others
+where it is cut over the processes, but there is no figure of one process to differ from: batches are N times as
+large.""",
     "ACC407": """\
 `prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. One of
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
 of all processes in it:
 
-    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))""",
+    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))
+
+The same holds for a rate that the script writes into `optimizer.param_groups` from a count of its steps, in the loop,
+in a function or in a class around its optimizer: let the count go up by `accelerator.num_processes`. It is not said
+where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
+number of steps.""",
     "ACC408": """\
 Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.analysis import knowledge as k
 from accelify.analysis.counts import counts_all, counts_own
 from accelify.analysis.losses import MEAN, LossReductions
 from accelify.analysis.script import ScriptModel
@@ -189,11 +190,21 @@ def _mean_by_samples(
         by_samples = divided_by_samples(script, loop, stmt.target)
         if not by_samples and not shown_undivided(script, loop, name):
             continue
-        if _is_mean(script, reductions, stmt.value):
+        if is_mean(script, reductions, _without_factor(script, stmt.value)):
             if by_samples:
                 return f"`{name}` adds up the means of batches and is divided by the number of samples"
             return f"`{name}` adds up the means of batches, and larger batches are fewer"
     return None
+
+
+def _without_factor(script: ScriptModel, value: ast.expr) -> ast.expr:
+    """What is multiplied by a number that no batch sets: the `loss.item()` of `loss.item() * args.batch_size`."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        for factor, other in ((value.left, value.right), (value.right, value.left)):
+            named = isinstance(factor, ast.Attribute) and k.BATCH_SIZE_NAME.search(factor.attr)
+            if named or script.is_uniform(factor):
+                return other
+    return value
 
 
 def _sum_by_batches(
@@ -230,7 +241,8 @@ def _is_count(value: ast.expr) -> bool:
     )
 
 
-def _is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
+def is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
+    """Whether an expression is the mean over the samples of a batch: a loss, or a share that a function gives back."""
     while True:
         method = value.func if isinstance(value, ast.Call) else None
         if isinstance(method, ast.Attribute) and method.attr in ("item", "detach", "cpu"):

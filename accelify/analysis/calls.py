@@ -152,7 +152,9 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             if isinstance(base, Mapping):
                 found |= base.get(index)
             elif isinstance(base, Sequence):
-                if (
+                if isinstance(node.slice, ast.Slice):
+                    found.add(base)  # some of its elements, in a list again
+                elif (
                     isinstance(index, int)
                     and not base.rest
                     and -len(base.elements) <= index < len(base.elements)
@@ -276,8 +278,11 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                 found |= self.call_method(module, node, callee, arguments)
             elif isinstance(callee, Thing):
                 found |= self.call_thing(module, scope, node, callee, arguments, keywords)
-        if isinstance(node.func, ast.Attribute) and not found:
+        if isinstance(node.func, ast.Attribute):
+            known = bool(found)
             for base in self.evaluate(module, scope, node.func.value):
+                if known and not isinstance(base, (Mapping, Sequence)):
+                    continue  # a list may be one of the things that a name stands for, and is filled all the same
                 if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                     if node.func.attr in k.TENSOR_SELF:
                         found.add(base)

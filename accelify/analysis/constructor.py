@@ -22,6 +22,7 @@ from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.shown_only import is_only_shown, is_shown
 from accelify.analysis.sites import PrepareSite
 from accelify.analysis.syntax import Node, Tree, dotted, walk
+from accelify.analysis.told_devices import self_of
 from accelify.analysis.values import Thing
 from accelify.analysis.windows import Window, find_window, mixed_precision
 
@@ -228,6 +229,8 @@ class ConstructorArguments:
     def _are_parameters(self, names: frozenset[str], scope: Scope) -> bool:
         """Whether all names are a helper's own: who calls it decides, and nobody else can read them."""
         heads = {name.split(".")[0] for name in names}
+        if self_of(scope) in heads:
+            return False  # what an object keeps
         return all(any(a.arg == head for a in scope.parameters()) for head in heads)
 
     def _names_a_device(self) -> bool:

@@ -10,7 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in, walk
+from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, names_in, walk
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Devices:
             if stmt.value is None:
                 continue
             first = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-            for target, value in _pairs(first, stmt.value):
+            for target, value in assigned_pairs(first, stmt.value):
                 if not isinstance(target, (ast.Name, ast.Attribute)):
                     continue
                 if not self.is_device_expression(value) and not self._is_current(value, target):
@@ -417,16 +417,6 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """What an assignment binds to what: in `a, b = x, y` two of them."""
-    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
-        return [(target, value)]
-    starred = any(isinstance(e, ast.Starred) for e in [*target.elts, *value.elts])
-    if starred or len(target.elts) != len(value.elts):
-        return []
-    return list(zip(target.elts, value.elts, strict=True))
 
 
 def names_cpu(node: ast.expr) -> bool:

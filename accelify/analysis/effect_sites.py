@@ -36,9 +36,11 @@ def asks_first(module: Module, call: ast.Call) -> bool:
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
-        if isinstance(ancestor, ast.If):
-            words = {n.attr for n in walk(ancestor.test) if isinstance(n, ast.Attribute)}
-            words |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)}
+        # `exists(f) or makedirs(f)` asks in what stands before.
+        test = ancestor.values[0] if isinstance(ancestor, ast.BoolOp) else getattr(ancestor, "test", None)
+        if isinstance(ancestor, (ast.If, ast.IfExp, ast.BoolOp)) and test is not None:
+            words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
+            words |= {n.id for n in walk(test) if isinstance(n, ast.Name)}
             if words & {"exists", "isdir", "is_dir", "isfile"}:
                 return True
         if isinstance(ancestor, ast.Try):

@@ -410,3 +410,38 @@ def is_fresh(value: ast.expr) -> bool:
     if isinstance(value, (ast.Tuple, ast.DictComp, ast.ListComp)):
         return True
     return isinstance(value, ast.Call) and (dotted(value.func) or "").rsplit(".", 1)[-1] in _FRESH
+
+
+def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """The target and value of `total += value`, `total = total + value`, `total = 0.9 * total + 0.1 * value`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        return node.target, node.value
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
+        return None, None
+    target, value = node.targets[0], node.value
+    if isinstance(value.op, ast.Div) and isinstance(value.left, ast.BinOp):
+        # mean = (mean * i + value) / (i + 1)
+        value = value.left
+        if not any(
+            _is_product(side) and ast.unparse(target) in _factors(side) for side in (value.left, value.right)
+        ):
+            return None, None
+    if not isinstance(value.op, ast.Add):
+        return None, None
+    text = ast.unparse(target)
+    if ast.unparse(value.left) == text:
+        return target, value.right
+    sides = [value.left, value.right]
+    if isinstance(target, ast.Name) and any(_is_product(side) for side in sides):
+        own = [side for side in sides if target.id in names_in(side)]
+        if len(own) == 1:
+            return target, next(side for side in sides if side is not own[0])
+    return None, None
+
+
+def _factors(node: ast.expr) -> list[str]:
+    return [ast.unparse(node.left), ast.unparse(node.right)] if isinstance(node, ast.BinOp) else []
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.steps import sources
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import call_argument, dotted
 
 # How many names lie between a checkpoint and what is read of it at most.
 _FAR = 4
@@ -34,4 +34,42 @@ def comes_from(script: ScriptModel, node: ast.expr, calls: Collection[ast.expr],
         return True
     if far == 0 or not isinstance(node, (ast.Name, ast.Attribute)):
         return False
-    return any(comes_from(script, source, calls, far - 1) for source in sources(script, node))
+    given = [*sources(script, node), *_unpacked(script, node)]
+    return any(comes_from(script, source, calls, far - 1) for source in given)
+
+
+def _unpacked(script: ScriptModel, node: ast.Name | ast.Attribute) -> list[ast.expr]:
+    """What a name is assigned as one of several: `package, epoch = read(path)`."""
+    name = dotted(node)
+    return [
+        stmt.value
+        for stmt in script.scope_of(node).nodes
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple)
+        if any(dotted(part) == name for part in stmt.targets[0].elts)
+    ]
+
+
+def loads_of_states(script: ScriptModel, loads: Iterable[ast.Call]) -> set[ast.Call]:
+    """Those of some calls of which a part goes into a `load_state_dict`: of a model, an optimizer, anything.
+
+    What a function gives back is followed to its callers, and through one more function.
+    """
+    taken = [
+        state
+        for call in script.calls()
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict"
+        if (state := call_argument(call, 0, "state_dict")) is not None
+    ]
+    return {load for load in loads if _is_taken(script, load, taken)} if taken else set()
+
+
+def _is_taken(script: ScriptModel, load: ast.Call, taken: list[ast.expr]) -> bool:
+    given: set[ast.expr] = {load}
+    for _ in range(2):
+        inside = {script.scope_of(one) for one in given}
+        for scope in inside:
+            returned = [n.value for n in scope.nodes if isinstance(n, ast.Return) and n.value is not None]
+            parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
+            if scope.kind == "function" and any(comes_from(script, part, given) for part in parts):
+                given |= set(script.callers(scope))
+    return any(comes_from(script, state, given) for state in taken)

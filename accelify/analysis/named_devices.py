@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
+from accelify.analysis.told_devices import Way, Ways, self_of
 from accelify.analysis.values import Mapping, Thing
 
 # Methods of a string that a device's kind alone would not do for.
@@ -21,31 +22,56 @@ _BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
 
 @dataclass(frozen=True)
 class NamedDevice:
-    """A device read from options: its source text, the scope that binds the name it begins with, and that name."""
+    """A device read from options: its source text, the scope that binds the name it begins with, and that name.
+
+    `options` is what it is read off; `others` are the names that hold the same, and `copies` the values of these that
+    are written as the option.
+    """
 
     text: str
     owner: Scope | None
     name: str
+    options: ast.expr | None = None
+    others: frozenset[str] = frozenset()
+    copies: frozenset[ast.expr] = frozenset()
 
 
 def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
     """The options that something is moved to, those in `chosen` (assigned by the script itself) left out."""
     found: dict[tuple[str, Scope | None], NamedDevice] = {}
-    for call in script.calls():
-        for node in device_arguments(call):
-            text = dotted(node) or (script.tree.segment(node) if isinstance(node, ast.Subscript) else "")
-            if not text or text in chosen or not _is_option(script, node):
+    ways = Ways(script, lambda node: _is_option(script, node))
+    for node in [n for call in script.calls() for n in device_arguments(call)]:
+        text = _text(script, node)
+        if not text or text in chosen:
+            continue
+        told = [Way(node, frozenset(), ())] if _is_option(script, node) else list(ways.to(node))
+        for way in told:
+            named = _named(script, way)
+            if chosen & {named.text, *way.names}:
                 continue
-            root = node
-            while isinstance(root, (ast.Attribute, ast.Subscript)):
-                root = root.value
-            assert isinstance(root, ast.Name)
-            owner = script.scope_of(node).resolve(root.id)
-            name = root.id
-            if root.id == script.scope_of(node).self_name() and text.count(".") > 1:
-                name = ".".join(text.split(".")[:2])
-            found.setdefault((text, owner), NamedDevice(text, owner, name))
+            known = found.get((named.text, named.owner), named)
+            found[named.text, named.owner] = replace(
+                known, others=known.others | named.others, copies=known.copies | named.copies
+            )
     return list(found.values())
+
+
+def _text(script: ScriptModel, node: ast.expr) -> str:
+    return dotted(node) or (script.tree.segment(node) if isinstance(node, ast.Subscript) else "")
+
+
+def _named(script: ScriptModel, way: Way) -> NamedDevice:
+    node = way.option
+    text, root = _text(script, node), node
+    while isinstance(root, (ast.Attribute, ast.Subscript)):
+        root = root.value
+    assert isinstance(root, ast.Name)
+    scope = script.scope_of(node)
+    name = root.id
+    if root.id == self_of(scope) and text.count(".") > 1:
+        name = ".".join(text.split(".")[:2])
+    options = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies))
 
 
 def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
@@ -55,12 +81,24 @@ def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevi
     """
     if told.owner is scope or told.owner is None or told.owner.kind != "function":
         return told
+    if told.owner.owner_class is not None and told.owner.owner_class is scope.owner_class:
+        return told
+    name = other_name(script, told.options, told.owner, told.name, scope)
+    if name is None:
+        return told
+    return replace(told, text=name + told.text.removeprefix(told.name), owner=scope, name=name)
+
+
+def other_name(
+    script: ScriptModel, node: ast.expr | None, owner: Scope, name: str, scope: Scope
+) -> str | None:
+    """The name in another scope of what a name holds, or an attribute of `self`; None where it has none."""
+    text = Ways(script, lambda _: False).seen_from(node, scope) if node is not None else None
+    if text is not None and "." not in text:
+        return text
     variables = script.interpreter.variables
-    held = variables.get((told.owner, told.name), set())
-    for (owner, name), values in variables.items():
-        if owner is scope and held & values:
-            return NamedDevice(name + told.text.removeprefix(told.name), scope, name)
-    return told
+    held = variables.get((owner, name)) or (script.values(node) if node is not None else set())
+    return next((n for (other, n), values in variables.items() if other is scope and held & values), None)
 
 
 def device_arguments(call: ast.Call) -> list[ast.expr]:
@@ -74,20 +112,21 @@ def device_arguments(call: ast.Call) -> list[ast.expr]:
     return found
 
 
-def device_for(script: ScriptModel, text: str, accelerator: str) -> str:
+def device_for(script: ScriptModel, text: str, accelerator: str, others: frozenset[str] = frozenset()) -> str:
     """What to assign to a device's name: the Accelerator's device, as text where the script reads the name as text.
 
     Args:
         script: its model.
         text: the source text of the name: `device`, `args.device`.
         accelerator: the expression that has the Accelerator at hand.
+        others: further names that get what is assigned.
     """
-    tree = script.tree
+    tree, texts = script.tree, {text, *others}
 
     def means(node: ast.AST) -> bool:
         if isinstance(node, ast.Subscript):
-            return tree.segment(node) == text
-        return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) == text
+            return tree.segment(node) in texts
+        return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in texts
 
     device = f"{accelerator}.device"
     for node in tree.nodes(ast.Attribute, ast.Subscript, ast.BinOp):

@@ -8,6 +8,7 @@ import re
 from accelify.analysis import values as v
 from accelify.analysis.counts import made_once, shape_of
 from accelify.analysis.loaders import collating
+from accelify.analysis.scopes import in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
     call_argument,
@@ -19,6 +20,7 @@ from accelify.analysis.syntax import (
     walk,
 )
 from accelify.analysis.values import Thing
+from accelify.analysis.widths import width_of_samples
 
 _PADDING = frozenset({"pad_sequence", "pad_packed_sequence", "pad", "pad_tensor", "pad_sequences"})
 _PADDING_CLASSES = re.compile(r"collat|pad", re.I)
@@ -38,9 +40,7 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
     for loader in loaders:
         padding = _padding_of(script, loader)
         if padding is not None:
-            if (dotted(padding.func) or "").rsplit(".", 1)[-1] != "pad_sequence" or is_constant(
-                call_keyword(padding, "batch_first"), True
-            ):
+            if not (isinstance(padding, ast.Call) and _puts_time_first(padding)):
                 return PADDED
             return "its batches have the time first, and are padded to their own length"
         if _gives_lists(script, loader):
@@ -49,6 +49,11 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
             return "its batches are single samples, each of its own shape"
     cut = _cut_in_time(loop)
     return f"`{cut}` leaves out steps in time, which is the first dimension of its batches" if cut else None
+
+
+def _puts_time_first(padding: ast.Call) -> bool:
+    last = (dotted(padding.func) or "").rsplit(".", 1)[-1]
+    return last == "pad_sequence" and not is_constant(call_keyword(padding, "batch_first"), True)
 
 
 def _is_single(script: ScriptModel, loader: Thing) -> bool:
@@ -67,8 +72,8 @@ def one_row_a_sample(script: ScriptModel, model: ast.expr) -> bool:
     return bool(held) and all(_CLASSIFIERS.search(thing.qualname or "") for thing in held)
 
 
-def _padding_of(script: ScriptModel, loader: Thing) -> ast.Call | None:
-    """The call that pads in a loader's collate function, or makes an object that does."""
+def _padding_of(script: ScriptModel, loader: Thing) -> ast.AST | None:
+    """What pads in a loader's collate function, or makes an object that does."""
     given = _collate_of(loader)
     if given is None or loader.module is None:
         return None
@@ -78,14 +83,28 @@ def _padding_of(script: ScriptModel, loader: Thing) -> ast.Call | None:
         last = (dotted(made.func) or "").rsplit(".", 1)[-1]
         if _PADDING_CLASSES.search(last) and not _STACKING_CLASSES.search(last):
             return made
-    for body in collating(script, loader):
+    for body in _with_helpers(script, collating(script, loader)):
         for node in walk(body):
             if isinstance(node, ast.Call) and _pads(node):
                 return node
             width = _width_of_padding(node, body)
             if width is not None:
                 return width
+        taken = width_of_samples(body)
+        if taken is not None:
+            return taken
     return None
+
+
+def _with_helpers(script: ScriptModel, bodies: list[ast.AST]) -> list[ast.AST]:
+    """Functions, and those of the program that they call, down to the second."""
+    found, level = list(bodies), list(bodies)
+    for _ in range(2):
+        calls = [n for body in level for n in walk(body) if isinstance(n, ast.Call)]
+        callees = {callee for call in calls for callee in script.callees(call)}
+        level = [scope.node for scope in in_order(callees) if scope.node not in found]
+        found += level
+    return found
 
 
 def _collate_of(loader: Thing) -> ast.expr | None:
@@ -135,13 +154,11 @@ def _calls_itself(body: ast.AST) -> bool:
 
 
 def _pads(call: ast.Call) -> bool:
-    """`pad_sequence(x)`, `tokenizer(texts, padding=True)`, `max(len(t) for t in texts)`, `np.array(lens).max()`."""
+    """`pad_sequence(x)`, `tokenizer(texts, padding=True)`."""
     last = (dotted(call.func) or "").rsplit(".", 1)[-1]
     fixed = is_constant(call_keyword(call, "padding"), "max_length")
     if is_constant(call_keyword(call, "padding"), True, "longest"):
         return True
-    if last == "max" or (isinstance(call.func, ast.Attribute) and call.func.attr == "max"):
-        return any(isinstance(n, ast.Name) and re.search(r"len", n.id) for n in walk(call))
     return last in _PADDING and not fixed
 
 

@@ -33,6 +33,7 @@ from accelify.analysis.reasons import Blocker, Reasons
 from accelify.analysis.schedule_lengths import lengths_of, runs_prepared
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.seen_options import bound_before, is_of_another, place_of, wish_seen_from
 from accelify.analysis.sites import Item, PrepareSite
 from accelify.analysis.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.syntax import Node
@@ -89,6 +90,8 @@ class Plan(ConstructorArguments):
         self.dropped: dict[str, str] = {}
         # Options that name a device, and get the Accelerator's as soon as there is one.
         self.named_devices: list[NamedDevice] = []
+        # Where such an option is copied to another name, and gets none.
+        self.copied_devices: set[ast.expr] = set()
         self.reach: Reach | None = None
         self.anchor: Anchor | None = None
         self._find_blockers()
@@ -153,7 +156,11 @@ class Plan(ConstructorArguments):
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
                         if kind in (v.MODEL, v.OPTIMIZER) and thing not in script.stepped_elsewhere:
-                            self.blockers.append(self.reasons.homeless(thing, kind))
+                            why = self.reasons.homeless(thing, kind)
+                            # The elements of one list have one reason.
+                            self.blockers += (
+                                [why] if all(b.message != why.message for b in self.blockers) else []
+                            )
                         continue
                     found = [kept]
                 self.prepared.add(thing)
@@ -401,7 +408,7 @@ class Plan(ConstructorArguments):
                 continue
             if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
                 found = self._precision_seen_from(found, core)
-            if name == "cpu" and name in self.arguments and not self._names_known(found):
+            if name == "cpu" and (self.named_devices or self.argument_reads.get(name)):
                 found = self._options_seen_from(found, core)
             told = told_here(script, self.arguments[name], found) if name in self.arguments else None
             if told is not None:
@@ -428,7 +435,10 @@ class Plan(ConstructorArguments):
             return
         self.anchor = found
         self._keep_behind(found)
-        self.named_devices = [] if "cpu" in self.dropped else self._bound_before(found)
+        kept, bound = self.named_devices, bound_before(script, found, self.named_devices)
+        self.named_devices = [] if "cpu" in self.dropped else bound
+        kept = [one for one in kept if one not in self.named_devices]
+        self.copied_devices = {copy for one in kept for copy in one.copies}
         self.reach = Reach(script, found, core)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
@@ -448,7 +458,7 @@ class Plan(ConstructorArguments):
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
         """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
-        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        scope = place_of(self.script, anchor)
         seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
         kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
         if seen is None or seen == kept:
@@ -462,14 +472,18 @@ class Plan(ConstructorArguments):
 
     def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
         """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
-        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
+        script, scope = self.script, place_of(self.script, anchor)
+        before = cpu = self.arguments.get("cpu", "")
+        names = self.argument_reads.get("cpu", frozenset())
         for index, told in enumerate(self.named_devices):
-            here = seen_from(self.script, told, scope)
-            if self.arguments["cpu"] == f'str({told.text}) == "cpu"' and here is not told:
-                self.arguments["cpu"] = f'str({here.text}) == "cpu"'
-                self.argument_reads["cpu"] = frozenset({here.name})
-            self.named_devices[index] = here
-        return find_anchor(self.script, core, self.argument_names)
+            self.named_devices[index] = here = seen_from(script, told, scope)
+            if cpu == f'str({told.text}) == "cpu"' and here is not told:
+                cpu, names = f'str({here.text}) == "cpu"', frozenset({here.name})
+        cpu, names = wish_seen_from(script, cpu, names, scope)
+        if cpu == before:
+            return anchor
+        self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
+        return find_anchor(script, core, self.argument_names)
 
     def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
         """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
@@ -481,22 +495,6 @@ class Plan(ConstructorArguments):
                 return f"{name}.{node.attr}", frozenset({name})
         return None
 
-    def _bound_before(self, anchor: Anchor) -> list[NamedDevice]:
-        """The options naming a device that can be assigned where the Accelerator is made, each once."""
-        scope = anchor.root if anchor.root.kind != "class" else self.script.scope_of(anchor.block[0])
-        found: dict[str, NamedDevice] = {}
-        for told in self.named_devices:
-            here = told.owner is scope or (told.owner is not None and told.owner.kind == "module")
-            stores = [
-                n
-                for n in self.tree.nodes(ast.Name)
-                if n.id == told.name and isinstance(n.ctx, ast.Store) and self.script.scope_of(n) is scope
-            ]
-            late = bool(stores) and min(self.tree.start(n) for n in stores) > anchor.offset
-            if here and not late and (scope.resolve(told.name.split(".")[0]) is not None):
-                found.setdefault(told.text, told)
-        return list(found.values())
-
     def _names_known(self, anchor: Anchor) -> bool:
         """Whether everything the Accelerator's arguments read is assigned before it is made."""
         return not self._late_names(anchor)
@@ -504,13 +502,11 @@ class Plan(ConstructorArguments):
     def _late_names(self, anchor: Anchor) -> list[str]:
         """The names that the Accelerator's arguments read and that are assigned only behind it."""
         found: list[str] = []
-        root = (
-            anchor.root
-            if anchor.root.kind != "class"
-            else self.script.scope_of(anchor.before or anchor.block[0])
-        )
+        root = place_of(self.script, anchor)
         for name in self.argument_names:
             if "." in name:
+                if is_of_another(self.script, name, root):
+                    found.append(name)
                 continue
             owner = root.resolve(name)
             if owner is None:

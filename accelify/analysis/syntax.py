@@ -265,6 +265,16 @@ def names_in(node: Node) -> set[str]:
     return {n.id for n in walk(node) if isinstance(n, ast.Name)}
 
 
+def assigned_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What an assignment binds to what: in `a, b = x, y` two of them."""
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return [(target, value)]
+    starred = any(isinstance(e, ast.Starred) for e in [*target.elts, *value.elts])
+    if starred or len(target.elts) != len(value.elts):
+        return []
+    return list(zip(target.elts, value.elts, strict=True))
+
+
 def target_names(target: Node) -> list[str]:
     """The plain names a target binds, in order, through tuples, lists and stars."""
     if isinstance(target, ast.Name):

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from . import collectives, files, observers
 from .accumulation import enter_step, loss_divisor
-from .arguments import engine_options, engine_precision, is_scheduler, refuse_flags, sort_handlers
+from .arguments import engine_options, engine_precision, is_scheduler, not_split, refuse_flags, sort_handlers
 from .backends import make_backend
 from .backends.base import Backend
 from .backends.xla_plugin import XLAPlugin
@@ -270,7 +270,7 @@ class Accelerator(Exchange, Saving, Tracking):
             device_placement: whether it may be moved; default: as the Accelerator was told.
             evaluation_mode: it will not be trained: no engine wraps it.
         """
-        known = self._remembered(model)
+        known = self._remembered(not_split(model, self.num_processes, self.device))
         if known is not None:
             return known  # type: ignore[no-any-return]
         if self.device_placement if device_placement is None else device_placement:

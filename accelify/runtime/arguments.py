@@ -103,3 +103,19 @@ def refuse_flags(flags: dict[str, Any]) -> None:
         if name in ("fp16", "bf16", "fp8"):
             raise ValueError(f'Accelerator({name}=True) is written Accelerator(mixed_precision="{name}")')
         raise TypeError(f"Accelerator() has no argument {name!r}")
+
+
+def not_split(model: torch.nn.Module, processes: int, device: torch.device) -> torch.nn.Module:
+    """A model, after a look that no DataParallel spreads it over the GPUs of other processes.
+
+    Raises:
+        ValueError: it or a part of it is in a DataParallel that is not on the process's own GPU alone.
+    """
+    for name, part in model.named_modules() if processes > 1 else ():
+        if isinstance(part, torch.nn.DataParallel) and any(i != device.index for i in part.device_ids):
+            which = f"the part `{name}` of the model" if name else "the model"
+            raise ValueError(
+                f"{which} is in a torch.nn.DataParallel, which spreads it over GPUs that other processes work on: "
+                "give prepare its `.module`, or take the wrapper out where it is made"
+            )
+    return model

@@ -144,7 +144,7 @@ def _creation(context: Context) -> Change:
         )
     for told in context.plan.named_devices:
         # For what goes on reading it: tensors made in the loop, functions that are told the device.
-        lines += (f"{told.text} = {device_for(context.script, told.text, name)}",)
+        lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others)}",)
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
     else:

@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
+from accelify.analysis.done import needed_beside
 from accelify.analysis.effects import RANDOM, SideEffects, goes_over_files
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
@@ -444,13 +445,12 @@ class Context:
                         unwrapped = not callee.is_method and self._hands_over_model(call)
                         reason = self.effects.not_alone(effects, unwrapped=unwrapped)
                     reason = reason or effects.tied
-        return reason
+        return reason or needed_beside(self.effects, node)
 
     def _hands_over_model(self, call: ast.Call) -> bool:
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        return any(
-            isinstance(a, (ast.Name, ast.Attribute)) and self.plan.is_prepared(a, MODEL) for a in given
-        )
+        named = [a for a in given if isinstance(a, (ast.Name, ast.Attribute))]
+        return any(self.plan.is_prepared(a, MODEL) for a in named)
 
     def changes_outside(self, node: ast.stmt) -> bool:
         """Whether a statement changes objects (`results.append(x)`) that are read outside of it."""

@@ -136,6 +136,7 @@ def _anchored(context: Context) -> ast.stmt | None:
 
 def written_out(context: Context) -> Iterator[Change]:
     """Yield the changes to devices that are named where they are used. Asked when the moves are known."""
+    yield from _copies(context)
     yield from _constants(context)
     yield from _selections(context)
     yield from _of_objects(context)
@@ -157,6 +158,21 @@ def _of_objects(context: Context) -> Iterator[Change]:
         line = f"{found.text} = {device_for(context.script, found.text, accelerator)}"
         message = f"`{found.text}` would be the same device on every process"
         yield context.change(CHOICE, found.stmt, message, [InsertAfter(found.stmt, (line,))], core=True)
+
+
+def _copies(context: Context) -> Iterator[Change]:
+    """`self.device = args.device`, where the option itself cannot be set."""
+    tree = context.tree
+    for value in sorted(context.plan.copied_devices, key=tree.start):
+        accelerator = context.accelerator(value) if not context.is_claimed(value) else None
+        stmt = tree.statement(value)
+        if accelerator is None or not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+            continue
+        context.claim(value)
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+        device = device_for(context.script, dotted(target) or "", accelerator)
+        message = f"every process would use `{short(tree.segment(value))}`"
+        yield context.change(CHOICE, value, message, [verbs.replace(tree, value, device)], core=True)
 
 
 def _constants(context: Context) -> Iterator[Change]:

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.done import calls_done, statement_for
 from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
 from accelify.analysis.effects import Effects
 from accelify.analysis.sample_files import writes_own
@@ -39,13 +40,9 @@ def transform(context: Context) -> Iterator[Change]:
     tree = context.tree
     wanted: dict[ast.stmt, tuple[ast.Call, Effects]] = {}
     for call, effects in _calls(context):
-        stmt = tree.parent(call)
-        if (
-            isinstance(stmt, ast.Expr)
-            and not context.needs_all(stmt)
-            and _accelerator(context, stmt) is not None
-        ):
-            wanted.setdefault(stmt, (call, effects))
+        own = statement_for(tree, call)
+        if own is not None and not context.needs_all(own) and _accelerator(context, own) is not None:
+            wanted.setdefault(own, (call, effects))
     done: set[ast.stmt] = set()
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done:
@@ -61,18 +58,19 @@ def left(context: Context) -> Iterator[Change]:
     for call, effects in _calls(context):
         stmt = tree.statement(call)
         accelerator = _accelerator(context, stmt)
-        reason = context.needs_all(stmt) if isinstance(tree.parent(call), ast.Expr) else "its result is used"
+        alone = statement_for(tree, call) is not None
+        reason = context.needs_all(stmt) if alone else "its result is used"
         if accelerator is None:
             reason = "the Accelerator is not known there"
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
-        alone = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
+        guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
         in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
         if in_turns:
             continue
-        if alone and all(s.missing for s in sites) and not effects.lists:
+        if guardable and all(s.missing for s in sites) and not effects.lists:
             if context.runs_everywhere(stmt) and not (
                 context.meets_others(stmt) or _runs_model(context, call)
             ):
@@ -165,13 +163,12 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
     """The prepared models that a statement hands over, and the one whose method it calls."""
-    if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
-        return []
     if not context.plan.after_prepare(stmt):
         return []
-    given = [*stmt.value.args, *[kw.value for kw in stmt.value.keywords]]
-    func = stmt.value.func
-    given += [func.value] if isinstance(func, ast.Attribute) else []
+    given: list[ast.expr] = []
+    for call in calls_done([stmt]):
+        given += [*call.args, *[kw.value for kw in call.keywords]]
+        given += [call.func.value] if isinstance(call.func, ast.Attribute) else []
     return [
         a
         for a in given

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
+from accelify.analysis.done import calls_done, statement_for
 from accelify.analysis.effects import (
     LISTING,
     READING,
@@ -44,6 +45,8 @@ _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.h
 _PICTURES = tuple(".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg .pdf .mp4".split())
 # Windows, and the places of notebooks that pictures are drawn in.
 _SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
+_FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
+_TERMINAL = _FLUSHING | {"builtins.input", "sys.stdout.write", "sys.stderr.write"}
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -93,13 +96,13 @@ def transform(context: Context) -> Iterator[Change]:
         ):
             edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
         context.guarded.update(run)
-        call = stmt.value if isinstance(stmt, ast.Expr) else None
-        command = isinstance(call, ast.Call) and _runs_command(context, call)
+        command = any(_runs_command(context, call) for call in calls_done([stmt])[:1])
         shown = all(_shows(context, s) for s in run)
         does = "show this" if shown else "run this command" if command else "write this"
         yield context.change(SHOWN if shown else FILES, stmt, f"every process would {does}", edits)
     yield from _left_open(context)
     yield from _own_folders(context)
+    yield from _in_values(context)
 
 
 def _asked_first(context: Context) -> Iterator[Change]:
@@ -144,9 +147,8 @@ def _asked_first(context: Context) -> Iterator[Change]:
 
 def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
     """`sys.stdout.flush()`, by which a process that prints nothing writes nothing."""
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    name = context.script.qualname(call.func) if isinstance(call, ast.Call) else None
-    return name in ("sys.stdout.flush", "sys.stderr.flush")
+    names = [context.script.qualname(call.func) for call in calls_done([stmt])]
+    return bool(names) and _FLUSHING.issuperset(names)
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
@@ -156,12 +158,14 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
         return
     if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
         return
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    written = [call for call in calls_done([stmt]) if _is_writing(context, call)]
     message = "every process would write this, and the Accelerator is not known yet"
-    if not isinstance(call, ast.Call) or not makes_folder(call):
+    if not written or not all(makes_folder(call) for call in written):
         yield context.change(FILES, stmt, message)
         return
-    yield context.change(FILES, stmt, f"{message}: the folder may be there", _may_be_there(context, call))
+    edits = [_may_be_there(context, call) for call in written]
+    whole = [edit for one in edits for edit in one] if all(edits) else []
+    yield context.change(FILES, stmt, f"{message}: the folder may be there", whole)
 
 
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
@@ -181,22 +185,36 @@ def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
 def _own_folders(context: Context) -> Iterator[Change]:
     """Folders that samples give their names: each process makes those of its samples, and two may make the same."""
     for call in context.script.calls():
-        stmt = context.tree.parent(call)
-        if isinstance(stmt, ast.Expr) and makes_folder(call) and not makes_folder_again(call):
+        stmt = statement_for(context.tree, call)
+        if stmt is not None and makes_folder(call) and not makes_folder_again(call):
             if _is_writing(context, call) and writes_own(context.plan, call):
                 message = (
-                    "each process makes the folders of its own samples, and another may have made one already"
+                    "each process makes the folders of its own samples: another may have made one already"
                 )
-                edits = _may_be_there(context, call)
-                if edits:
+                if edits := _may_be_there(context, call):
                     yield context.change(FILES, stmt, message, edits)
+
+
+def _in_values(context: Context) -> Iterator[Change]:
+    """What is written where its call's value is used: `made = os.path.isdir(path) or os.makedirs(path)`."""
+    for call in context.script.calls():
+        name = context.script.qualname(call.func)
+        if name not in WRITING - _SHOWING - _TERMINAL and not makes_folder(call):
+            continue
+        if statement_for(context.tree, call) is not None or not _is_writing(context, call):
+            continue
+        around = context.tree.ancestors(call)
+        if context.is_guarded(call) or any(isinstance(a, (ast.Lambda, ast.Try)) for a in around):
+            continue
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
+            edits = _may_be_there(context, call) if makes_folder(call) else []
+            yield context.change(FILES, call, "every process would write this: its result is used", edits)
 
 
 def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     """Whether what some statements write or make is asked for, imported or read by its name behind them."""
     paths = {ast.unparse(path) for stmt in run for path in _paths(context, stmt)}
-    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    made = [call for call in calls if makes_folder(call)]
+    made = [call for call in calls_done(run) if makes_folder(call)]
     folders = {ast.unparse(call.args[0]) for call in made if call.args}
     folders |= {ast.unparse(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
     if not paths and not folders:
@@ -246,7 +264,7 @@ def _read_back(context: Context, written: list[ast.stmt], until: int | None = No
     """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
     tree, script = context.tree, context.script
     paths = {tree.segment(path) for stmt in written for path in _paths(context, stmt)}
-    calls = [s.value for s in written if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    calls = calls_done(written)
     # What a command writes cannot be seen, and in a new folder every process may open its log.
     anything = any(_runs_command(context, call) for call in calls)
     folders = {tree.segment(call.args[0]) for call in calls if makes_folder(call) and call.args}
@@ -283,10 +301,9 @@ def _read_before(context: Context, run: list[ast.stmt]) -> bool:
     """Whether something is removed that all processes have just read."""
     tree, script = context.tree, context.script
     removed = {
-        tree.segment(s.value.args[0])
-        for s in run
-        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and s.value.args
-        if (script.qualname(s.value.func) or "").startswith(_REARRANGING)
+        tree.segment(call.args[0])
+        for call in calls_done(run)
+        if call.args and (script.qualname(call.func) or "").startswith(_REARRANGING)
     }
     scope, start = script.scope_of(run[0]), tree.start(run[0])
     for node in scope.nodes if removed else ():
@@ -304,8 +321,7 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     """The statement behind which all have to wait where files are moved or removed before the training: what goes
     through the folders next must not find them half done."""
     tree, script = context.tree, context.script
-    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls):
+    if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls_done(run)):
         return None
     around = run[-1]
     for ancestor in tree.ancestors(run[-1]):
@@ -320,8 +336,7 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
 def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
     """Whether a command is run before the training, which may need what it leaves."""
     tree, script = context.tree, context.script
-    calls = [s.value for s in run if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    if not any(_runs_command(context, call) for call in calls) or script.enclosing_loops(run[0]):
+    if not any(_runs_command(context, call) for call in calls_done(run)) or script.enclosing_loops(run[0]):
         return False
     end = tree.end(run[-1])
     body = script.scope_of(run[0]).nodes
@@ -348,7 +363,7 @@ def _left_open(context: Context) -> Iterator[Change]:
     for call in sorted(context.script.calls(), key=context.tree.start):
         name = context.script.qualname(call.func)
         stmt = context.tree.statement(call)
-        if isinstance(stmt, ast.Expr) and call is stmt.value and _is_writing(context, call):
+        if isinstance(stmt, ast.Expr) and call in calls_done([stmt]) and _is_writing(context, call):
             reason = _needs_all(context, stmt)
             if reason and not context.is_guarded(stmt):
                 mark = "compute this on every process, and let the main process write it"
@@ -416,12 +431,12 @@ def _statements(context: Context) -> Iterator[ast.stmt]:
 
 
 def _writes(context: Context, stmt: ast.stmt) -> bool:
-    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        call = stmt.value
+    if isinstance(stmt, ast.Expr):
+        written = [call for call in calls_done([stmt]) if _is_writing(context, call)]
         return (
-            _is_writing(context, call)
+            bool(written)
             and not _needs_all(context, stmt)
-            and not writes_own(context.plan, call)
+            and not any(writes_own(context.plan, call) for call in written)
         )
     if isinstance(stmt, ast.With):
         return any(
@@ -433,8 +448,8 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
 
 def _shows(context: Context, stmt: ast.stmt) -> bool:
     """Whether a statement shows a picture and writes nothing."""
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    return isinstance(call, ast.Call) and context.script.qualname(call.func) in _SHOWING
+    calls = calls_done([stmt])
+    return bool(calls) and all(context.script.qualname(call.func) in _SHOWING for call in calls)
 
 
 def _needs_all(context: Context, stmt: ast.Expr) -> str:
@@ -486,13 +501,10 @@ def _saves_picture(context: Context, call: ast.Call) -> bool:
     """`image.save(path)` of an image or an animation, which no tensor has."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
         return False
-    made = context.script.things(call.func.value)
     if _is_drawn(context, call.func.value) or _names_picture(context, call.args[0]):
         return True
-    return any(
-        t.kind == v.TENSOR or (t.qualname or "").startswith(("PIL.", "matplotlib.animation.", "imageio."))
-        for t in made
-    )
+    made, libraries = context.script.things(call.func.value), ("PIL.", "matplotlib.animation.", "imageio.")
+    return any(t.kind == v.TENSOR or (t.qualname or "").startswith(libraries) for t in made)
 
 
 def _names_picture(context: Context, path: ast.expr) -> bool:

@@ -18,7 +18,7 @@ from accelify.analysis import values as v
 from accelify.analysis.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.effects import READING, WRITING, opens_for_writing
 from accelify.analysis.folders import path_text
-from accelify.analysis.loaded import comes_from
+from accelify.analysis.loaded import comes_from, loads_of_states
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.values import Method, Thing
@@ -58,14 +58,17 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a map_location for loads of checkpoints, and a wait before loads of what was just written."""
     yield from _waits(context)
     placed: set[ast.expr] = set()
-    for call in context.script.calls():
-        if context.script.qualname(call.func) != "torch.load" or context.is_claimed(call):
-            continue
-        if (
-            len(call.args) > 1
-            or any(kw.arg is None for kw in call.keywords)
-            or not _is_checkpoint(context, call)
-        ):
+    loads = [
+        call
+        for call in context.script.calls()
+        if context.script.qualname(call.func) == "torch.load" and not context.is_claimed(call)
+        if len(call.args) <= 1 and not any(kw.arg is None for kw in call.keywords)
+    ]
+    others = [call for call in loads if not _is_checkpoint(context, call)]
+    taken = loads_of_states(context.script, others) if others else set()
+    others = [call for call in others if call not in taken]
+    for call in loads:
+        if call in others:
             continue
         accelerator = context.accelerator(call)
         if accelerator is None:
@@ -109,13 +112,17 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
 
 
 def _is_checkpoint(context: Context, call: ast.Call) -> bool:
+    """Whether what is loaded goes into a `load_state_dict` at once, or has the name of a checkpoint or of a model."""
     for ancestor in context.tree.ancestors(call):
         if isinstance(ancestor, ast.Call) and isinstance(ancestor.func, ast.Attribute):
             if ancestor.func.attr == "load_state_dict":
                 return True
         if isinstance(ancestor, ast.stmt):
             targets = ancestor.targets if isinstance(ancestor, ast.Assign) else []
-            return any(_CHECKPOINT.search(n) for t in targets for n in target_names(t))
+            bound = [t for t in targets if isinstance(t, (ast.Name, ast.Attribute))]
+            return any(_CHECKPOINT.search(n) for t in targets for n in target_names(t)) or any(
+                context.script.is_a(t, v.MODEL, v.OPTIMIZER) for t in bound
+            )
     return False
 
 

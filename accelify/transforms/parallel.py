@@ -9,7 +9,8 @@ model.load_state_dict(torch.load(path))
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
-Scripts of the same folder that load what is saved here into a DataParallel are a finding.
+Scripts of the same folder that load what is saved here into a DataParallel are a finding. So is a DataParallel that is
+made in a module which stays as it is: of several processes on several GPUs only the first can run it.
 What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding, and so is
 what a function of another module gives the model from the host: DataParallel moved it to the GPU.
 """
@@ -29,6 +30,7 @@ from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Class, Sequence, Thing
+from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
@@ -90,6 +92,24 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _saved_for_others(context, set(wrapped))
     yield from _split_runs(context)
     yield from _copied_runs(context)
+    yield from _made_elsewhere(context)
+
+
+def _made_elsewhere(context: Context) -> Iterator[Change]:
+    """A wrapper that another module makes stays: its copies are on all GPUs, and its model has to be on the first."""
+    done: set[tuple[ast.Call, str]] = set()
+    for one in wrapped_elsewhere(context.script):
+        file = one.module.path.name if one.module.path is not None else "another module"
+        if (one.call, one.where) in done:
+            continue
+        done.add((one.call, one.where))
+        message = (
+            f"`{one.where}` wraps a model in DataParallel ({file}, line {one.wrap.lineno}), which of several processes "
+            "only that on the first GPU can run: take the wrapper out there, and `module.` from the names in files "
+            "that it was saved to"
+        )
+        note = f"take the DataParallel out of `{one.where}` ({file}); prepare distributes the model"
+        yield context.todo(PARALLEL, one.call, message, note)
 
 
 def left(context: Context) -> Iterator[Change]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import node_of
+from accelify.analysis.done import needed_beside, statement_for
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertBefore, Replace
@@ -44,7 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
         if not (
             isinstance(call.func, ast.Name)
             and call.func.id == "print"
-            and isinstance(tree.parent(call), ast.Expr)
+            and statement_for(tree, call) is not None
         ):
             continue
         if context.script.scope_of(call).resolve("print") is not None or not _to_terminal(context, call):
@@ -114,8 +115,12 @@ def _beside_bars(context: Context) -> Iterator[Change]:
     """What libraries print, or is written past a progress bar, where the Accelerator's print would break the line."""
     tree, script = context.tree, context.script
     for call in script.calls():
-        func, statement = call.func, tree.parent(call)
-        if not isinstance(statement, ast.Expr) or not isinstance(func, (ast.Name, ast.Attribute)):
+        func, statement = call.func, statement_for(tree, call)
+        if (
+            statement is None
+            or needed_beside(context.effects, statement)
+            or not isinstance(func, (ast.Name, ast.Attribute))
+        ):
             continue
         beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
         if not beside and script.qualname(func) not in _PRINTERS:

@@ -40,6 +40,11 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(SAVE, call, "every process would write this file", "let one process save this")
             continue
         edits = _whole_models(context, call, accelerator)
+        if context.for_accelerate and not edits and _holds_wrapper(context, call):
+            yield context.todo(
+                SAVE, call, "a wrapped model is saved within something else, and no single process can load that",
+                f"put {accelerator}.unwrap_model(model) into it, or the model's state_dict()",
+            )  # fmt: skip
         block = _open_block(context, call)
         if block is not None and context.is_guarded(block):
             if not edits:
@@ -138,6 +143,34 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
             )
             context.claim(value)
     return edits
+
+
+def _holds_wrapper(context: Context, call: ast.Call) -> bool:
+    """Whether a prepared model is in the dictionary or list that is saved, or a copy of one is saved.
+
+    The wrapper of accelify's own runtime is written as its module.
+    """
+    saved = call_argument(call, 0, "obj")
+    made = (
+        [s.value for s in context.locations[1].bindings(saved) if isinstance(s, ast.Assign)]
+        if isinstance(saved, ast.Name)
+        else [saved]
+    )
+    for value in made:
+        if isinstance(value, ast.Call) and context.script.qualname(value.func) == "copy.deepcopy":
+            if any(context.plan.is_prepared(a, v.MODEL) and not context.is_claimed(a) for a in value.args):
+                return context.plan.after_prepare(value)
+    held = context.script.values(saved) if saved is not None else set()
+    queue = [w for w in held if isinstance(w, (v.Mapping, v.Sequence))]
+    seen: set[v.Value] = set()
+    while queue:
+        one = queue.pop()
+        seen.add(one)
+        inside = one.get(None) if isinstance(one, v.Mapping) else one.any()
+        if any(isinstance(w, v.Thing) and w.kind == v.MODEL and w in context.plan.prepared for w in inside):
+            return context.plan.after_prepare(call)
+        queue += [w for w in inside if isinstance(w, (v.Mapping, v.Sequence)) and w not in seen]
+    return False
 
 
 def _parts(value: ast.expr) -> list[ast.expr] | None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.step_rates import step_rates
+from accelify.analysis.steps import ends_by_steps
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -26,7 +28,10 @@ PLATEAU = Rule(
 
 
 CUSTOM = Rule(
-    "ACC407", "custom-scheduler", "A scheduler that prepare cannot wrap steps once a batch.", effort=5
+    "ACC407",
+    "custom-scheduler",
+    "A learning rate that prepare cannot take care of follows a count of steps.",
+    effort=5,
 )
 
 
@@ -35,6 +40,7 @@ def transform(context: Context) -> Iterator[Change]:
     script = context.script
     if not context.plan.shares_training_data:
         return
+    own: set[ast.Call] = set()
     for call in script.calls():
         func = call.func
         if not (isinstance(func, ast.Attribute) and func.attr == "step"):
@@ -43,7 +49,9 @@ def transform(context: Context) -> Iterator[Change]:
             _is_custom(context, func.value)
             and context.plan.batch_size != "total"
             and context.plan.steps_per_batch(call)
+            and not ends_by_steps(script, call)
         ):
+            own.add(call)
             yield context.todo(
                 CUSTOM,
                 call,
@@ -71,6 +79,32 @@ def transform(context: Context) -> Iterator[Change]:
                 message,
                 'give every process the same number: accelerator.reduce(value, reduction="mean")'
                 + (" of a tensor" if context.for_accelerate else ""),
+            )
+    yield from _own_rates(context, own)
+
+
+def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
+    """Rates that the script sets from a count of its steps, those of schedulers that are named already left out."""
+    script, plan = context.script, context.plan
+    if plan.batch_size == "total" or plan.known.distributed:
+        return  # as many steps as before, or counted by one process's already
+    done: set[ast.AST] = set()
+    for loop, loaders in script.loader_loops:
+        if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
+            continue
+        if ends_by_steps(script, loop.body[0]):
+            continue
+        for rate in step_rates(script, loop):
+            if rate.place in done or named & set(rate.calls):
+                continue
+            done.add(rate.place)
+            how = f"set from `{rate.counter}`, a count of steps" if rate.counter else "changed at every step"
+            yield context.todo(
+                CUSTOM,
+                rate.place,
+                f"this learning rate is {how}: of N processes each makes 1/N of the steps of an epoch, and the rate "
+                "follows its course N times slower",
+                "count the batches of every process here (accelerator.num_processes for each step)",
             )
 
 

@@ -8,7 +8,8 @@ print(running_loss / len(loader))
 
 A sum that goes on over several passes is put together once, behind the loop around them.
 Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
-gradient, but sums over samples count it: at most one for each process but one, each epoch.
+gradient, but sums over samples count it: at most one for each process but one, each epoch. A mean over batches counts
+a last round that is cut over the processes as much as the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.averages import divisors, shown_undivided
 from accelify.analysis.counts import counts_all, counts_own, size_of, steps_of
-from accelify.analysis.figures import LEFT, BatchLoop, Figures, Place, end_of, head_of, is_table, place_of
+from accelify.analysis.figures import (
+    LEFT,
+    BatchLoop,
+    Figures,
+    Place,
+    addition,
+    end_of,
+    head_of,
+    is_table,
+    place_of,
+)
 from accelify.analysis.syntax import children, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
@@ -118,7 +129,7 @@ class _Totals:
         wrong: set[Place] = set()
         batch = self.figures.of_the_batch(self.loop)
         for node in (n for stmt in self.loop.body for n in walk(stmt)):
-            target, value = _addition(node)
+            target, value = addition(node)
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
                 continue
@@ -220,7 +231,7 @@ class _Totals:
 
     def _by_divisor(self, place: Place, kind: str, counters: set[str]) -> str:
         """Means of batches that are divided by the number of all samples are summed: each process has seen fewer."""
-        _, added = _addition(self.additions[place])
+        _, added = addition(self.additions[place])
         if (
             kind != "mean"
             or self._splits_batches
@@ -255,7 +266,7 @@ class _Totals:
         """Whether a total is a number of samples and nothing else."""
         values = []
         for node in walk(self.loop):
-            target, value = _addition(node)
+            target, value = addition(node)
             if target is not None and value is not None and place_of(self.script, target) == place:
                 values.append(value)
         return bool(values) and all(
@@ -300,33 +311,6 @@ class _Totals:
         }
 
 
-def _addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
-    """The target and value of `total += value`, `total = total + value`, `total = 0.9 * total + 0.1 * value`."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return node.target, node.value
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
-        return None, None
-    target, value = node.targets[0], node.value
-    if isinstance(value.op, ast.Div) and isinstance(value.left, ast.BinOp):
-        # mean = (mean * i + value) / (i + 1)
-        value = value.left
-        if not any(
-            _is_product(side) and ast.unparse(target) in _factors(side) for side in (value.left, value.right)
-        ):
-            return None, None
-    if not isinstance(value.op, ast.Add):
-        return None, None
-    text = ast.unparse(target)
-    if ast.unparse(value.left) == text:
-        return target, value.right
-    sides = [value.left, value.right]
-    if isinstance(target, ast.Name) and any(_is_product(side) for side in sides):
-        own = [side for side in sides if target.id in names_in(side)]
-        if len(own) == 1:
-            return target, next(side for side in sides if side is not own[0])
-    return None, None
-
-
 def _is_collected(value: ast.expr) -> bool:
     """Whether a list grows, and no number."""
     return isinstance(value, (ast.List, ast.ListComp)) or (
@@ -334,18 +318,10 @@ def _is_collected(value: ast.expr) -> bool:
     )
 
 
-def _factors(node: ast.expr) -> list[str]:
-    return [ast.unparse(node.left), ast.unparse(node.right)] if isinstance(node, ast.BinOp) else []
-
-
-def _is_product(node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-
-
 def _is_tensor(context: Context, loop: BatchLoop, place: Place) -> bool:
     """Whether something that is no plain number is added to a total."""
     for node in walk(loop):
-        target, value = _addition(node)
+        target, value = addition(node)
         if target is not None and value is not None and place_of(context.script, target) == place:
             if _gives_tensor(context, value):
                 return True

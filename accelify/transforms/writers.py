@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.done import calls_done, needed_beside, statement_for
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
 from accelify.analysis.writer_folders import needs_folder_of
@@ -200,8 +201,12 @@ def _handed_away(context: Context, held: set[Thing]) -> bool:
 
 
 def _can_be_guarded(context: Context, call: ast.Call) -> bool:
-    stmt = context.tree.parent(call)
-    return isinstance(stmt, ast.Expr) and not context.meets_others(stmt)
+    stmt = statement_for(context.tree, call)
+    return stmt is not None and not _meets(context, stmt)
+
+
+def _meets(context: Context, stmt: ast.stmt) -> bool:
+    return bool(context.meets_others(stmt) or needed_beside(context.effects, stmt))
 
 
 def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
@@ -213,10 +218,8 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
             continue
         run = context.run_of(stmt, wanted.__contains__)
         done.update(run)
-        call = stmt.value if isinstance(stmt, ast.Expr) else None
-        accelerator = (
-            context.accelerator_through(call) if isinstance(call, ast.Call) else context.accelerator(stmt)
-        )
+        call = next(iter(calls_done([stmt])), None)
+        accelerator = context.accelerator(stmt) if call is None else context.accelerator_through(call)
         context.guarded.update(run)
         assert accelerator is not None
         edits: list[Edit] = [context.guard(run, accelerator)[0]]
@@ -269,12 +272,13 @@ def _wandb(context: Context) -> Iterator[Change]:
             continue
         if context.plan.on_main_only(call):
             continue
-        if isinstance(parent, ast.Expr):
-            if context.meets_others(parent):
+        stmt = statement_for(tree, call)
+        if stmt is not None:
+            if _meets(context, stmt):
                 mark = "compute this on every process, and log it on the main process"
                 yield context.todo(WRITER, call, "every process would log this", mark)
             elif not (reads and name.endswith(".init")):
-                statements.append(parent)
+                statements.append(stmt)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
             uses = _uses_of(context, parent)
             if uses is None:

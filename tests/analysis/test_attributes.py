@@ -66,12 +66,17 @@ train()
 
 
 @pytest.mark.parametrize(
-    ("parameter", "made"), [("args", "Accelerator(cpu=not args.use_gpu)"), ("given", "Accelerator()")]
+    ("parameter", "made"),
+    [
+        ("args", "Accelerator(cpu=not args.use_gpu)"),
+        ("given", "Accelerator(cpu=not given.use_gpu)"),
+        ("*given", "Accelerator()"),
+    ],
 )
 def test_what_a_base_class_sets_is_not_read_before(parameter: str, made: str) -> None:
     conversion = convert_source(Source.from_text(BASE.format(parameter=parameter)))
     assert conversion.status == "converted", conversion.reason
-    assert f"self.accelerator = {made}\n" in conversion.new_text
+    assert f"accelerator = {made}\n" in conversion.new_text
     assert ("ACC410" in {f.code for f in conversion.remaining}) == (made == "Accelerator()")
 
 

@@ -198,3 +198,63 @@ def test_what_may_be_made_of_several_classes_is_known_by_the_first_in_every_run(
         (model,) = model_of(f"{text}{LOADER}{OPTIMIZER}{LOOP}").trained_models
         known.add((model.cls.name if model.cls is not None else "", model.evidence[0]))
     assert known == {("Net0", "it is an instance of Net0")}
+
+
+def test_a_list_is_filled_where_its_name_may_stand_for_something_else_too() -> None:
+    body = """
+        distilling = nn.MSELoss()
+        if args.several:
+            distilling = []
+            for size in (2, 3):
+                distilling.append(nn.Linear(size, 2))
+            distilling = [None] + [part.cuda() for part in distilling]
+        first = distilling[1:]
+        for part in first:
+            model = part
+    """
+    script = model_of(textwrap.dedent(body) + OPTIMIZER + LOADER + LOOP)
+    assert lines_of(script, script.trained_models) == ["nn.Linear(size, 2)"]
+
+
+def test_the_elements_of_one_list_are_refused_once() -> None:
+    text = """
+        import sys
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        class Distance(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Linear(2, 2)
+
+            def forward(self, x):
+                return self.scale(x)
+
+        def main():
+            model = nn.Linear(2, 2)
+            if sys.argv[1] == "one":
+                parts = Distance()
+            elif sys.argv[1] == "two":
+                parts = []
+                for _ in range(2):
+                    parts.append(Distance())
+                parts = [None] + parts
+            else:
+                parts = []
+                for _ in range(3):
+                    parts.append(Distance())
+                parts = [None] + parts
+            optimizer = torch.optim.SGD([*model.parameters(), *[p for c in parts[1:] for p in c.parameters()]], lr=0.1)
+            for x, y in DataLoader(data):
+                sum(part(model(x)).sum() for part in parts[1:]).backward()
+                optimizer.step()
+
+        main()
+    """
+    found = convert_source(Source.from_text(textwrap.dedent(text)))
+    left = [finding.message for finding in found.remaining]
+    assert left == [
+        "left alone: the model `c` is kept in `parts`, whose elements are not all of one kind: "
+        "they cannot be prepared one by one"
+    ]

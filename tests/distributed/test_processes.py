@@ -3,6 +3,7 @@
 import copy
 import io
 import os
+import pickle
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
@@ -231,6 +232,34 @@ def check_parts_that_are_replaced_are_averaged(acc):
         acc.backward(model(torch.full((2, 2), float(acc.process_index + 1))).mean())
         for p in inner.parameters():
             assert torch.equal(broadcast(p.grad.clone()), p.grad)
+
+
+def check_files_hold_the_scripts_own_model(acc):
+    inner = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Tanh())
+    model = acc.prepare(inner)
+    held = {"net": model, "parts": [model], "again": nn.Sequential(model), "plain": inner}
+    for write in (torch.save, pickle.dump, acc.save):
+        file = io.BytesIO()
+        write(held, file)
+        if write == acc.save and not acc.is_main_process:
+            continue
+        assert b"accelify" not in file.getvalue()
+        file.seek(0)
+        found = pickle.load(file) if write is pickle.dump else torch.load(file, weights_only=False)
+        assert {type(found["net"]), type(found["parts"][0]), type(found["again"][0])} == {nn.Sequential}
+        assert torch.equal(found["net"][0].weight, inner[0].weight)
+
+
+def check_copies_in_memory_are_wrapped_as_before(acc):
+    model = acc.prepare(nn.Linear(2, 1, bias=False))
+    acc.backward(model(torch.ones(1, 2)).mean())
+    for copied in (copy.deepcopy(model), copy.deepcopy([model, model])[1]):
+        assert type(copied) is type(model)
+        assert acc.unwrap_model(copied).weight is not acc.unwrap_model(model).weight
+        copied.zero_grad()
+        acc.backward(copied(torch.full((1, 2), float(acc.process_index))).mean())
+        grad = acc.unwrap_model(copied).weight.grad
+        assert torch.equal(grad, torch.full((1, 2), (acc.num_processes - 1) / 2))
 
 
 def check_buffers_follow_the_main_process(acc):

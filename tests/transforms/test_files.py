@@ -563,3 +563,52 @@ def test_what_is_opened_above_the_imports_finds_its_module() -> None:
     """
     text = convert_source(Source.from_text(textwrap.dedent(script))).new_text
     assert 0 <= text.find("import os\n") < text.index("os.devnull")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "os.path.exists('out') or os.makedirs('out')",
+        "not os.path.exists('out') and os.makedirs('out')",
+        "os.makedirs('out') if not os.path.exists('out') else None",
+        "plt.plot([1]), plt.savefig('a.png'), plt.close()",
+        "[shutil.copy(f, 'out') for f in ('a', 'b')]",
+        "pathlib.Path('out').is_dir() or pathlib.Path('out').mkdir()",
+    ],
+)
+def test_what_is_written_in_an_expression_of_several_calls(snippet: str) -> None:
+    check_transformed("end", snippet, f"if accelerator.is_main_process:\n    {snippet}", imports=MORE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "os.path.exists('out') or os.listdir('.')",
+        "plt.plot([1]), plt.close()",
+        "os.path.exists('out') or os.makedirs('out', exist_ok=True)",
+        "[os.path.exists(f) for f in 'ab']",
+    ],
+)
+def test_an_expression_of_several_calls_that_writes_nothing_stays(snippet: str) -> None:
+    check_noop("end", snippet, "ACC203", imports=MORE)
+
+
+def test_what_all_processes_need_beside_a_picture_is_said() -> None:
+    conversion = convert(end="model.eval(), plt.savefig('a.png')", imports=MORE)
+    assert [f.message for f in conversion.remaining if f.code == "ACC203"] == [
+        "every process would write this: it changes the model"
+    ]
+
+
+def test_a_folder_that_is_made_for_a_value_may_be_there() -> None:
+    check_transformed(
+        "end",
+        "made = os.path.isdir('out') or os.mkdir('out')",
+        "made = os.path.isdir('out') or os.makedirs('out', exist_ok=True)",
+    )
+
+
+def test_prints_in_an_expression_of_several_calls() -> None:
+    check_transformed(
+        "batch", "print(i), print(epoch)", "accelerator.print(i), accelerator.print(epoch)", imports=MORE
+    )

@@ -227,3 +227,67 @@ def test_states_of_this_run_stay() -> None:
     check_noop("end", "state = torch.get_rng_state()\ntorch.set_rng_state(state)", "ACC207")
     loads = "checkpoint = torch.load('m.pt')\nstate = torch.get_rng_state()\ntorch.set_rng_state(state)"
     assert convert(end=loads).new_text.count(".cpu()") == 0
+
+
+RESTORED = """
+class Net(nn.Linear):
+    @classmethod
+    def load(cls, path):
+        package = {0}
+        return cls.of(package)
+
+    @classmethod
+    def of(cls, package):
+        net = cls(*package['size'])
+        net.load_state_dict(package['weights'])
+        return net
+
+
+def read(path):
+    data = {1}
+    return data, data['epoch']
+
+
+def restore(path, optimizer):
+    package = {2}
+    optimizer.load_state_dict(package['optimizer'])
+
+
+def restored(package, net):
+    net.load_state_dict(package.get('net'))
+
+
+class Trainer:
+    def resume(self, path, net):
+        self.package = {3}
+        net.load_state_dict(self.package['net'])
+"""
+
+
+def test_packages_that_states_are_taken_from() -> None:
+    own = ["torch.load(path)", "torch.load(path)", "torch.load(path)", "torch.load(path)"]
+    build = """
+    model = Net.load('a.pt')
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    restore('b.pt', optimizer)
+    read_before, epoch = read('c.pt')
+    restored(read_before, model)
+    Trainer().resume('d.pt', model)
+    """
+    found = convert(setup=RESTORED.format(*own), build=build)
+    assert found.new_text.count("torch.load(path, map_location=accelerator.device)") == 4
+
+
+def test_what_no_state_is_taken_from_stays() -> None:
+    setup = """
+    def read(path):
+        data = torch.load(path)
+        return data
+
+
+    vectors = read('a.pt')
+    words = torch.load('b.pt')
+    scale = words['scale']
+    """
+    found = convert(setup=setup, end="model.load_state_dict(model.state_dict())")
+    assert "map_location" not in found.new_text

@@ -80,3 +80,137 @@ def test_lists_are_not_said_to_hold_tensors() -> None:
     conversion = convert(setup=COLLATES, ready=loader, epoch=snippet + "print(hits)")
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
     assert "its batches hold lists, with an entry for each sample" in said
+
+
+WIDTHS = """
+import numpy as np
+def zeros_size(batch):
+    n = max([b[0].size(0) for b in batch])
+    out = torch.zeros(len(batch), n)
+    for i, b in enumerate(batch):
+        out[i, :b[0].size(0)] = b[0]
+    return out, torch.stack([b[1] for b in batch])
+def zeros_shape(batch):
+    n = max(b[0].shape[0] for b in batch)
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+def sorted_first(batch):
+    batch.sort(key=lambda b: len(b[0]), reverse=True)
+    n = len(batch[0][0])
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+def sorted_again(batch):
+    batch = sorted(batch, key=lambda b: b[0].size(0), reverse=True)
+    n = batch[0][0].size(0)
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+def longest_sample(batch):
+    def func(p):
+        return p[0].size(0)
+    longest = max(batch, key=func)[0]
+    out = torch.zeros(len(batch), longest.size(0))
+    return out, torch.stack([b[1] for b in batch])
+def sizes(batch):
+    sizes = [b[0].size(0) for b in batch]
+    out = torch.zeros(len(batch), max(sizes))
+    return out, torch.stack([b[1] for b in batch])
+def fill(xs):
+    n = max(len(x) for x in xs)
+    return torch.stack([torch.cat([x, torch.zeros(n - len(x))]) for x in xs])
+def helper(batch):
+    return fill([b[0] for b in batch]), torch.stack([b[1] for b in batch])
+def loop(batch):
+    n = 0
+    for b in batch:
+        if len(b[0]) > n:
+            n = len(b[0])
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+def loop_max(batch):
+    n = 0
+    for b in batch:
+        n = max(n, len(b[0]))
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+def counts(batch):
+    ns = torch.tensor([b[0].size(0) for b in batch])
+    out = torch.zeros(len(batch), ns.max())
+    return out, torch.stack([b[1] for b in batch])
+def np_max(batch):
+    n = np.max([b[0].size(0) for b in batch])
+    out = torch.zeros(len(batch), n)
+    return out, torch.stack([b[1] for b in batch])
+class Collate:
+    def __call__(self, batch):
+        return self.pad([b[0] for b in batch]), torch.stack([b[1] for b in batch])
+    def pad(self, xs):
+        n = max(x.size(0) for x in xs)
+        return torch.stack([torch.cat([x, torch.zeros(n - x.size(0))]) for x in xs])
+class Rows(TensorDataset):
+    @staticmethod
+    def together(batch):
+        n = max(b[0].size(0) for b in batch)
+        out = torch.zeros(len(batch), n)
+        return out, torch.stack([b[1] for b in batch])
+    def own(self, batch):
+        n = max(b[0].size(0) for b in batch)
+        out = torch.zeros(len(batch), n)
+        return out, torch.stack([b[1] for b in batch])
+rows = Rows(torch.zeros(4), torch.zeros(4))
+def fast(batch):
+    imgs = [b[0] for b in batch]
+    w, h = imgs[0].size(0), imgs[0].size(1)
+    out = torch.zeros((len(imgs), 3, h, w))
+    return out, torch.tensor([b[1] for b in batch])
+def clipped(batch):
+    top = max(b[0].max() for b in batch)
+    return torch.stack([b[0] / top for b in batch]), torch.stack([b[1] for b in batch])
+def cut(batch):
+    out = torch.zeros(len(batch), 64)
+    for i, b in enumerate(batch):
+        n = min(len(b[0]), 64)
+        out[i, :n] = b[0][:n]
+    return out, torch.stack([b[1] for b in batch])
+def by_tensor(batch):
+    lengths = torch.tensor([len(b[0]) for b in batch])
+    lengths, order = lengths.sort(descending=True)
+    out = torch.zeros(len(batch), lengths[0])
+    return out, torch.stack([b[1] for b in batch])
+def limited(batch):
+    n = max(1, len(batch))
+    return torch.stack([b[0] for b in batch]) / n, torch.stack([b[1] for b in batch])
+"""
+BY_THE_SAMPLES = """
+zeros_size
+zeros_shape
+sorted_first
+sorted_again
+longest_sample
+sizes
+helper
+loop
+loop_max
+counts
+np_max
+by_tensor
+Collate()
+Rows.together
+rows.own
+""".split()
+
+
+@pytest.mark.parametrize("collate", BY_THE_SAMPLES)
+def test_widths_of_the_longest_sample_in_all_spellings(collate: str) -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    loader = f"other = DataLoader(data, 8, collate_fn={collate})"
+    conversion = convert(setup=WIDTHS, ready=loader, epoch=snippet + "print(hits)")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "its batches are padded, each to its own length" in said
+
+
+@pytest.mark.parametrize("collate", ["cut", "fast", "clipped", "limited"])
+def test_widths_that_are_the_same_for_all_batches(collate: str) -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    loader = f"other = DataLoader(data, 8, collate_fn={collate})"
+    conversion = convert(setup=WIDTHS, ready=loader, epoch=snippet + "print(hits)")
+    assert "gather_for_metrics" in conversion.new_text

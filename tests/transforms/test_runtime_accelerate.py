@@ -406,3 +406,39 @@ def test_another_order_is_said_and_not_called_wrong(tmp_path: Path) -> None:
     assert two.verdict is Verdict.NOT_COMPARABLE
     assert "ACC602" in two.reason
     assert report.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "kept = {}\nkept['net'] = model",
+        "kept = []\nkept.append(model)",
+        "import copy\nkept = copy.deepcopy(model)",
+        "kept = {'parts': {'net': model}}",
+    ],
+)
+def test_wrappers_in_what_is_saved_are_named(held):
+    text = frame(end=f"{held}\ntorch.save(kept, 'kept.pt')")
+    found = convert_source(source(text), ConvertOptions(runtime="accelerate"))
+    said = [f.message for f in found.remaining if f.code == "ACC206"]
+    assert len(said) == 1
+    assert "a wrapped model" in said[0]
+    # The other runtime's wrappers are written as the model that they hold.
+    assert "ACC206" not in {f.code for f in convert_source(source(text), ConvertOptions()).remaining}
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "kept = {'net': model}",
+        "kept = {'net': model.state_dict()}",
+        "kept = {}\nkept['net'] = model.state_dict()",
+        "kept = [model]",
+        "import copy\nkept = copy.deepcopy(model.state_dict())",
+        "kept = model",
+    ],
+)
+def test_models_that_are_unwrapped_in_what_is_saved_are_not_named(held):
+    text = frame(end=f"{held}\ntorch.save(kept, 'kept.pt')")
+    found = convert_source(source(text), ConvertOptions(runtime="accelerate"))
+    assert "ACC206" not in {f.code for f in found.remaining}

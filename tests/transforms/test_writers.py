@@ -138,3 +138,12 @@ def test_nobody_waits_for_the_writer_in_a_folder_that_is_made_by_all() -> None:
     opening = OPENING.format("'runs/exp.log'")
     text = convert(ready=f"{made}\n{opening}", imports=f"{BOARD}\nimport logging").new_text
     assert f"{made} if accelerator.is_main_process else None\n{opening}" in text
+
+
+def test_logs_in_an_expression_of_several_calls() -> None:
+    check_transformed(
+        "update",
+        "wandb.log({'a': 1}), wandb.log({'b': 2})",
+        "if accelerator.is_main_process:\n    wandb.log({'a': 1}), wandb.log({'b': 2})",
+        imports=BOARD,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,19 @@ class ScriptAttributes(torch.nn.Module):
     def complete(self) -> None:
         """From now on names of the module that are set are the script's doing."""
         self.__dict__["_complete"] = True
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A file that the model is written to, in whatever container, holds the script's own: no process alone could
+        load a wrapper, which has to have its group."""
+        del protocol  # the second one insists on the class of the object that is asked
+        return self.module.__reduce_ex__(1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # A copy in memory goes on to be what it was, which copying by __reduce_ex__ would not give.
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))  # type: ignore[no-untyped-call]
+        return made
 
     def follow_parameters(self) -> None:
         """Train exactly the parameters that the module has now."""

@@ -1,0 +1,77 @@
+"""DataParallel in modules that are not converted: `define_net()` of nets.py gives the script a wrapped model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.values import Class, Imported
+
+_WORD = b"DataParallel"
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedElsewhere:
+    """A call that wraps a model, the function or class around it, and the call of the script that leads there."""
+
+    wrap: ast.Call
+    module: Module
+    where: str
+    call: ast.Call
+
+
+def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
+    """The DataParallels of other modules that the script comes to, in the order of the script's calls."""
+    found = [one for module in _others(script) for one in _of_module(script, module)]
+    yield from sorted(found, key=lambda one: (script.tree.start(one.call), one.where, one.wrap.lineno))
+
+
+def _others(script: ScriptModel) -> list[Module]:
+    modules = dict.fromkeys(script.program.modules.values())
+    return [m for m in modules if m not in script.modules and _WORD in m.tree.data]
+
+
+def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere]:
+    for call in module.tree.nodes(ast.Call):
+        scope = module.scopes.of(call)
+        if scope.kind != "function" or not _wraps(script, module, scope, call):
+            continue
+        reached = _first_call(script, scope)
+        if reached is not None:
+            owner = scope.owner_class
+            yield WrappedElsewhere(call, module, owner.name if owner else scope.node.name, reached)  # type: ignore[union-attr]
+
+
+def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    if not isinstance(call.func, (ast.Name, ast.Attribute)) or not (call.args or call.keywords):
+        return False
+    return any(
+        (isinstance(value, Imported) and value.name in k.PARALLEL_WRAPPERS)
+        or (isinstance(value, Class) and value.only_splits(k.PARALLEL_WRAPPERS))
+        for value in script.interpreter.evaluate(module, scope, call.func)
+    )
+
+
+def _first_call(script: ScriptModel, scope: Scope) -> ast.Call | None:
+    """The call of the script that a function of another module runs by, itself or through others."""
+    queue, seen = [scope], {scope}
+    found: list[ast.Call] = []
+    while queue:
+        current = queue.pop(0)
+        for module, call in script.interpreter.callers.get(current, []):
+            outer = module.scopes.of(call)
+            if module in script.modules:
+                if outer not in script.dormant:
+                    found.append(call)
+            elif outer.kind == "function" and outer not in seen:
+                seen.add(outer)
+                queue.append(outer)
+    return min(found, key=script.tree.start, default=None)
+
+
+__all__ = ["WrappedElsewhere", "wrapped_elsewhere"]

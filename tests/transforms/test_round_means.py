@@ -1,0 +1,68 @@
+"""Means over the rounds of an evaluation: which are named (tests/distributed says by how much they differ)."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.findings import Severity
+from accelify.source import Source
+from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
+from tests.transforms.support import PATH
+
+
+def _converted(text: str, batch_size: str = "per-process") -> Conversion:
+    found = convert_source(Source(PATH, text), ConvertOptions(batch_size=batch_size))
+    assert found.status == "converted", found.reason
+    assert "gather_for_metrics" in found.new_text
+    return found
+
+
+def _notes(found: Conversion) -> list[tuple[int, str]]:
+    notes = [f for f in found.remaining if f.code == "ACC309"]
+    assert all(f.severity == Severity.INFO and not f.fixable for f in notes)
+    return [(f.line, f.message) for f in notes]
+
+
+@pytest.mark.parametrize("parts", [*BY_SAMPLES.values()], ids=BY_SAMPLES)
+def test_means_over_samples_are_silent(parts):
+    assert not _notes(_converted(script(*parts)))
+
+
+@pytest.mark.parametrize("case", [*OVER_ROUNDS, *BY_CALLER])
+def test_means_over_rounds_are_named_once_at_what_adds_to_them(case):
+    parts = {**OVER_ROUNDS, **BY_CALLER}[case]
+    text = script(*parts)
+    line = next(n for n, s in enumerate(text.splitlines(), 1) if s.strip() == parts[1])
+    notes = _notes(_converted(text))
+    assert [n for n, _ in notes] == [line]
+    assert "--batch-size total" in notes[0][1]
+    assert not _notes(_converted(text, "total"))
+
+
+def test_a_loader_that_is_read_whole_is_silent():
+    text = script(*OVER_ROUNDS["length"]).replace(
+        "(x, y), batch_size=2)", "(x, y), batch_size=2, drop_last=True)"
+    )
+    found = convert_source(Source(PATH, text), ConvertOptions())
+    assert found.status == "converted"
+    assert not _notes(found)
+
+
+def test_methods_that_keep_their_totals_on_self():
+    text = script("self.total = 0", "self.total += loss.item()", "return self.total / len(val_loader)")
+    text = text.replace("def evaluate():", "class Evaluator:\n  def evaluate(self):").replace(
+        "evaluate()\n", "Evaluator().evaluate()\n"
+    )
+    assert [m.split()[0] for _, m in _notes(_converted(text))] == ["`self.total`"]
+
+
+@pytest.mark.parametrize("factor", ["batch_size", "2", "val_loader.batch_size"])
+@pytest.mark.parametrize("spelling", ["loss.item() * {}", "{} * loss.item()"])
+def test_a_configured_size_weighs_fewer_rounds_than_there_were_batches(factor, spelling):
+    added = spelling.format(factor)
+    text = script("total = 0", f"total += {added}", "return total / len(val_loader.dataset)")
+    found = convert_source(Source(PATH, text), ConvertOptions())
+    assert found.status == "converted"
+    assert "gather_for_metrics" not in found.new_text
+    assert "ACC303" in {f.code for f in found.remaining}

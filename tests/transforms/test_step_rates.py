@@ -1,0 +1,187 @@
+"""Learning rates that a script sets itself: named where they follow a count of steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import ConvertOptions, convert_project
+from accelify.source import Source
+from tests.transforms.support import convert
+
+WRAPPER = """
+class ScheduledOptim:
+    def __init__(self, optimizer, width, warmup):
+        self._optimizer = optimizer
+        self.n_steps = 0
+        self.width, self.warmup = width, warmup
+
+    def step_and_update_lr(self):
+        self._update_learning_rate()
+        self._optimizer.step()
+
+    def zero_grad(self):
+        self._optimizer.zero_grad()
+
+    def _scale(self):
+        return self.width ** -0.5 * min(self.n_steps ** -0.5, self.n_steps * self.warmup ** -1.5)
+
+    def _update_learning_rate(self):
+        self.n_steps += 1
+        lr = 0.1 * self._scale()
+        for group in self._optimizer.param_groups:
+            group['lr'] = lr
+"""
+FUNCTION = """
+def adjust(optimizer, step):
+    lr = 0.1 * 0.5 ** (step // 1000)
+    for group in optimizer.param_groups:
+        group['lr'] = lr
+"""
+BRANCHES = """
+def adjust(optimizer, step):
+    if step < 100:
+        lr = 0.01
+    else:
+        lr = 0.1
+    optimizer.param_groups[0]['lr'] = lr
+"""
+DECAY = """
+def decay(optimizer):
+    for group in optimizer.param_groups:
+        group['lr'] *= 0.999
+"""
+POLY = """
+def adjust(optimizer, step, total):
+    lr = 0.1 * (1 - step / total) ** 0.9
+    for i, group in enumerate(optimizer.param_groups):
+        group['lr'] = lr
+"""
+CLASS = """
+class Poly:
+    def __init__(self, per_epoch):
+        self.total = 3 * per_epoch
+        self.per_epoch = per_epoch
+
+    def __call__(self, optimizer, i, epoch):
+        done = epoch * self.per_epoch + i
+        for group in optimizer.param_groups:
+            group['lr'] = 0.1 * (1 - done / self.total)
+"""
+STEP = "optimizer.step()\n"
+COUNTED = "step = 0\n"
+
+BY_STEPS = {
+    "wrapper": (WRAPPER, "scheduled = ScheduledOptim(optimizer, 4, 10)", "scheduled.step_and_update_lr()"),
+    "function": (FUNCTION, COUNTED, STEP + "step += 1\nadjust(optimizer, step)"),
+    "written out": (FUNCTION, COUNTED, STEP + "step = step + 1\nadjust(optimizer, step=step)"),
+    "branches": (BRANCHES, COUNTED, "step += 1\nadjust(optimizer, step)\n" + STEP),
+    "index": (FUNCTION, "", "adjust(optimizer, i)\n" + STEP),
+    "by a set number": (FUNCTION, "", "adjust(optimizer, epoch * 1000 + i)\n" + STEP),
+    "sometimes": (DECAY, COUNTED, STEP + "step += 1\nif step % 100 == 0:\n    decay(optimizer)"),
+    "factor": (DECAY, "", STEP + "decay(optimizer)"),
+    "of a configured number": (POLY, COUNTED, STEP + "step += 1\nadjust(optimizer, step, 5000)"),
+    "in the loop": (
+        "",
+        COUNTED,
+        "step += 1\nlr = 0.1 * min(1, step / 500)\nfor g in optimizer.param_groups:\n    g['lr'] = lr\n"
+        + STEP,
+    ),
+}
+SILENT = {
+    "epochs": (FUNCTION, "", "adjust(optimizer, epoch)\n" + STEP),
+    "share of an epoch": (FUNCTION, "", "adjust(optimizer, epoch + i / len(loader))\n" + STEP),
+    "steps of all epochs": (POLY, "", "adjust(optimizer, epoch * len(loader) + i, 3 * len(loader))\n" + STEP),
+    "by a class": (CLASS, "poly = Poly(len(loader))", "poly(optimizer, i, epoch)\n" + STEP),
+    "by the loss": (DECAY, "", STEP + "if epoch > 1:\n    decay(optimizer)"),
+    "until a step": (
+        FUNCTION,
+        COUNTED,
+        STEP + "step += 1\nadjust(optimizer, step)\nif step >= 20:\n    break",
+    ),
+    "other entries": (
+        "",
+        COUNTED,
+        "step += 1\nfor g in optimizer.param_groups:\n    g['seen'] = step\n" + STEP,
+    ),
+}
+
+
+def _said(**snippets):
+    found = convert(**snippets)
+    return [f for f in found.remaining if f.code == "ACC407"]
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_what_does_not_count_steps_is_silent(case):
+    setup, ready, update = SILENT[case]
+    assert not _said(setup=setup, ready=ready, update=update)
+
+
+def test_once_an_epoch_is_silent():
+    assert not _said(setup=FUNCTION, ready=COUNTED, epoch="step += 1\nadjust(optimizer, step)")
+    assert not _said(setup=WRAPPER)
+
+
+@pytest.mark.parametrize("case", BY_STEPS)
+def test_rates_by_steps_are_named_once(case):
+    setup, ready, update = BY_STEPS[case]
+    found = _said(setup=setup, ready=ready, update=update)
+    assert len(found) == 1, found
+    assert not [
+        f for f in convert("total", setup=setup, ready=ready, update=update).remaining if f.code == "ACC407"
+    ]
+
+
+def test_a_wrapper_of_another_module(tmp_path: Path) -> None:
+    (tmp_path / "optim.py").write_text(WRAPPER)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "from optim import ScheduledOptim\n"
+        "loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 2)), batch_size=2)\n"
+        "model = nn.Linear(4, 2)\n"
+        "optimizer = ScheduledOptim(torch.optim.Adam(model.parameters()), 4, 10)\n"
+        "for x, y in loader:\n"
+        "    optimizer.zero_grad()\n"
+        "    nn.functional.mse_loss(model(x), y).backward()\n"
+        "    optimizer.step_and_update_lr()\n"
+    )
+    found = [f for c in convert_project(Source.read(script), ConvertOptions()) for f in c.remaining]
+    assert [f.code for f in found if f.code == "ACC407"] == ["ACC407"]
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, model, optimizer, loader):
+        self.model, self.optimizer, self.loader, self.global_step = model, optimizer, loader, 0
+
+    def rate(self):
+        return 0.1 * 0.99 ** {count}
+
+    def set_rate(self):
+        for group in self.optimizer.param_groups:
+            group['lr'] = self.rate()
+
+    def run(self, epochs):
+        for self.epoch in range(epochs):
+            for x, y in self.loader:
+                self.step(x, y)
+
+    def step(self, x, y):
+        self.set_rate()
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(x), y).backward()
+        self.optimizer.step()
+        self.global_step += 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [("self.global_step", 1), ("self.epoch", 0), ("(self.global_step / len(self.loader))", 0)],
+)
+def test_trainers(count, named):
+    end = "Trainer(model, optimizer, DataLoader(data, batch_size=8, shuffle=True)).run(2)"
+    assert len(_said(setup=TRAINER.format(count=count), end=end)) == named

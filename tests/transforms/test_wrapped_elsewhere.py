@@ -1,0 +1,99 @@
+"""DataParallel in a module that is not converted with the script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+from tests.transforms.support import frame
+
+FACTORY = """\
+import torch
+from torch import nn
+
+
+def define_net(cuda=True):
+    net = nn.Linear(4, 2)
+    if cuda:
+        net = {made}
+    return net
+
+
+def define(cuda):
+    return define_net(cuda)
+
+
+class Wide(nn.DataParallel):
+    pass
+"""
+PART = """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.DataParallel(nn.Linear(4, 2))
+
+    def forward(self, x):
+        return self.body(x)
+"""
+SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+def converted(folder: Path, nets: str, build: str, imports: str = "import nets") -> Conversion:
+    (folder / "nets.py").write_text(nets)
+    script = folder / "train.py"
+    script.write_text(frame(imports=imports, build=f"{build}\n{SGD}"))
+    found = convert_project(Source.read(script))
+    assert [c.status for c in found] == ["converted"], found[0].reason
+    return found[0]
+
+
+def said(conversion: Conversion) -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == "ACC109"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "build"),
+    [
+        ("import nets", "model = nets.define_net()"),
+        ("from nets import define_net", "model = define_net(torch.cuda.is_available())"),
+        ("from nets import define", "model = define(True)"),
+        ("from nets import define", "def build():\n    return define(True)\n\nmodel = build()"),
+    ],
+)
+@pytest.mark.parametrize(
+    "made", ["nn.DataParallel(net).cuda()", "torch.nn.DataParallel(module=net)", "Wide(net)"]
+)
+def test_a_factory_that_wraps_is_named(tmp_path: Path, imports: str, build: str, made: str) -> None:
+    conversion = converted(tmp_path, FACTORY.format(made=made), build, imports)
+    assert len(said(conversion)) == 1
+    assert said(conversion)[0].startswith("`define_net` wraps a model in DataParallel (nets.py, line 8)")
+    assert "# TODO(accelify ACC109): take the DataParallel out of `define_net`" in conversion.new_text
+
+
+def test_so_is_a_class_with_a_part_that_is_wrapped(tmp_path: Path) -> None:
+    messages = said(converted(tmp_path, PART, "model = nets.Net()"))
+    assert len(messages) == 1
+    assert messages[0].startswith("`Net` wraps a model in DataParallel (nets.py, line 7)")
+
+
+@pytest.mark.parametrize(
+    ("nets", "build"),
+    [
+        (FACTORY.format(made="net.cuda()"), "model = nets.define_net()"),
+        # What the script does not come to is of no concern to it.
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nn.Linear(4, 2)\nprint(nets)"),
+        (FACTORY.format(made="nn.SyncBatchNorm.convert_sync_batchnorm(net)"), "model = nets.define_net()"),
+        (
+            PART.replace("nn.DataParallel(nn.Linear(4, 2))", "nn.Linear(4, 2)  # no DataParallel"),
+            "model = nets.Net()",
+        ),
+    ],
+)
+def test_where_nothing_wraps_nothing_is_said(tmp_path: Path, nets: str, build: str) -> None:
+    assert not said(converted(tmp_path, nets, build))
