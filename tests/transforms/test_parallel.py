@@ -301,3 +301,39 @@ def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
     assert [message.partition("load them")[2] for message in found] == (
         [" into its `.module` in test.py:7"] if named else []
     )
+
+
+SAMPLERS = """
+import copy
+class Sampler(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, x):
+        return self.model(x)
+net = nn.Linear(4, 2)
+{second}
+optimizer = torch.optim.SGD([*net.parameters(), {more}], lr=0.1)
+model = Sampler(net).cuda()
+slow = Sampler(other).cuda()
+model = nn.DataParallel(model)
+slow = nn.DataParallel(slow)
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "more", "prepared"),
+    [
+        ("other = copy.deepcopy(net)", "", "model, optimizer"),
+        ("other = nn.Linear(4, 2)", "", "model, optimizer"),
+        ("other = nn.Linear(4, 2)", "*other.parameters()", "model, slow, optimizer"),
+        ("other = net if os.environ else nn.Linear(4, 2)", "", "model, slow, optimizer"),
+    ],
+)
+def test_a_wrapped_model_that_is_never_trained_is_not_prepared(second: str, more: str, prepared: str) -> None:
+    """Objects of one class, each around a model of its own: that of the average only runs."""
+    build = SAMPLERS.format(second=second, more=more)
+    text = convert(build=build, loss="slow(x)\nloss = F.cross_entropy(model(x), y)\n").new_text
+    assert f"= accelerator.prepare({prepared}, loader" in text
+    assert ("slow = Sampler(other).to(accelerator.device)" in text) == ("slow" not in prepared)
+    assert "DataParallel" not in text
