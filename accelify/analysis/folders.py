@@ -185,4 +185,4 @@ def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
     return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == stores else None
 
 
-__all__ = ["asked_beside", "makes_folder", "makings", "path_text", "paths_asked", "questions"]
+__all__ = ["asked_beside", "folder_made", "makes_folder", "makings", "path_text", "paths_asked", "questions"]

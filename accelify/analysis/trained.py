@@ -131,7 +131,9 @@ class TrainedModels:
             # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 kept = call.func.value
-                if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
+                # `net.module.zero_grad()` and `net.head.zero_grad()` are those of models.
+                own = isinstance(kept, ast.Attribute) and not self.models_of(kept)
+                if own and isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
                     found |= self.models_of(kept.value)
         by_hand = not found
         if not found:

@@ -29,7 +29,16 @@ from accelify.analysis.effects import (
     makes_folder_again,
     opens_for_writing,
 )
-from accelify.analysis.folders import asked_beside, makes_folder, makings, path_text, paths_asked, questions
+from accelify.analysis.folders import (
+    asked_beside,
+    folder_made,
+    makes_folder,
+    makings,
+    path_text,
+    paths_asked,
+    questions,
+)
+from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -219,6 +228,9 @@ def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     folders |= {ast.unparse(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
     if not paths and not folders:
         return False
+    folder = [path for call in made if (path := folder_made(call)) is not None]
+    if folder and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], folder):
+        return True
     scope = context.script.scope_of(run[-1])
     return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
 

@@ -105,10 +105,13 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
         done.add((one.call, one.where))
         message = (
             f"`{one.where}` wraps a model in DataParallel ({file}, line {one.wrap.lineno}), which of several processes "
-            "only that on the first GPU can run: take the wrapper out there, and `module.` from the names in files "
-            "that it was saved to"
+            "only that on the first GPU can run: take the wrapper out there"
         )
-        note = f"take the DataParallel out of `{one.where}` ({file}); prepare distributes the model"
+        note = f"take the DataParallel out of `{one.where}` ({file})"
+        owners = {owner for model in one.models for owner in context.script.owners_of(model)}
+        if {*one.models, *owners} & context.plan.prepared:
+            message += ", and `module.` from the names of weights in files that were saved with it"
+            note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
 
 
