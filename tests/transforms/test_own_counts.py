@@ -153,7 +153,7 @@ def test_means_over_what_a_mask_leaves_however_they_are_written(loss: str) -> No
         "d = y - model(x)\nloss = (d * (y > 0)).mean()",
         "d = y - model(x)\nloss = d.abs().mean()\nd = d[y > 0]\nprint(d)",
         "loss = F.mse_loss(model(x)[y > 0], y[y > 0], reduction='sum') / x.size(0)",
-        "p, m, n, loss = model(x), y > 0, len(y), 0\nfor b in range(p.size(0)):\n    loss += F.l1_loss(p[b][m[b]], y[b][m[b]])",
+        "p, m, loss = model(x), y > 0, 0\nfor b in range(p.size(0)):\n    loss += F.l1_loss(p[b][m[b]], y[b][m[b]])",
     ],
 )
 def test_means_over_all_of_a_batch_or_of_each_sample(loss: str) -> None:
