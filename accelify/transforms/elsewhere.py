@@ -84,6 +84,8 @@ def left(context: Context) -> Iterator[Change]:
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
+            if any(s.deletes and not s.missing for s in sites):
+                reason += "; each deletes what those before it have written"
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
@@ -147,7 +149,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
 def _runs_model(context: Context, call: ast.Call) -> bool:
     """Whether a call can run a prepared model, for whose steps all processes meet: none of them may come first."""
     callees = context.script.callees(call)
-    if not any(context.effects.of(callee).calls_model for callee in callees):
+    if not any(context.effects.of_call(call, callee).calls_model for callee in callees):
         return False
     given = [*call.args, *[kw.value for kw in call.keywords]]
     return any(callee.is_method for callee in callees) or any(

@@ -21,14 +21,8 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, statement_for
-from accelify.analysis.effects import (
-    LISTING,
-    READING,
-    WRITING,
-    WRITING_METHODS,
-    makes_folder_again,
-    opens_for_writing,
-)
+from accelify.analysis.effect_sites import LISTING, makes_folder_again
+from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import (
     asked_beside,
     folder_made,
