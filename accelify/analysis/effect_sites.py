@@ -56,13 +56,21 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
             words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
             words |= {n.id for n in walk(test) if isinstance(n, ast.Name)}
             if words & {"exists", "isdir", "is_dir", "isfile"}:
-                there = any(child is stmt for stmt in ancestor.orelse) == _is_denied(ancestor.test)
-                if not (deletes and there):
+                if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
                     return True
         if isinstance(ancestor, ast.Try) and not deletes:
             return True
         child = ancestor
     return False
+
+
+def _runs_on_no(question: ast.If | ast.IfExp | ast.BoolOp, part: ast.AST) -> bool:
+    """Whether a part of a question, or of a statement that asks one, is run where the answer is no."""
+    if isinstance(question, ast.BoolOp):
+        return isinstance(question.op, ast.Or)
+    if isinstance(question, ast.IfExp):
+        return part is question.orelse
+    return any(part is stmt for stmt in question.orelse)
 
 
 def _is_denied(test: ast.expr) -> bool:
