@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.analysis.folders import path_text
 from accelify.analysis.program import Module
@@ -51,9 +52,18 @@ class ListedLater:
 
     def is_listed(self, stmt: ast.stmt, made: list[ast.expr]) -> bool:
         """Whether folders that a statement makes are listed behind it, or a log is opened in them."""
+        if not self._may_be:
+            return False
         scope = self.script.scope_of(stmt)
         texts = frozenset(t for path in made for one in self._each(path) if (t := self._text(scope, one)))
         return self._behind(scope, self.script.tree.end(stmt), self._folders(scope, texts), frozenset())
+
+    @cached_property
+    def _may_be(self) -> bool:
+        """Whether any module has a word of what goes into folders."""
+        words = [name.rpartition(".")[2].encode() for name in (*_GOING_IN, *_LISTS)]
+        modules = self.script.program.modules.values()
+        return any(word in module.tree.data for module in modules for word in words)
 
     def _behind(self, scope: Scope, end: int, folders: _Folders, seen: frozenset[Scope]) -> bool:
         """Whether it is so in the rest of a function, or of those that call it."""
