@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from accelify.analysis.syntax import children, walk
+
 # Marks what is not from an import: names of the file's own.
 OWN = ":"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -39,13 +41,13 @@ def called_names(data: bytes) -> CalledNames | None:
         return None
 
 
-class _Reader(ast.NodeVisitor):
+class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.found = CalledNames()
         self.imported: dict[str, set[str]] = {}
         self.stars: list[str] = []
         self.hidden: list[set[str]] = []
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     root = alias.name.partition(".")[0]
@@ -55,7 +57,7 @@ class _Reader(ast.NodeVisitor):
                 self._import_from(node)
         for stmt in tree.body:
             self._define(stmt)
-        self.visit(tree)
+        self._read(tree)
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = "." * node.level + (node.module or "")
@@ -76,17 +78,16 @@ class _Reader(ast.NodeVisitor):
                 self.imported.setdefault(name, set()).update(same)
             self.found.defined |= set() if same else names
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """Look inside, without the names that a function gives itself."""
-        self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        """As any function."""
-        self._function(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        """As any function."""
-        self._function(node)
+    def _read(self, node: ast.AST) -> None:
+        if isinstance(node, _FUNCTIONS):
+            self._function(node)
+            return
+        if isinstance(node, ast.ClassDef):
+            self._class(node)
+        elif isinstance(node, ast.Call):
+            self.found.calls.update(self._names(node.func))
+        for child in children(node):
+            self._read(child)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         a = node.args
@@ -97,23 +98,17 @@ class _Reader(ast.NodeVisitor):
         outside = {n for one in body if isinstance(one, (ast.Global, ast.Nonlocal)) for n in one.names}
         for outer in [*getattr(node, "decorator_list", []), *a.defaults, *a.kw_defaults]:
             if outer is not None:
-                self.visit(outer)
+                self._read(outer)
         self.hidden.append(names - outside)
         for one in body:
-            self.visit(one)
+            self._read(one)
         self.hidden.pop()
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def _class(self, node: ast.ClassDef) -> None:
         """Note a class with what it is derived from."""
         bases = {name for base in node.bases for name in self._names(base)}
         methods = {s.name for s in node.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef))}
         self.found.classes.append((node.name, bases, methods))
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        """Note what is called."""
-        self.found.calls.update(self._names(node.func))
-        self.generic_visit(node)
 
     def _names(self, node: ast.expr) -> Iterator[str]:
         """What a dotted name can stand for: what an import brings, or the file itself."""
@@ -146,7 +141,7 @@ def _stored(node: ast.AST) -> Iterator[str]:
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         yield from _stored(child)
 
 
