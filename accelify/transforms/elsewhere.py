@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
         if (
             isinstance(stmt, ast.Expr)
             and not context.needs_all(stmt)
-            and _accelerator(context, stmt) is not None
+            and context.accelerator(stmt) is not None
         ):
             wanted.setdefault(stmt, (call, effects))
     done: set[ast.stmt] = set()
@@ -60,7 +60,7 @@ def left(context: Context) -> Iterator[Change]:
     tree = context.tree
     for call, effects in _calls(context):
         stmt = tree.statement(call)
-        accelerator = _accelerator(context, stmt)
+        accelerator = context.accelerator(stmt)
         reason = context.needs_all(stmt) if isinstance(tree.parent(call), ast.Expr) else "its result is used"
         if accelerator is None:
             reason = "the Accelerator is not known there"
@@ -88,11 +88,6 @@ def left(context: Context) -> Iterator[Change]:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
-def _accelerator(context: Context, stmt: ast.stmt) -> str | None:
-    """The Accelerator at a statement, or that of an object which is made before it."""
-    return context.accelerator(stmt) or context.at_hand.expression(stmt)
-
-
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
     """The calls of other modules' functions that do something to the world and are not taken care of."""
     for call in context.script.calls():
@@ -108,7 +103,7 @@ def _guarded(
 ) -> Iterator[Change]:
     tree = context.tree
     call, effects = wanted[run[0]]
-    accelerator = _accelerator(context, run[0])
+    accelerator = context.accelerator(run[0])
     assert accelerator is not None
     edit, last = context.guard(run, accelerator)
     edits: list[Edit] = [edit]

@@ -151,7 +151,10 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
         return
     call = stmt.value if isinstance(stmt, ast.Expr) else None
-    message = "every process would write this, and the Accelerator is not known yet"
+    reach = context.plan.reach
+    early = scope.kind == "module" or (reach is not None and scope in (reach.root, reach.anchor.root))
+    known = "yet" if early or context.at_hand.made_later(stmt) is not None else "here"
+    message = f"every process would write this, and the Accelerator is not known {known}"
     if not isinstance(call, ast.Call) or not makes_folder(call):
         yield context.change(FILES, stmt, message)
         return
