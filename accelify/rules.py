@@ -57,7 +57,8 @@ LEFT_ALONE = (
         "The model or optimizer is kept in no variable.",
         _AS_A_WHOLE
         + "`prepare` gives the object back under its name. Give it a variable or an attribute first, or a list, "
-        "tuple or dictionary that holds nothing else.",
+        "tuple or dictionary that holds nothing else. What the base class of a library keeps counts as kept once the "
+        "class sets it itself.",
     ),
     _left_alone(
         "ACC006",

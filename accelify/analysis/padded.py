@@ -26,6 +26,8 @@ _PADDING = frozenset({"pad_sequence", "pad_packed_sequence", "pad", "pad_tensor"
 _PADDING_CLASSES = re.compile(r"collat|pad", re.I)
 _STACKING_CLASSES = re.compile(r"default", re.I)
 _CLASSIFIERS = re.compile(r"For(Sequence|Image|Audio|Video)Classification|ForMultipleChoice|ForNextSentence")
+# Their data set is not looked into: a test set of images as they come needs this, and one of crops does not.
+SINGLE = "its batches are single samples, which may have shapes, and give figures, of their own"
 PADDED = "its batches are padded, each to its own length"
 
 
@@ -46,7 +48,7 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
         if _gives_lists(script, loader):
             return "its batches hold lists, with an entry for each sample"
         if _is_single(script, loader):
-            return "its batches are single samples, each of its own shape"
+            return SINGLE
     cut = _cut_in_time(loop)
     return f"`{cut}` leaves out steps in time, which is the first dimension of its batches" if cut else None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -12,12 +14,17 @@ from accelify.analysis import values as v
 from accelify.analysis.anchors import node_of
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.placement import Placement
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 # Methods of trainers; `model.train()` takes nothing, or a constant.
 _TRAINING = frozenset({"train", "fit", "train_epoch", "train_one_epoch"})
+# What is called under such a name and set by a class that cannot be read is no method of it.
+_MODEL_NAME = re.compile(
+    r"_?(\w+_)?(model|net|network|net[DG]|backbone|generator|discriminator|actor|critic)"
+)
 _OUTSIDE = "convert the script that makes it"
 
 
@@ -82,6 +89,9 @@ class Reasons:
         scope = node_of(self.script, first.scope)
         if self._trains_tensors():
             return self._tensors()
+        from_base = self._run_from_base(first.scope)
+        if from_base is not None:
+            return from_base
         if scope.kind == "function":
             called = {
                 (dotted(c.func) or "").removesuffix(".forward")
@@ -146,9 +156,10 @@ class Reasons:
             return Blocker("ACC005", f"{message}, whose code is not converted with this file", root.site)
         owner = self._set_outside(thing)
         if owner is not None:
-            message = (
-                f"the {kind} `{name}` of `{owner}` is set outside of this file, by a caller or a subclass"
-            )
+            unread = self._unread_base(owner)
+            if unread is not None:
+                return self._set_by_base(owner, name, unread)
+            message = f"the {kind} `{name}` of `{owner.name}` is set outside of this file, by a caller or a subclass"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", None)
         holders = self.script.holders_of(thing)
         part = next((h for h in holders if h.cls is not None and self._is_model(h)), None)
@@ -221,10 +232,40 @@ class Reasons:
                 return made.name if made is not None else None
         return None
 
-    def _set_outside(self, thing: Thing) -> str | None:
+    def _set_outside(self, thing: Thing) -> Class | None:
         """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
-        names = [w.cls.name for w in thing.link("whole") if w.cls is not None and w is w.cls.instance]
-        return min(names, default=None)
+        owners = [w.cls for w in thing.link("whole") if w.cls is not None and w is w.cls.instance]
+        return min(owners, key=lambda cls: cls.name, default=None)
+
+    def _unread_base(self, cls: Class) -> str | None:
+        """The base class of a library, other than torch and Python's own, that may set attributes of a class."""
+        known = sys.stdlib_module_names | {"torch", "builtins"}
+        bases = (base for base in cls.external_bases() if "." in base)
+        return min((base for base in bases if base.partition(".")[0] not in known), default=None)
+
+    def _set_by_base(self, cls: Class, name: str, base: str) -> Blocker:
+        library, _, made = base.rpartition(".")
+        message = (
+            f"`self.{name}` of `{cls.name}` is set by no class that can be read, so by `{made}`, its base class of "
+            f"{library}; set it in `{cls.name}`, or put `{made}` beside this file"
+        )
+        return Blocker("ACC005", message, cls.scope.node if cls.module in self.script.modules else None)
+
+    def _run_from_base(self, function: Scope) -> Blocker | None:
+        """The reason, where a method runs what only a base class of a library can have set: `self.net(x)`."""
+        own = function.self_name()
+        cls = next(
+            (c for c in self.script.interpreter.classes() if c.scope.node is function.owner_class), None
+        )
+        unread = self._unread_base(cls) if cls is not None and own is not None else None
+        if cls is None or unread is None:
+            return None
+        for name in (dotted(node.func) or "" for node in function.nodes if isinstance(node, ast.Call)):
+            holder, _, attribute = name.partition(".")
+            if holder == own and _MODEL_NAME.fullmatch(attribute) and cls.method(attribute) is None:
+                if not any(one.attributes.get(attribute) for one in cls.ancestry()):
+                    return self._set_by_base(cls, attribute, unread)
+        return None
 
     def _is_made(self, cls: Class) -> bool:
         """Whether the files that are converted make an object of a class, or of one derived from it."""

@@ -202,8 +202,8 @@ class Context:
         return AtHand(self.script, self.plan.reach)
 
     def accelerator(self, node: ast.AST) -> str | None:
-        """How the accelerator is written at a node, None where it cannot be had there."""
-        return self.plan.accelerator(node)
+        """How the accelerator, or that of an object at hand, is written at a node; None where it cannot be had."""
+        return self.plan.accelerator(node) or self.at_hand.expression(node)
 
     def accelerator_through(self, call: ast.Call) -> str | None:
         """The accelerator at a call, or that of the object whose attribute it uses: `trainer.accelerator`."""

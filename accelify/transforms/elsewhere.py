@@ -44,7 +44,7 @@ def transform(context: Context) -> Iterator[Change]:
     wanted: dict[ast.stmt, tuple[ast.Call, Effects]] = {}
     for call, effects in _calls(context):
         own = statement_for(tree, call)
-        if own is not None and not context.needs_all(own) and _accelerator(context, own) is not None:
+        if own is not None and not context.needs_all(own) and context.accelerator(own) is not None:
             wanted.setdefault(own, (call, effects))
     done: set[ast.stmt] = set()
     for stmt in sorted(wanted, key=tree.start):
@@ -60,7 +60,7 @@ def left(context: Context) -> Iterator[Change]:
     tree = context.tree
     for call, effects in _calls(context):
         stmt = tree.statement(call)
-        accelerator = _accelerator(context, stmt)
+        accelerator = context.accelerator(stmt)
         alone = statement_for(tree, call) is not None
         reason = context.needs_all(stmt) if alone else "its result is used"
         if accelerator is None:
@@ -89,11 +89,6 @@ def left(context: Context) -> Iterator[Change]:
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
-def _accelerator(context: Context, stmt: ast.stmt) -> str | None:
-    """The Accelerator at a statement, or that of an object which is made before it."""
-    return context.accelerator(stmt) or context.at_hand.expression(stmt)
-
-
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
     """The calls of other modules' functions that do something to the world and are not taken care of."""
     for call in context.script.calls():
@@ -109,7 +104,7 @@ def _guarded(
 ) -> Iterator[Change]:
     tree = context.tree
     call, effects = wanted[run[0]]
-    accelerator = _accelerator(context, run[0])
+    accelerator = context.accelerator(run[0])
     assert accelerator is not None
     edit, last = context.guard(run, accelerator)
     edits: list[Edit] = [edit]

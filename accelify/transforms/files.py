@@ -161,8 +161,11 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
         return
     if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
         return
+    reach = context.plan.reach
+    early = scope.kind == "module" or (reach is not None and scope in (reach.root, reach.anchor.root))
+    known = "yet" if early or context.at_hand.made_later(stmt) is not None else "here"
+    message = f"every process would write this, and the Accelerator is not known {known}"
     written = [call for call in calls_done([stmt]) if _is_writing(context, call)]
-    message = "every process would write this, and the Accelerator is not known yet"
     if not written or not all(makes_folder(call) for call in written):
         yield context.change(FILES, stmt, message)
         return

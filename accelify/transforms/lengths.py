@@ -15,6 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.schedule_lengths import lengths_of
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.unread import is_unread
 from accelify.analysis.values import Thing
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -41,6 +42,8 @@ def transform(context: Context) -> Iterator[Change]:
         if not loaders or not loaders <= context.plan.prepared:
             continue
         if context.plan.after_prepare(call, loaders) or context.plan.runs_prepared(call, loaders):
+            continue
+        if is_unread(script, call):
             continue
         if scheduled is None:
             scheduled = _scheduled(context)

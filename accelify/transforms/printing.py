@@ -15,11 +15,11 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.anchors import node_of
+from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names
-from accelify.edits import Edit, Indent, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 # What opens a log file: where the mode stands among the arguments, and its name.
@@ -174,20 +174,28 @@ def _logging(context: Context) -> Iterator[Change]:
     """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
     calls = [c for c in script.calls() if _logs(context, c)]
-    if not calls or anchor is None or anchor.attribute:
+    place = None if anchor is None else anchor.before or anchor.after
+    if not calls or anchor is None or place is None:
         return
+    name = NAME
+    if anchor.attribute:
+        name = f"{script.scope_of(place).self_name() or 'self'}.{NAME}"
     lines = (
-        "if not accelerator.is_main_process:",
+        f"if not {name}.is_main_process:",
         f"{context.tree.indent_unit()}logging.disable(logging.INFO)",
     )
-    if anchor.before is None:
-        return
-    edits: list[Edit] = [InsertBefore(anchor.before, lines, order=-40)]
-    module = script.module_of(anchor.before).scopes.module
+    add = InsertBefore if anchor.before is not None else InsertAfter
+    edits: list[Edit] = [add(place, lines, order=-40)]
+    module = script.module_of(place).scopes.module
     if "logging" not in module.locals:
         assert isinstance(module.node, ast.Module)
-        edits.append(context.import_line(module.node, "import logging", context.tree.start(anchor.before))[0])
+        edits.append(context.import_line(module.node, "import logging", context.tree.start(place))[0])
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
+    for call in calls:
+        if (later := context.at_hand.made_later(call)) is not None and not context.plan.on_main_only(call):
+            message = f"every process logs this: the Accelerator is made behind it, with `{later}`"
+            yield context.change(LOGGING, call, message)
+            return
 
 
 def _log_files(context: Context) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
@@ -39,7 +39,9 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
     """
     reach = context.plan.reach
     assert reach is not None
-    needed = _needed(context, changes)
+    written = [one for c in changes for edit in c.edits if (one := _written(context.tree, edit)) is not None]
+    places = sorted(place for place, _ in written)
+    needed = _needed(context, written, places)
     reach.threaded[:] = [scope for scope in reach.threaded if scope in needed]
     done: set[Scope] = set()
     # Writing the argument at a call can need the parameter one caller further out.
@@ -51,7 +53,7 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
             assert not isinstance(scope.node, ast.Module)
             problem, edits = "", []
             try:
-                edits = _scope_edits(context, scope)
+                edits = _scope_edits(context, scope, places)
             except verbs.EditError as error:
                 problem = str(error)
             change = context.change(
@@ -60,13 +62,10 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
             yield Change(change.finding, change.edits, True, problem)
 
 
-def _needed(context: Context, changes: list[Change]) -> set[Scope]:
+def _needed(context: Context, written: list[tuple[int, str]], places: list[int]) -> set[Scope]:
     """The functions and classes in which an edit writes the Accelerator, with those that hand it to them."""
     reach, tree = context.plan.reach, context.tree
     assert reach is not None
-    found = [_written(tree, edit) for change in changes for edit in change.edits]
-    written = [one for one in found if one is not None]
-    places = sorted(place for place, _ in written)
     classes = [scope for scope in reach.threaded if scope.kind == "class"]
     # `agent.accelerator` outside of the agent's class, which then has to keep it.
     if classes and any(holder != "self" for _, text in written for holder in _HOLDER.findall(text)):
@@ -118,20 +117,54 @@ def _function(scope: Scope) -> Scope:
     return scope
 
 
-def _scope_edits(context: Context, scope: Scope) -> list[Edit]:
+def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
+    """Whether a call is the first line of a derived class's `__init__`, whose base then keeps the Accelerator.
+
+    Nothing else in that line may ask for it: `self` has none before.
+    """
+    script, reach, tree = context.script, context.plan.reach, context.tree
+    stmt = tree.parent(call)
+    if reach is None or not isinstance(call, ast.Call) or not isinstance(stmt, ast.Expr):
+        return False
+    scope = script.scope_of(call)
+    home = node_of(script, scope)
+    callees = script.callees(call)
+    if home.kind != "class" or scope is not _function(home) or stmt is not _first(scope) or not callees:
+        return False
+    bases = {node_of(script, callee) for callee in callees}
+    if not all(base.kind == "class" and base is not home and base in reach.threaded for base in bases):
+        return False
+    if any(callee is not _function(node_of(script, callee)) for callee in callees):
+        return False
+    inner = (n for n in walk(call) if isinstance(n, ast.Call) and n is not call)
+    if any(script.callees(n) for n in inner):
+        return False
+    following = bisect_left(places, tree.start(stmt))
+    return following == len(places) or places[following] > tree.end(stmt)
+
+
+def _first(function: Scope) -> ast.stmt:
+    """The first statement of a function behind its docstring."""
+    assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    body = function.node.body
+    told = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
+    return body[1] if told else body[0]
+
+
+def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:
     tree = context.tree
     function = _function(scope)
     edits: list[Edit] = []
     if scope.kind == "class":
-        body = function.node.body
-        first = body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(body) > 1:
-            first = body[1]
-        edits.append(InsertBefore(first, (f"{function.self_name()}.{NAME} = {NAME}",), order=-60))
+        first = _first(function)
+        kept = isinstance(first, ast.Expr) and _hands_to_base(context, first.value, places)
+        if not kept:
+            line = f"{function.self_name()}.{NAME} = {NAME}"
+            edits.append(InsertBefore(first, (line,), order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(context, function))
     for call in context.script.callers(function):
-        accelerator = context.accelerator(call)
+        accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
         if _is_unbound(context, call) and call.args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from accelify.convert import convert_project
 from accelify.source import Source
 
@@ -71,3 +73,104 @@ def test_before_the_object_is_made_it_is_only_said(tmp_path: Path) -> None:
     text, left = beside(tmp_path, "draw([1])\nagent = Agent()\nagent.learn(torch.randn(1, 4))\n")
     assert text.startswith("draw([1])\nagent = Agent()\n")
     assert ["the Accelerator is not known there" in message for message in left] == [True]
+
+
+LEARNER = """\
+import torch
+from torch import nn
+
+
+class Learner:
+    def __init__(self, cuda):
+        self.device = torch.device("cuda" if cuda else "cpu")
+        self.model = nn.Linear(4, 2).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def update(self, x, y):
+        x, y = x.to(self.device), y.to(self.device)
+        loss = nn.functional.cross_entropy(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def save(self, path):
+        torch.save(self.model.state_dict(), path)
+"""
+TRAIN = """\
+import logging
+import os
+from shutil import copyfile
+import torch
+from learner import Learner
+
+
+def setup():
+    log = logging.getLogger(__name__)
+    log.addHandler(logging.FileHandler("log.txt"))
+    return log
+
+
+def keep():
+    copyfile("last.pt", "kept.pt")
+
+
+def main():
+    log, cuda = setup(), torch.cuda.is_available()
+{early}
+{made}
+    batches = [(torch.randn(8, 4), torch.randint(2, (8,))) for _ in range(4)]
+    for epoch in range(2):
+        for x, y in batches:
+            learner.update(x, y)
+        log.info("epoch %d", epoch)
+        print("done")
+        learner.save("last.pt")
+        copyfile("last.pt", "best.pt")
+
+
+main()
+"""
+MADE = {
+    "once": "    learner = Learner(cuda)",
+    "in either branch": "    if 1:\n        learner = Learner(cuda)\n    else:\n        learner = Learner(cuda)",
+}
+
+
+def trained(folder: Path, made: str, early: str = "") -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """What becomes of the files, and what is left to a person."""
+    (folder / "learner.py").write_text(LEARNER)
+    (folder / "train.py").write_text(TRAIN.format(made=made, early=early))
+    texts: dict[str, str] = {}
+    left = []
+    for conversion in convert_project(Source.read(folder / "train.py")):
+        assert conversion.status == "converted", conversion.reason
+        texts[conversion.source.path.name] = conversion.new_text
+        left += [(f.code, f.message) for f in conversion.remaining if f.code != "ACC402"]
+    return texts, left
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_what_stands_behind_the_object_asks_its_accelerator(tmp_path: Path, made: str) -> None:
+    texts, left = trained(tmp_path, made)
+    text = texts["train.py"]
+    assert 'learner.accelerator.print("done")' in text
+    assert 'if learner.accelerator.is_main_process:\n            copyfile("last.pt", "best.pt")' in text
+    quiet = "        if not self.accelerator.is_main_process:\n            logging.disable(logging.INFO)\n"
+    assert f"        self.accelerator = Accelerator(cpu=not cuda)\n{quiet}" in texts["learner.py"]
+    assert not left
+
+
+def test_what_stands_before_the_object_is_said(tmp_path: Path) -> None:
+    early = '    log.info("start")\n    copyfile("a.txt", "b.txt")\n    keep()'
+    _, left = trained(tmp_path, MADE["once"], early)
+    assert left == [
+        ("ACC203", "every process would write this, and the Accelerator is not known here"),
+        ("ACC209", "every process logs this: the Accelerator is made behind it, with `learner`"),
+        ("ACC203", "every process would write this, and the Accelerator is not known yet"),
+    ]
+
+
+def test_an_object_that_one_branch_makes_is_not_at_hand(tmp_path: Path) -> None:
+    texts, left = trained(tmp_path, "    learner = Learner(cuda)\n    if 0:\n        learner = None")
+    assert "learner.accelerator" not in texts["train.py"]
+    assert [code for code, _ in left] == ["ACC203"]

@@ -39,7 +39,7 @@ def test_a_class_that_is_derived_from_one_that_trains_in_a_module_of_its_own(tmp
     main = HEAD + "from agent import Agent\n\nagent = Agent(3)\n" + LOADER + LEARNS
     texts = project(tmp_path, main=main, base=TORCH + BASE, agent=DERIVED)
     assert "agent = Agent(accelerator, 3)\n" in texts["main"]
-    assert "super(Agent, self).__init__(self.accelerator, size)\n" in texts["agent"]
+    assert "super(Agent, self).__init__(accelerator, size)\n" in texts["agent"]
     assert "self.accelerator.backward(loss)\n" in texts["base"]
 
 
@@ -49,11 +49,20 @@ def test_a_derived_class_that_nobody_makes_takes_what_its_base_takes(tmp_path: P
     other = f"\n\nclass Other(Agent):\n    def __init__(self, size):\n        {up}.__init__(size + 1)\n"
     texts = project(tmp_path, main=main, agent=TORCH + AGENT + other)
     assert "agent = Agent(accelerator, 3)\n" in texts["main"]
-    assert (
-        "    def __init__(self, accelerator, size):\n        self.accelerator = accelerator\n"
-        in texts["agent"]
-    )
-    assert f"        {up}.__init__(self.accelerator, size + 1)\n" in texts["agent"]
+    first = f"    def __init__(self, accelerator, size):\n        {up}.__init__(accelerator, size + 1)\n"
+    assert first in texts["agent"]
+
+
+@pytest.mark.parametrize(
+    "first", ["self.size = size\n        super().__init__(size)", "super().__init__(make(size))"]
+)
+def test_a_derived_class_that_may_need_it_before_its_base_keeps_it_itself(tmp_path: Path, first: str) -> None:
+    main = HEAD + "from agent import Other\n\nagent = Other(3)\n" + LOADER + LEARNS
+    made = "def make(size):\n    print(size)\n    return size\n\n\n"
+    other = f"\n\n{made}class Other(Agent):\n    def __init__(self, size):\n        {first}\n"
+    texts = project(tmp_path, main=main, agent=TORCH + AGENT + other)
+    assert "        self.accelerator = accelerator\n" in texts["agent"].partition("class Other")[2]
+    assert "super().__init__(self.accelerator, " in texts["agent"].partition("class Other")[2]
 
 
 def test_what_trains_is_made_by_a_module_that_does_not(tmp_path: Path) -> None:
@@ -70,7 +79,7 @@ def test_a_class_of_the_script_that_is_derived_from_one_that_trains(tmp_path: Pa
         tmp_path, main=main + "    for x, y in loader:\n        agent.learn(x, y)\n", base=TORCH + BASE
     )
     assert "    agent = Agent(accelerator, 3)\n" in texts["main"]
-    assert "super(Agent, self).__init__(self.accelerator, size)\n" in texts["main"]
+    assert "super(Agent, self).__init__(accelerator, size)\n" in texts["main"]
 
 
 def test_a_module_keeps_no_accelerator_where_one_of_a_derived_class_is_copied(tmp_path: Path) -> None:

@@ -34,10 +34,39 @@ def test_the_length_that_a_schedule_is_made_with_is_right() -> None:
 
 
 def test_before_prepare() -> None:
-    again = "for x, y in train:\n    F.cross_entropy(model(x), y).backward()"
+    again = "for x, y in train:\n    F.cross_entropy(model(x), y).backward()\nprint(steps)"
     build = BUILD.replace("loader =", "train =").format(value="len(train)")
     (finding,) = [f for f in convert(build=build, end=again).remaining if f.code == "ACC401"]
     assert "len(train)" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "found"),
+    [
+        ("steps = len(train)", "", False),
+        ("steps, size = len(train), 8\nhalf = steps // 2", "print(size)", False),
+        ("class Run:\n    def __init__(self):\n        self.steps = 3 * len(train)\nrun = Run()", "", False),
+        ("steps = len(train)\nsteps += 1", "print('a')", False),
+        ("steps, size = len(train), 8\nhalf = steps // 2", "print(half)", True),
+        (
+            "class Run:\n    def __init__(self):\n        self.steps = 3 * len(train)\nrun = Run()",
+            "print(run.steps)",
+            True,
+        ),
+        (
+            "class Run:\n    def __init__(self):\n        self.steps = len(train)\nrun = Run()",
+            "getattr(run, 'steps')",
+            True,
+        ),
+        ("steps = range(len(train))", "", True),
+        ("def show():\n    print(steps)\nsteps = len(train)", "show()", True),
+        ("steps = len(train)", "print(globals())", True),
+    ],
+)
+def test_a_length_that_nobody_reads(before: str, behind: str, found: bool) -> None:
+    build = BUILD.replace("loader =", "train =").replace("steps = {value}", before)
+    again = f"for x, y in train:\n    F.cross_entropy(model(x), y).backward()\n{behind}"
+    assert ("ACC401" in codes(convert(build=build, end=again))) is found
 
 
 @pytest.mark.parametrize(

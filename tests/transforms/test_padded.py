@@ -214,3 +214,10 @@ def test_widths_that_are_the_same_for_all_batches(collate: str) -> None:
     loader = f"other = DataLoader(data, 8, collate_fn={collate})"
     conversion = convert(setup=WIDTHS, ready=loader, epoch=snippet + "print(hits)")
     assert "gather_for_metrics" in conversion.new_text
+
+
+def test_of_single_samples_no_more_is_said_than_is_known() -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    conversion = convert(ready="other = DataLoader(data, batch_size=1)", epoch=snippet + "print(hits)")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "its batches are single samples, which may have shapes, and give figures, of their own" in said

@@ -534,6 +534,8 @@ class Engine:
         loss.backward()
         self.optimizer.step()
 """
+FROM_BASE = STEPS.replace("class Engine:", "from lib.engine import Base\nclass Engine(Base):")
+UNREAD = "of `Engine` is set by no class that can be read, so by `Base`, its base class of lib.engine"
 MIXED = f"""\
 model = nn.Linear(3, 1)
 state = {{"model": model, "optimizer": {SGD.format("model")}}}
@@ -554,6 +556,9 @@ for x, y in DataLoader(data, batch_size=4):
         ),
         (AGENT, "`Agent` trains itself, and no `Agent` is made in this file"),
         (STEPS, "of `Engine` is set outside of this file, by a caller or a subclass"),
+        (FROM_BASE, f"`self.model` {UNREAD}"),
+        (FROM_BASE.replace("        self.model.train()\n", ""), f"`self.model` {UNREAD}"),
+        (FROM_BASE.replace("lib.engine", "abc"), "is set outside of this file, by a caller or a subclass"),
         (MIXED, "is kept in `state`, whose elements are not all of one kind"),
     ],
 )
