@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
+from accelify.analysis.comprehensions import is_of_a_comprehension
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
+from accelify.analysis.none_tests import NoneTests, asks_for_none
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import names_in, target_names, walk
@@ -109,6 +111,8 @@ class OwnShare:
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
+        # Where it is asked whether such a value is None, which is told once all decisions are known.
+        self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
         self._reads: dict[str, list[ast.Name]] | None = None
         self._attributes: dict[str, list[ast.Attribute]] | None = None
@@ -126,9 +130,10 @@ class OwnShare:
             self.names[stmt] = short_of(part.iter)
             self.at_once.add(stmt)
             self._climb(self.tree.parent(part), Held(TOTAL, frozenset({stmt})))  # type: ignore[arg-type]
-        while self._queue:
-            slot = self._queue.pop()
-            self._follow(slot, self.held[slot])
+        while self._queue or self._climb_none_tests():
+            if self._queue:
+                slot = self._queue.pop()
+                self._follow(slot, self.held[slot])
 
     # -- where it begins
 
@@ -243,7 +248,7 @@ class OwnShare:
 
     def _follow(self, slot: Slot, held: Held) -> None:
         for node in self._reads_of(slot):
-            if isinstance(node, ast.Name) and self._is_of_a_comprehension(node):
+            if isinstance(node, ast.Name) and is_of_a_comprehension(self.tree, node):
                 continue
             shown: ast.expr = node
             parent = self.tree.parent(node)
@@ -343,6 +348,9 @@ class OwnShare:
                 return
             if isinstance(parent, ast.Attribute) and parent.attr in _FORM:
                 return
+            if isinstance(parent, ast.Compare) and asks_for_none(parent):
+                self._nones.append((parent, child, held))  # type: ignore[arg-type]
+                return
             if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
                 if child is parent.slice:
                     self._accumulate(parent, self.tree.statement(parent), held)
@@ -359,19 +367,16 @@ class OwnShare:
                 self._assign(parent.target, held, None)
             child, parent = parent, self.tree.parent(parent)
 
-    def _is_of_a_comprehension(self, name: ast.Name) -> bool:
-        """Whether a name is the variable of a comprehension around it."""
-        inside: ast.AST = name
-        for ancestor in self.tree.ancestors(name):
-            if isinstance(ancestor, ast.stmt):
-                return False
-            if isinstance(ancestor, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-                first = ancestor.generators[0]
-                if any(name.id in target_names(part.target) for part in ancestor.generators):
-                    if not (inside is first and any(n is name for n in walk(first.iter))):
-                        return True
-            inside = ancestor
-        return False
+    def _climb_none_tests(self) -> bool:
+        """Follow the tests for None that can differ between processes; False where no more of them can."""
+        if not self._nones:
+            return False
+        told = NoneTests(self.script, self.loops, self.decisions, self.bindings)
+        differing = [one for one in self._nones if not told.is_alike(one[1])]
+        self._nones = [one for one in self._nones if one not in differing]
+        for compare, _, held in differing:
+            self._climb(compare, held)
+        return bool(differing)
 
     def _in_comprehension(self, part: ast.comprehension, held: Held) -> None:
         """What a comprehension goes through is known by its name inside of it, and nowhere else."""

@@ -344,3 +344,49 @@ def test_what_hooks_add_up_is_one_process_s_own(ready: str, batch: str) -> None:
     (line,) = [line for line in conversion.new_text.splitlines() if "ACC414" in line]
     assert "accelerator.reduce" in line
     assert "ACC306" in codes(convert(ready=RANKER + ready, batch=batch, epoch="print(ranker.ranks)"))
+
+
+SAVES = """
+def save_states(step, extra):
+    if {test}:
+        torch.save(extra, "extra_%d.pt" % step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "extra"),
+    [
+        ("extra is not None", "model(x) * 2 if args.extra else None"),
+        ("extra is not None and extra.dim() == 2", "model(x) * 2 if args.extra else None"),
+        ("not (extra is None)", "model(x)"),
+        ("extra != None", "x.detach().cpu()"),
+        ("extra is not None and extra.shape[1] > 2", "torch.cat([x, x])"),
+        ("extra.ndim == 2", "x"),
+        ("extra is not None", "doubled(x)"),
+    ],
+)
+def test_whether_something_is_there_is_no_figure(test: str, extra: str) -> None:
+    setup = (
+        f"import argparse\nargs = argparse.ArgumentParser().parse_args()\n{SAVES.format(test=test)}\n"
+        "def doubled(t):\n    if args.half:\n        return None\n    return t * 2\n"
+    )
+    assert not found(setup=setup, update=f"optimizer.step()\nextra = {extra}\nsave_states(i, extra)")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "model(x) if x.sum() > 3 else None",
+        "cache.get(int(x.sum()))",
+        "pattern.search(str(x))",
+        "doubled(x)",
+        "None\nif x.sum() > 3:\n    extra = x",
+    ],
+)
+def test_what_the_data_lets_be_there_is_one(extra: str) -> None:
+    setup = (
+        f"import re\ncache, pattern = {{}}, re.compile('a')\n{SAVES.format(test='extra is not None')}\n"
+        "def doubled(t):\n    if t.sum() > 3:\n        return None\n    return t * 2\n"
+    )
+    update = f"optimizer.step()\nextra = {extra}\nsave_states(i, extra)"
+    assert found(setup=setup, update=update) == {"ACC414"}
