@@ -10,6 +10,7 @@ from pathlib import Path
 from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.program import added_roots, roots_of
 from accelify.analysis.syntax import Tree
+from accelify.called_names import OWN, CalledNames, called_names
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -34,6 +35,7 @@ class Imports:
         self._roots: dict[Path, list[Path]] = {}
         self._located: dict[tuple[str, Path], Path | None] = {}
         self._trains: dict[Path, bool] = {}
+        self._called: dict[Path, CalledNames | None] = {}
 
     def of(self, path: Path) -> list[Path]:
         """The files of the project that a file imports itself, in order."""
@@ -108,24 +110,64 @@ class Imports:
         own = list(paths)
         every = list(dict.fromkeys([*own, *within]))
         found: set[Path] = set()
+        asked = set(own)
         makers = [(name, module.resolve())]
         behind = rb"\s*\.\s*" + method.encode() if method else b""
         for name, module in makers:  # which grows
             call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + behind + rb"\s*\(")
+            # `run = tools.train`, `from tools import train as run`: another name for it.
+            text = re.escape(name.encode())
+            again = re.compile(rb"=[ \t(]*[\w.]*\b" + text + rb"\b|\b" + text + rb"[ \t]+as\b")
             for path in every:
                 place = self._place(path)
                 data = self._read(place)
                 if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
                     continue
-                if call.search(data):
+                # Files that are converted anyway are asked for their classes alone.
+                spelled = path in asked and (call.search(data) or again.search(data))
+                if not spelled and not any(_derived(data, name, method or "__init__")):
+                    continue
+                known = self._called_names(place)
+                if known is None:
+                    calls, classes = bool(call.search(data)), list(_derived(data, name, method or "__init__"))
+                else:
+                    called = f"{name}.{method}" if method else name
+                    calls = any(self._stands_for(place, one, called, module) for one in known.calls)
+                    classes = [
+                        (derived, (method or "__init__") in methods)
+                        for derived, bases, methods in known.classes
+                        if any(self._stands_for(place, base, name, module) for base in bases)
+                    ]
+                if calls:
                     found.add(path)
-                for derived, makes in _derived(data, name, method or "__init__"):
+                for derived, makes in classes:
                     if makes:
                         if not method:  # which calls that of its base, where it is an `__init__`
                             found.add(path)
                     elif (derived, place) not in makers:
                         makers.append((derived, place))
         return [path for path in own if path in found]
+
+    def _called_names(self, place: Path) -> CalledNames | None:
+        """What a file calls, None where it does not parse."""
+        if place not in self._called:
+            self._called[place] = called_names(self._read(place))
+        return self._called[place]
+
+    def _stands_for(self, place: Path, dotted: str, name: str, module: Path) -> bool:
+        """Whether a dotted name in a file is a name of a module, taken from there or from a file that hands it on."""
+        if dotted.startswith(OWN):
+            return place == module and dotted.removeprefix(OWN) == name
+        if not dotted.endswith(f".{name}"):
+            return False
+        source = dotted[: -len(name)]
+        target = self._locate(source.removesuffix(".") if source.strip(".") else source, place)
+        if target is None or target == module:
+            return target is not None
+        known = self._called_names(target)
+        if known is not None and name.partition(".")[0] in known.defined:
+            return False
+        return module in self.of(target) or module in self._through_packages(target)
 
     def _has_from(self, path: Path, name: str, module: Path) -> bool:
         """Whether a file imports a module, or has a name from a package that does."""

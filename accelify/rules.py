@@ -198,7 +198,12 @@ When one process leaves the loop, the others wait for it in the next reduction a
 
     if loss < 0.01: break    ->  if accelerator.reduce(loss.detach(), reduction="mean") < 0.01: break
 
-Where the test reads the loss alone, the converter writes this.""",
+Where the test reads the loss alone, the converter writes this. Sizes of batches are agreed on as well, and where two of
+them are compared with each other, the answer is:
+
+    if len(x) != len(y): continue    ->  if accelerator.reduce(int(len(x) != len(y)), reduction="max"): continue
+
+An error that is raised ends all processes, unless somebody around it catches it and goes on.""",
     "ACC406": """\
 Where the last batch does not divide, each process's share is weighed by its samples, and that weight differs between
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:

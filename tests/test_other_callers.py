@@ -101,3 +101,84 @@ def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
     assert message.endswith("use.py")
     own = derived + "\n    @staticmethod\n    def load(path):\n        return path\n"
     assert said(tmp_path, pkg__wide=own, pkg__use=use) == []
+
+
+TOOLS = """\
+import torch.nn as nn
+
+
+def pprint(*args):
+    print(*args)
+
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    pprint("loss", loss.item())
+"""
+MAIN = """\
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+from tools import train
+
+loader = DataLoader(TensorDataset(torch.randn(40, 4), torch.randn(40, 1)), batch_size=8, shuffle=True)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+train(net, loader, optimizer)
+"""
+
+
+def named(folder: Path, other: str, **files: str) -> set[str]:
+    """The functions of `tools.py` that ACC409 names for a file beside it."""
+    files = {"tools": TOOLS, "main": MAIN, "other": other} | files
+    for name, text in files.items():
+        (folder / f"{name}.py").parent.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text(text)
+    found = convert_paths([folder / "main.py"])
+    assert any("def train(accelerator, model" in one.new_text for one in found)
+    return {f.message.split("`")[1] for one in found for f in one.remaining if f.code == "ACC409"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "import pprint\nimport tools\n\npprint.pprint({'a': 1})\ntools.net.train(False)\n",
+        "from tools import *\n\n\ndef train(model):\n    return model\n\n\ntrain(1)\n",
+        "import tools\n\n\nclass Model:\n    def run(self):\n        self.train(False)\n",
+        "import tools\n\n\ndef run(train, pprint):\n    train(1)\n    pprint(2)\n",
+        "import tools\n\nprint('call train (or pprint ())')  # train()\n",
+        "import tools\nfrom pprint import pprint\n\npprint(1)\n",
+        "import tools\nfrom elsewhere import train\n\ntrain(1)\n",
+    ],
+)
+def test_the_same_word_for_something_else(tmp_path: Path, other: str) -> None:
+    assert (
+        named(tmp_path, other, elsewhere="import tools\n\n\ndef train(model):\n    return model\n") == set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ("from tools import train\n\ntrain(1, 2, 3)\n", {"train"}),
+        ("from tools import train as fit\n\nfit(1, 2, 3)\n", {"train"}),
+        ("from tools import *\n\npprint(1)\n", {"pprint"}),
+        ("import tools\n\ntools.train(1, 2, 3)\n", {"train"}),
+        ("import tools as t\n\nt.train(1, 2, 3)\nt.pprint(1)\n", {"train", "pprint"}),
+        ("import tools\n\nfit = tools.train\nfit(1, 2, 3)\n", {"train"}),
+        ("def run():\n    from tools import train\n    train(1, 2, 3)\n", {"train"}),
+        (
+            "try:\n    from tools import train\nexcept ImportError:\n    train = None\ntrain(1, 2)\n",
+            {"train"},
+        ),
+        ("import tools\n\nprint 'python 2'\ntrain(1)\n", {"train"}),
+        ("from inner import train\n\ntrain(1, 2, 3)\n", {"train"}),
+    ],
+)
+def test_calls_by_whatever_name_the_imports_give(tmp_path: Path, other: str, names: set[str]) -> None:
+    handing = {"inner/__init__": "from tools import train\n"}
+    assert named(tmp_path, other, **handing) == names

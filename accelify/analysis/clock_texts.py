@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from accelify.analysis.syntax import dotted, walk
 Place = tuple[Scope, ast.AST]
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
+_TELLING = re.compile(rb"\b(?:strftime|isoformat|ctime|asctime|time|now|today|utcnow)\(")
 # What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
 _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.syntax import is_constant, walk
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
 LOGS = "logs"  # lines and figures added to what is open already
 
+LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
+_DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
 _NOTHING = (None, False, "")
 
 
@@ -30,9 +33,20 @@ class Site:
     missing: bool = False
     asked: str = ""
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it takes away what it finds, which another process may have written just before."""
+        return self.kind in (FILES, FOLDERS) and is_deletion(self.name)
 
-def asks_first(module: Module, call: ast.Call) -> bool:
-    """Whether something is made only where it does not exist."""
+
+def is_deletion(name: str) -> bool:
+    """Whether a function that writes takes away what it finds."""
+    return name.rpartition(".")[2] in _DELETING
+
+
+def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool:
+    """Whether something is made only where it does not exist; what `deletes`, only where something else does not."""
+    child: ast.AST = call
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
@@ -42,10 +56,29 @@ def asks_first(module: Module, call: ast.Call) -> bool:
             words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
             words |= {n.id for n in walk(test) if isinstance(n, ast.Name)}
             if words & {"exists", "isdir", "is_dir", "isfile"}:
-                return True
-        if isinstance(ancestor, ast.Try):
+                if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
+                    return True
+        if isinstance(ancestor, ast.Try) and not deletes:
             return True
+        child = ancestor
     return False
+
+
+def _runs_on_no(question: ast.If | ast.IfExp | ast.BoolOp, part: ast.AST) -> bool:
+    """Whether a part of a question, or of a statement that asks one, is run where the answer is no."""
+    if isinstance(question, ast.BoolOp):
+        return isinstance(question.op, ast.Or)
+    if isinstance(question, ast.IfExp):
+        return part is question.orelse
+    return any(part is stmt for stmt in question.orelse)
+
+
+def _is_denied(test: ast.expr) -> bool:
+    """`not os.path.exists(path)`, `os.path.exists(path) == False`."""
+    return any(
+        isinstance(n, ast.Not) or (isinstance(n, ast.Compare) and is_constant(n.comparators[0], False))
+        for n in walk(test)
+    )
 
 
 def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
@@ -57,7 +90,7 @@ def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
             break
         if isinstance(ancestor, ast.If) and any(child is s for s in ancestor.body):
             for name in _needed(ancestor.test):
-                if name in parameters and not _is_stored(scope, name):
+                if name in parameters and not is_stored(scope, name):
                     return name
         child = ancestor
     return ""
@@ -75,6 +108,18 @@ def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) ->
             continue
         named = argument.id if isinstance(argument, ast.Name) and site.asked else ""
         yield replace(site, asked=named if named in defaults_of(scope) else "")
+
+
+def as_called_within(
+    sites: list[Site], module: Module, call: ast.Call, callee: Scope, scope: Scope
+) -> Iterator[Site]:
+    """The sites of a function that a call of another function comes to, which may ask first whether to call it."""
+    if not sites:
+        return
+    first = {deletes: asks_first(module, call, deletes=deletes) for deletes in (False, True)}
+    asked = asked_for(module, scope, call)
+    for site in as_called(sites, call, callee, scope):
+        yield replace(site, missing=site.missing or first[site.deletes], asked=site.asked or asked)
 
 
 def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
@@ -100,5 +145,28 @@ def _needed(test: ast.expr) -> Iterator[str]:
             yield test.left.id
 
 
-def _is_stored(scope: Scope, name: str) -> bool:
+def is_stored(scope: Scope, name: str) -> bool:
+    """Whether a function gives a name another value."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
+
+
+def makes_folder_again(call: ast.Call) -> bool:
+    """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
+    return is_constant(call_keyword(call, "exist_ok"), True)
+
+
+def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
+    """Whether it is a loop over the files that are there, of which one process may see others than the next."""
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return False
+    calls = (n for n in walk(node.iter) if isinstance(n, ast.Call))
+    return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)
+
+
+def updates_namespace(func: ast.expr) -> bool:
+    """`self.__dict__.update(...)`, `vars(options).update(...)`."""
+    if not isinstance(func, ast.Attribute) or func.attr != "update":
+        return False
+    base = func.value
+    called = dotted(base.func) if isinstance(base, ast.Call) else None
+    return called in ("vars", "globals") or (dotted(base) or "").endswith("__dict__")

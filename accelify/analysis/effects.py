@@ -17,15 +17,21 @@ from accelify.analysis.effect_sites import (
     DOWNLOADS,
     FILES,
     FOLDERS,
+    LISTING,
     LOGS,
     PICTURES,
     TERMINAL,
     Site,
     as_called,
+    as_called_within,
     asked_for,
     asks_first,
+    is_deletion,
+    makes_folder_again,
+    updates_namespace,
 )
 from accelify.analysis.handed_back import is_super
+from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
@@ -60,8 +66,8 @@ _TERMINAL = frozenset(
 WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
 _PICTURE_METHODS = frozenset("savefig write_html write_image write_videofile write_gif".split())
 _FILE_METHODS = frozenset(
-    "to_csv to_json to_pickle to_excel to_parquet to_hdf tofile write_text write_bytes save_pretrained "
-    "push_to_hub".split()
+    "to_csv to_json to_pickle to_excel to_parquet to_hdf tofile write_text write_bytes save_pretrained push_to_hub "
+    "unlink".split()
 )
 # Methods that write, by name alone: few enough, and rarely anything else.
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
@@ -87,7 +93,6 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
-LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 RANDOM = (
     "torch.rand",
     "torch.normal",
@@ -101,6 +106,7 @@ RANDOM = (
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
 _ASKING = ("torch.distributed.is_", "torch.distributed.get_")
 _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
+_CALLED = (v.MODEL, v.CRITERION)
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
 _TRAINING = frozenset("step update unscale_ scale add_param_group".split())
 # What only looks at a model.
@@ -135,7 +141,8 @@ class Effects:
     """What some code does.
 
     `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
-    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes.
+    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes; `models` the
+    parameters whose model it calls.
     """
 
     sites: list[Site] = field(default_factory=list)
@@ -143,6 +150,7 @@ class Effects:
     state: set[tuple[Scope, str]] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     parts: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)
     sets_model: bool = False
     reads: bool = False
     lists: bool = False
@@ -195,7 +203,18 @@ class SideEffects:
         if found is None:
             found = self._known_nodes[node] = Effects()
             self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
+            found.calls_model = found.calls_model or bool(found.models)
         return found
+
+    def of_call(self, call: ast.Call, callee: Scope) -> Effects:
+        """What a function does where a call of the script runs it: a model that is not handed over is not called."""
+        effects = self.of(callee)
+        surely, through = self._handed(self.script.module_of(call), self.script.scope_of(call), call, callee)
+        return replace(effects, calls_model=effects.calls_model or surely or bool(through), models=set())
+
+    def _handed(self, module: Module, scope: Scope, call: ast.Call, callee: Scope) -> tuple[bool, set[str]]:
+        called = self.of(callee).models
+        return models_handed(call, callee, called, scope, lambda a: self._is_a(module, scope, a, *_CALLED))
 
     def kept_by(self, node: Node) -> str:
         """The attribute or global that a node of the script sets for what all processes do; "" where it sets none."""
@@ -240,7 +259,8 @@ class SideEffects:
 
     def _is_for_all(self, scope: Scope) -> bool:
         effects = self.of(scope)
-        return bool(effects.tied) or effects.calls_model or scope in self.script.training_scopes
+        runs = effects.calls_model or bool(effects.models)
+        return bool(effects.tied) or runs or scope in self.script.training_scopes
 
     def _shows(self, scope: Scope) -> bool:
         return bool(self.of(scope).sites)
@@ -299,7 +319,8 @@ class SideEffects:
             kind = None
         if kind is not None:
             path, line = self._place(module, call)
-            missing, asked = asks_first(module, call), asked_for(module, scope, call)
+            missing = asks_first(module, call, deletes=is_deletion(name or attribute))
+            asked = asked_for(module, scope, call)
             told = asked_to_download(call, name) if kind == DOWNLOADS else None
             if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
                 asked = told.id
@@ -318,26 +339,23 @@ class SideEffects:
             found.tie("it communicates")
         elif attribute in ("backward", "load_state_dict", "zero_grad"):
             found.tie("it trains or loads")
-        elif name == "builtins.setattr" or attribute == "__setattr__" or _updates_namespace(func):
+        elif name == "builtins.setattr" or attribute == "__setattr__" or updates_namespace(func):
             found.tie("it sets attributes by name")
         self._receiver(found, module, scope, call, attribute, callees)
-        if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKS:
+        if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKS | LOGGING:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
-                if isinstance(argument, (ast.Name, ast.Attribute)) and self._is_a(
-                    module, scope, argument, v.MODEL
-                ):
-                    found.calls_model = True
+                if isinstance(argument, (ast.Name, ast.Attribute)):
+                    if self._is_a(module, scope, argument, v.MODEL):
+                        _runs(found, scope, argument)
         for callee in in_order(callees):
             inner = self.of(callee)
-            first = bool(inner.sites) and asks_first(module, call)
-            asked = asked_for(module, scope, call) if inner.sites else ""
-            for site in as_called(inner.sites, call, callee, scope):
-                site = replace(site, missing=site.missing or first, asked=site.asked or asked)
-                if site not in found.sites:
-                    found.sites.append(site)
+            within = as_called_within(inner.sites, module, call, callee, scope)
+            found.sites += [site for site in within if site not in found.sites]
             found.reads = found.reads or inner.reads
             found.lists = found.lists or inner.lists
-            found.calls_model = found.calls_model or inner.calls_model
+            surely, through = self._handed(module, scope, call, callee)
+            found.models |= through
+            found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
             if inner.tied:
                 found.tie(inner.tied)
@@ -356,8 +374,8 @@ class SideEffects:
         callees: set[Scope],
     ) -> None:
         func = call.func
-        if self._is_a(module, scope, func, v.MODEL, v.CRITERION):
-            found.calls_model = True
+        if self._is_a(module, scope, func, *_CALLED):
+            _runs(found, scope, func)
             return
         if not isinstance(func, ast.Attribute):
             if isinstance(func, ast.Name) and scope.kind == "function":
@@ -375,7 +393,7 @@ class SideEffects:
             and attribute not in WRITING_METHODS | {"save"}
             and not callees
         ):
-            found.calls_model = True
+            _runs(found, scope, base)
             found.sets_model = found.sets_model or attribute in _SETTING
         inplace = attribute.endswith("_") and not attribute.startswith("_")
         # `os.remove` changes files, not `os`; `plt.rcParams.update` how pictures look.
@@ -504,6 +522,13 @@ class SideEffects:
         return path, line
 
 
+def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
+    """Note that a model is called, by the parameter that it is handed over by."""
+    own = parameter_of(scope, model)
+    found.models |= {own} if own else set()
+    found.calls_model = found.calls_model or not own
+
+
 def is_download(call: ast.Call, name: str | None) -> bool:
     """Whether a call fetches something into a folder, asked to or by what it is."""
     if name in FETCHING:
@@ -550,15 +575,6 @@ def _writing_mode(mode: ast.expr | None) -> bool:
     return False
 
 
-def _updates_namespace(func: ast.expr) -> bool:
-    """`self.__dict__.update(...)`, `vars(options).update(...)`."""
-    if not isinstance(func, ast.Attribute) or func.attr != "update":
-        return False
-    base = func.value
-    called = dotted(base.func) if isinstance(base, ast.Call) else None
-    return called in ("vars", "globals") or (dotted(base) or "").endswith("__dict__")
-
-
 def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -580,16 +596,3 @@ def _flat(target: ast.expr) -> list[ast.expr]:
     if isinstance(target, (ast.Tuple, ast.List)):
         return [one for element in target.elts for one in _flat(element)]
     return [target.value] if isinstance(target, ast.Starred) else [target]
-
-
-def makes_folder_again(call: ast.Call) -> bool:
-    """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
-    return is_constant(call_keyword(call, "exist_ok"), True)
-
-
-def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
-    """Whether it is a loop over the files that are there, of which one process may see others than the next."""
-    if not isinstance(node, (ast.For, ast.AsyncFor)):
-        return False
-    calls = (n for n in walk(node.iter) if isinstance(n, ast.Call))
-    return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)

@@ -283,6 +283,7 @@ def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
 
 __all__ = [
     "asked_beside",
+    "folder_made",
     "folders_asked_for",
     "makes_folder",
     "makings",

@@ -105,7 +105,19 @@ class LossReductions:
         if isinstance(held, ast.Attribute) and held.attr == "data":
             # `loss.data.item()`, and `loss.data[0]` of the first releases: the loss itself.
             return self._of(held.value, place, depth)
-        return UNCLEAR
+        return self._attribute(node, place, depth) if isinstance(node, ast.Attribute) else UNCLEAR
+
+    def _attribute(self, node: ast.Attribute, place: _Place, depth: int) -> str:
+        """`self.loss`, where the function gives it its value by a plain assignment of its own."""
+        name = dotted(node)
+        given = [
+            stmt.value if isinstance(stmt, ast.Assign) and dotted(stmt.targets[0]) == name else None
+            for stmt in place.scope.nodes
+            if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+            and name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
+        ]
+        one = given[0] if len(given) == 1 else None
+        return UNCLEAR if name is None or one is None else self._of(one, place, depth)
 
     def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
         name = node.id
@@ -325,9 +337,10 @@ class LossReductions:
             if isinstance(value, Imported)
         ]
         criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
-        if criteria:
+        reduced = [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
+        if MEAN in reduced:
             self._here.averages[node] = place.scope
-        answers += [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
+        answers += reduced
         known = [answer for answer in answers if answer is not None]
         if known:
             return functools.reduce(_either, sorted(known))
@@ -371,6 +384,10 @@ class LossReductions:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
+            if name == "sqrt":
+                # The root of a mean is none, but what it averages counts.
+                for inside in (node.func.value, *node.args):
+                    self._of(inside, place, depth)
         return UNCLEAR
 
     def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
@@ -379,6 +396,7 @@ class LossReductions:
             reduction = reduction_of(node)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
+            self._here.averages[node] = place.scope
             # `loss = torch.mean(loss)` changes nothing of a loss that is one number already.
             before = self._so_far.get(node.args[0]) if node.args else None
             return before if before in (SUM, MIXED) else MEAN

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from accelify.analysis.chosen import Chosen
 from accelify.analysis.figures import Figures
 from accelify.analysis.given_none import is_none
 from accelify.analysis.losses import LossReductions
@@ -38,13 +39,14 @@ class OwnCounts:
         self.reductions = reductions
         self.backward = backward
         self.home = script.scope_of(backward.call)
+        self.loops = script.enclosing_loops(backward.call)
+        self.chosen = Chosen(script, self._of_batch, self.loops)
 
     @cached_property
     def batch(self) -> set[str] | None:
         """The names that hold something of the batch in the loops around the backward; None where there is none."""
         figures = Figures(self.script, self.reductions)
-        loops = self.script.enclosing_loops(self.backward.call)
-        return {name for loop in loops for name in figures.of_the_batch(loop)} if loops else None
+        return {name for loop in self.loops for name in figures.of_the_batch(loop)} if self.loops else None
 
     def found(self) -> Iterator[tuple[ast.expr, Scope, str]]:
         """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
@@ -62,9 +64,9 @@ class OwnCounts:
                     yield call, scope, "it is divided by the class weights of the targets at hand"
                 elif ignored is not None:
                     yield call, scope, "it is averaged over the targets that are not `ignore_index`"
-            masked = next(self._masked(call, scope), None)
-            if masked is not None:
-                yield call, scope, f"it is averaged over `{ast.unparse(masked)}`"
+            chosen = None if reduction_of(call) in ("sum", "none") else self.chosen.averaged(call, scope)
+            if chosen is not None:
+                yield call, scope, f"it is averaged over `{ast.unparse(chosen)}`"
 
     def _torch_name(self, call: ast.Call, scope: Scope) -> str:
         module = self.script.interpreter.module_of(scope)
@@ -94,16 +96,6 @@ class OwnCounts:
             if far < _FARTHEST:
                 for value in self._made(name, scope):
                     yield from self._counts(value, scope, far + 1)
-
-    def _masked(self, call: ast.Call, scope: Scope) -> Iterator[ast.expr]:
-        """What a call averages of the samples that a condition chooses: `loss[y > 0].mean()`."""
-        own = [call.func.value] if isinstance(call.func, ast.Attribute) and call.func.attr == "mean" else []
-        for part in [*own, *call.args]:
-            if isinstance(part, ast.Subscript):
-                index = part.slice
-                made = self._made(index, scope) if isinstance(index, ast.Name) else [index]
-                if made and all(isinstance(m, ast.Compare) and self._of_batch(m, scope) for m in made):
-                    yield part
 
     def _made(self, name: ast.Name, scope: Scope) -> list[ast.expr]:
         """What a scope assigns to a name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -14,7 +14,7 @@ from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.placement import Placement
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Class, Thing
 
 # Methods of trainers; `model.train()` takes nothing, or a constant.
 _TRAINING = frozenset({"train", "fit", "train_epoch", "train_one_epoch"})
@@ -72,6 +72,9 @@ class Reasons:
         """Why no model was found that is trained."""
         for backward in self.script.backwards:
             owner = backward.scope.owner_class
+            cls = self.script.interpreter.things.get((owner, "class"))
+            if isinstance(cls, Class) and self._is_made(cls):
+                continue
             if owner is not None and is_in_model(self.script, backward.scope):
                 message = f"`{owner.name}` trains itself, and no `{owner.name}` is made in this file"
                 return Blocker("ACC004", f"{message}; convert the script that makes one", backward.call)
@@ -151,9 +154,11 @@ class Reasons:
         part = next((h for h in holders if h.cls is not None and self._is_model(h)), None)
         if part is not None and part.cls is not None:
             trainer = part.cls.name
-            message = (
-                f"`{trainer}` trains its own {kind} `{part.name}`, and no `{trainer}` is made in this file"
-            )
+            message = f"`{trainer}` trains its own {kind} `{part.name}`"
+            if self._is_made(part.cls):
+                message += ", a part of it, by itself: it can only be prepared with all of it"
+                return Blocker("ACC005", message, thing.site)
+            message += f", and no `{trainer}` is made in this file"
             return Blocker("ACC004", f"{message}; convert the script that makes one", thing.site)
         local = next((h for h in holders if h.cls is None and self._is_inside_model(h)), None)
         if local is not None and local.scope is not None:
@@ -220,6 +225,19 @@ class Reasons:
         """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
         names = [w.cls.name for w in thing.link("whole") if w.cls is not None and w is w.cls.instance]
         return min(names, default=None)
+
+    def _is_made(self, cls: Class) -> bool:
+        """Whether the files that are converted make an object of a class, or of one derived from it."""
+        made = {thing.cls for thing in self.script.interpreter.things.values() if self._is_made_here(thing)}
+        return any(one is not None and cls in one.ancestry() for one in made)
+
+    def _is_made_here(self, thing: object) -> TypeGuard[Thing]:
+        return (
+            isinstance(thing, Thing)
+            and thing.cls is not None
+            and isinstance(thing.site, ast.Call)
+            and thing.module in self.script.modules
+        )
 
     def _is_model(self, holder: Holder) -> bool:
         return holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL

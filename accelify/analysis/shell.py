@@ -44,7 +44,8 @@ def run_for_all(call: ast.Call, name: str | None, scope: Scope) -> bool:
 
 
 def _runs(call: ast.Call, name: str | None) -> bool:
-    return name in SHELL and not any(kw.arg in ("stdout", "capture_output") for kw in call.keywords)
+    asked = [kw for kw in call.keywords if kw.arg in ("stdout", "capture_output")]
+    return name in SHELL and all((dotted(kw.value) or "").endswith("DEVNULL") for kw in asked)
 
 
 def _texts(call: ast.Call, scope: Scope) -> list[str]:

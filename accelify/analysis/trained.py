@@ -131,7 +131,9 @@ class TrainedModels:
             # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 kept = call.func.value
-                if isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
+                # `net.module.zero_grad()` and `net.head.zero_grad()` are those of models.
+                own = isinstance(kept, ast.Attribute) and not self.models_of(kept)
+                if own and isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
                     found |= self.models_of(kept.value)
         by_hand = not found
         if not found:
@@ -229,6 +231,7 @@ class TrainedModels:
         # Objects of a class share its attributes here: those that other files make are none of this script's, and a
         # copy trains parts of its own.
         outer = {t for t in outer if self._is_seen(t)} or outer
+        outer = self._handed(model, outer)
         outer = {t for t in outer if not t.link("original")} or outer
         within = {loss.cls for loss in losses}
         if outer and all(h.cls in within for h in self.holders_outside_modules(model)):
@@ -236,6 +239,21 @@ class TrainedModels:
         if outer & self._called_in_training and model not in self._called_in_training:
             return outer & self._called_in_training
         return {model}
+
+    def _handed(self, model: Thing, outer: set[Thing]) -> set[Thing]:
+        """Of models of one class that could keep a module, those that were handed it where they are made.
+
+        Left out is only who was handed another in its place: `Sampler(average)` beside `Sampler(net)`.
+        """
+        if len(outer) < 2:
+            return outer
+        given = {
+            t: {m for a in [*t.site.args, *[kw.value for kw in t.site.keywords]] for m in self.models_of(a)}
+            for t in outer
+            if isinstance(t.site, ast.Call) and t.module in self.modules
+        }
+        keeping = {t.cls for t, models in given.items() if model in models}
+        return {t for t in outer if t.cls not in keeping or model in given.get(t, {model}) or not given[t]}
 
     def _losses_around(self, model: Thing) -> list[Thing]:
         """The losses that a module is a part of, where models keep all of them: `net.adversarial_loss.critic`."""

@@ -7,22 +7,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.effect_sites import asked_for, defaults_of
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.values import Class, Imported
+from accelify.analysis.syntax import is_constant
+from accelify.analysis.values import Class, Imported, Thing
 
 _WORD = b"DataParallel"
 
 
 @dataclass(frozen=True, eq=False)
 class WrappedElsewhere:
-    """A call that wraps a model, the function or class around it, and the call of the script that leads there."""
+    """A call that wraps models, the function or class around it, and the call of the script that leads there."""
 
     wrap: ast.Call
     module: Module
     where: str
     call: ast.Call
+    models: frozenset[Thing]
 
 
 def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
@@ -41,10 +44,13 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
         scope = module.scopes.of(call)
         if scope.kind != "function" or not _wraps(script, module, scope, call):
             continue
-        reached = _first_call(script, scope)
+        reached = _first_call(script, scope, asked_for(module, scope, call))
         if reached is not None:
             owner = scope.owner_class
-            yield WrappedElsewhere(call, module, owner.name if owner else scope.node.name, reached)  # type: ignore[union-attr]
+            given = script.interpreter.evaluate(module, scope, call)
+            models = frozenset(one for one in given if isinstance(one, Thing))
+            where = owner.name if owner is not None else scope.name.rpartition(".")[2]
+            yield WrappedElsewhere(call, module, where, reached, models)
 
 
 def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
@@ -57,14 +63,19 @@ def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) ->
     )
 
 
-def _first_call(script: ScriptModel, scope: Scope) -> ast.Call | None:
-    """The call of the script that a function of another module runs by, itself or through others."""
+def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | None:
+    """The call of the script that a function of another module runs by, itself or through others.
+
+    Calls that do not give what the function asks for first, under the name `asked`, are none.
+    """
     queue, seen = [scope], {scope}
     found: list[ast.Call] = []
     while queue:
         current = queue.pop(0)
         for module, call in script.interpreter.callers.get(current, []):
             outer = module.scopes.of(call)
+            if current is scope and asked and _is_without(call, scope, asked):
+                continue
             if module in script.modules:
                 if outer not in script.dormant:
                     found.append(call)
@@ -72,6 +83,14 @@ def _first_call(script: ScriptModel, scope: Scope) -> ast.Call | None:
                 seen.add(outer)
                 queue.append(outer)
     return min(found, key=script.tree.start, default=None)
+
+
+def _is_without(call: ast.Call, scope: Scope, asked: str) -> bool:
+    """Whether a call leaves a parameter at nothing, in so many words or by its default."""
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords):
+        return False
+    given = defaults_of(scope) | {name: argument for argument, name in handed_to(call, scope)}
+    return is_constant(given.get(asked), None, False, 0)
 
 
 __all__ = ["WrappedElsewhere", "wrapped_elsewhere"]

@@ -11,7 +11,8 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
 from accelify.analysis.done import needed_beside
-from accelify.analysis.effects import RANDOM, SideEffects, goes_over_files
+from accelify.analysis.effect_sites import goes_over_files
+from accelify.analysis.effects import RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
@@ -440,7 +441,7 @@ class Context:
             for callee in self.script.callees(call) if isinstance(call, ast.Call) and not reason else ():
                 if self.script.interpreter.module_of(callee) not in self.script.modules:
                     assert isinstance(call, ast.Call)
-                    effects = self.effects.of(callee)
+                    effects = self.effects.of_call(call, callee)
                     if effects.sites:
                         unwrapped = not callee.is_method and self._hands_over_model(call)
                         reason = self.effects.not_alone(effects, unwrapped=unwrapped)

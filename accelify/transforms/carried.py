@@ -52,7 +52,8 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: set[str]) -> bool:
     def runs_model(scope: Scope) -> bool:
-        return context.effects.of(scope).calls_model
+        effects = context.effects.of(scope)
+        return effects.calls_model or bool(effects.models)
 
     return (
         weight_write(context.script, stmt) is None  # which is ACC424's

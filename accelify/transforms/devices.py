@@ -19,7 +19,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.bound_later import bound_later
 from accelify.analysis.devices import DeviceAssignment
-from accelify.analysis.hidden_devices import hiding
+from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
@@ -246,7 +246,7 @@ def _selections(context: Context) -> Iterator[Change]:
                 "every process tries these devices; let the launch choose, or keep this to one process",
             )
     for stmt in tree.nodes(ast.Assign):
-        for target in stmt.targets:
+        for target in stmt.targets if not hides_all(stmt) else ():
             if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
                 yield context.todo(
                     SELECT,

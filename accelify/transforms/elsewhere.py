@@ -12,9 +12,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
 from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
 from accelify.analysis.effects import Effects
+from accelify.analysis.folders import makings
+from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
@@ -81,6 +84,8 @@ def left(context: Context) -> Iterator[Change]:
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
+            if any(s.deletes and not s.missing for s in sites):
+                reason += "; each deletes what those before it have written"
             yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
 
 
@@ -108,14 +113,16 @@ def _guarded(
     assert accelerator is not None
     edit, last = context.guard(run, accelerator)
     edits: list[Edit] = [edit]
-    if any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
-        if not context.runs_everywhere(last):
+    listed = _is_listed_later(context, run, wanted)
+    behind = behind_questions(tree, last) if listed else last
+    if listed or any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
+        if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
             )
             return
-        edits.append(InsertAfter(last, (f"{accelerator}.wait_for_everyone()",)))
+        edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
     for stmt in run:
         for model in _models(context, stmt):
             text = context.unwrapped(model, accelerator)
@@ -142,7 +149,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
 def _runs_model(context: Context, call: ast.Call) -> bool:
     """Whether a call can run a prepared model, for whose steps all processes meet: none of them may come first."""
     callees = context.script.callees(call)
-    if not any(context.effects.of(callee).calls_model for callee in callees):
+    if not any(context.effects.of_call(call, callee).calls_model for callee in callees):
         return False
     given = [*call.args, *[kw.value for kw in call.keywords]]
     return any(callee.is_method for callee in callees) or any(
@@ -159,6 +166,15 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     return any(
         isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
     )
+
+
+def _is_listed_later(
+    context: Context, run: list[ast.stmt], wanted: dict[ast.stmt, tuple[ast.Call, Effects]]
+) -> bool:
+    """Whether all processes go into a folder behind the calls that make it."""
+    calls = {wanted[stmt][0] for stmt in run if FOLDERS in wanted[stmt][1].kinds()}
+    made = [path for call, path, _ in makings(context.script) if call in calls] if calls else []
+    return bool(made) and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], made)
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:

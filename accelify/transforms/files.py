@@ -21,15 +21,10 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, statement_for
-from accelify.analysis.effects import (
-    LISTING,
-    READING,
-    WRITING,
-    WRITING_METHODS,
-    makes_folder_again,
-    opens_for_writing,
-)
-from accelify.analysis.folders import folders_asked_for, makes_folder
+from accelify.analysis.effect_sites import LISTING, makes_folder_again
+from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
+from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
+from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -202,6 +197,9 @@ def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     folders |= {ast.unparse(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
     if not paths and not folders:
         return False
+    folder = [path for call in made if (path := folder_made(call)) is not None]
+    if folder and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], folder):
+        return True
     scope = context.script.scope_of(run[-1])
     return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
 

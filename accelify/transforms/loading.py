@@ -21,6 +21,7 @@ from accelify.analysis.folders import path_text
 from accelify.analysis.loaded import comes_from, loads_of_states
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
+from accelify.analysis.training_before import trains_only_behind
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
@@ -161,8 +162,7 @@ def _is_before_training(context: Context, call: ast.Call) -> bool:
     around = [call, *(script.callers(scope) if scope.kind == "function" else ())]
     if any(script.enclosing_loops(one) for one in around):
         return False
-    steps = [context.tree.start(n) for n in scope.nodes if script.trains(n)]
-    return bool(steps) and context.tree.start(call) < min(steps)
+    return trains_only_behind(script, call)
 
 
 def _loads_elsewhere(context: Context, call: ast.Call) -> bool:

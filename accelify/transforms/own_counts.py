@@ -47,5 +47,14 @@ def _message(context: Context, said: list[str]) -> str:
     )
     return (
         "the mean of the processes' losses is not the loss of the whole batch where shares differ: "
-        f"{' and '.join(said)}; {remedy}"
+        f"{' and '.join(_told_once(said))}; {remedy}"
     )
+
+
+def _told_once(said: list[str]) -> list[str]:
+    """Each with the words before its code; those are left out where the one before it has the same."""
+    before = [how.partition("`")[0] for how in said]
+    return [
+        how.removeprefix(words) if words == last and words != how else how
+        for how, words, last in zip(said, before, [None, *before], strict=False)
+    ]

@@ -27,8 +27,10 @@ from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from
 from accelify.analysis.run_elsewhere import runs_on_host
+from accelify.analysis.saved_weights import saves_weights
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.training_before import trained_before
 from accelify.analysis.values import Class, Sequence, Thing
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
@@ -105,10 +107,13 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
         done.add((one.call, one.where))
         message = (
             f"`{one.where}` wraps a model in DataParallel ({file}, line {one.wrap.lineno}), which of several processes "
-            "only that on the first GPU can run: take the wrapper out there, and `module.` from the names in files "
-            "that it was saved to"
+            "only that on the first GPU can run: take the wrapper out there"
         )
-        note = f"take the DataParallel out of `{one.where}` ({file}); prepare distributes the model"
+        note = f"take the DataParallel out of `{one.where}` ({file})"
+        owners = {owner for model in one.models for owner in context.script.owners_of(model)}
+        if {*one.models, *owners} & context.plan.prepared:
+            message += ", and `module.` from the names of weights in files that were saved with it"
+            note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
 
 
@@ -157,7 +162,8 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
     }
     for call in given if loads else ():
         assert isinstance(call.func, ast.Attribute)
-        if script.scope_of(call) in minded or _is_of_this_run(context, call):
+        # What is loaded behind the training is what it has saved, without a prefix.
+        if script.scope_of(call) in minded or trained_before(script, call):
             continue
         state = call_argument(call, 0, "state_dict")
         models = script.models_of(call.func.value)
@@ -179,40 +185,15 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
 
 def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
     """Name the scripts beside this one that load weights into a DataParallel: files have no prefix from now on."""
-    script, tree = context.script, context.tree
-    for call in script.calls() if wrapped and b"torch.save" in tree.data else ():
-        func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr != "state_dict":
-            continue
-        if (dotted(func.value) or "").endswith(".module") or not script.models_of(func.value) & wrapped:
-            continue
-        around = list(tree.ancestors(call))
-        if not any(
-            isinstance(a, ast.Dict) or (isinstance(a, ast.Call) and script.qualname(a.func) == "torch.save")
-            for a in around
-        ):
-            continue
-        loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)]
-        if loading:
-            message = (
-                "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
-                f"with them wants it: load them into its `.module` in {', '.join(loading)}"
-            )
-            yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
-        return
-
-
-def _is_of_this_run(context: Context, call: ast.Call) -> bool:
-    """Whether weights are loaded behind the training, or in it: those that it has saved, which have no prefix."""
     script = context.script
-    # A definition that stands above only says how to train: what counts is where it is called.
-    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-    steps = [
-        context.tree.start(node)
-        for node in script.scope_of(call).nodes
-        if not isinstance(node, defined) and script.trains(node)
-    ]
-    return bool(steps) and min(steps) < context.tree.start(call)
+    call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
+    loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)] if call is not None else []
+    if call is not None and loading:
+        message = (
+            "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
+            f"with them wants it: load them into its `.module` in {', '.join(loading)}"
+        )
+        yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
 
 
 def _is_behind(context: Context, call: ast.Call, wrap: ast.Call) -> bool:

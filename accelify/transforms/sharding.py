@@ -1,26 +1,19 @@
-"""What keeps several processes from sharing the work, or from going on together, said where it stands.
-
-if loss.item() < 0.01:    ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
-    break                         break
-"""
+"""What keeps several processes from sharing the work, said where it stands."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import size_of
-from accelify.analysis.figures import Figures
 from accelify.analysis.followed import runs_in
 from accelify.analysis.kept_sizes import state_of_kept_size
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Replace
+from accelify.edits import Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.rounds import epochs_of_whole_batches
@@ -35,13 +28,6 @@ BATCH_SHAPE = Rule(
     Severity.WARNING,
     effort=5,
 )
-EXIT = Rule(
-    "ACC405",
-    "local-early-exit",
-    "Processes could leave the loop at different steps and wait for each other.",
-    Severity.WARNING,
-    effort=5,
-)
 
 _VIEWS = frozenset({"view", "reshape"})
 _HIDDEN_STATES = frozenset({"init_hidden", "init_state", "initHidden"})
@@ -52,14 +38,12 @@ _SHAPES = frozenset(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield warnings about data that is not sharded, shapes and exits."""
+    """Yield warnings about data that is not sharded, and shapes."""
     yield from _fixed_batch_size(context)
     yield from _unsharded(context)
     if context.plan.shares_training_data:
         yield from _shapes(context)
         yield from _kept_sizes(context)
-        yield from _sizes(context)
-        yield from _exits(context)
 
 
 def _fixed_batch_size(context: Context) -> Iterator[Change]:
@@ -387,200 +371,4 @@ def _own_size(context: Context, node: ast.AST) -> bool:
                     and inner.func.id == "len"
                 ):
                     return True
-    return False
-
-
-def _sizes(context: Context) -> Iterator[Change]:
-    """`if x.size(0) == 1: continue`, `if len(x) > 1:` around a step: last batches differ in size between processes."""
-    tests = {d for d in _decisions(context) if isinstance(context.tree.parent(d), ast.If)}
-    around = [
-        n.test for n in context.tree.nodes(ast.If) if _asks_size(n.test) and _trains_in_one_branch(context, n)
-    ]
-    for test in [*sorted(tests, key=context.tree.start), *[t for t in around if t not in tests]]:
-        sizes = [n for n in walk(test) if isinstance(n, ast.expr) and _is_batch_size(context, n)]
-        loops = context.script.enclosing_loops(test)
-        if not sizes or not loops or context.is_said(test):
-            continue
-        context.said.add(test)
-        loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
-        configured = {size for size in sizes if _is_against_whole_batch(context, size)}
-        shared = context.plan.batch_size == "total"
-        if not shared and loaders and all(_drops_last(t.site) for t in loaders):
-            continue  # every batch is as large as the others
-        accelerator, text = context.accelerator(test), context.tree.segment(test)
-        message = f"`{text}` can be true on one process only; the others then wait for ever"
-        if shared and configured:
-            message = f"`{text}` would ask for the size of one process's share of the batch, not for the batch's own"
-        if accelerator is None or context.for_accelerate:
-            mark = "let all processes agree: accelerator.reduce(value) before the test"
-            yield context.todo(EXIT, context.tree.statement(test), message, mark)
-            continue
-        if not shared and any(_leaves_out_smaller(context, test, size) for size in configured):
-            message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
-        edits: list[Edit] = []
-        for size in sizes:
-            kind = "sum" if shared and size in configured else "min"
-            edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
-            edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
-        yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
-
-
-def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
-    """Whether a size is compared with that of a whole batch, and not with what is too few: `len(x) == 1`."""
-    compare = context.tree.parent(size)
-    if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
-        return False
-    other = compare.comparators[0] if compare.left is size else compare.left
-    return not is_constant(other, 0, 1, 2)
-
-
-def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
-    """Whether the branch behind a test goes without the steps of batches that are not full."""
-    compare, branch = context.tree.parent(size), context.tree.parent(test)
-    assert isinstance(compare, ast.Compare)
-    if not isinstance(branch, ast.If):
-        return False
-    first = compare.left is size
-    smaller = isinstance(compare.ops[0], (ast.NotEq, *((ast.Lt, ast.LtE) if first else (ast.Gt, ast.GtE))))
-    around = [compare, *context.tree.ancestors(compare)]
-    for node in around[: around.index(test)]:
-        smaller ^= isinstance(context.tree.parent(node), ast.UnaryOp)
-    return smaller is not any(context.script.trains(stmt) for stmt in branch.body)
-
-
-def _asks_size(test: ast.expr) -> bool:
-    """Whether a test asks for the size of a first dimension."""
-    return any(isinstance(n, ast.expr) and size_of(n) is not None for n in walk(test))
-
-
-def _is_batch_size(context: Context, node: ast.expr) -> bool:
-    """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
-    if isinstance(node, ast.Name):
-        return isinstance(node.ctx, ast.Load) and Figures(
-            context.script, context.plan.reductions
-        ).is_batch_size(node)
-    measured = size_of(node)
-    if measured is None:
-        return False
-    return any(
-        isinstance(n, ast.Name) and n.id == measured and context.script.is_a(n, v.BATCH, v.TENSOR)
-        for n in walk(node)
-    )
-
-
-def _trains_in_one_branch(context: Context, branch: ast.If) -> bool:
-    trains = [any(context.script.trains(s) for s in block) for block in (branch.body, branch.orelse)]
-    return trains.count(True) == 1 and context.script.trains_around(branch)
-
-
-def _exits(context: Context) -> Iterator[Change]:
-    done: set[ast.expr] = set()
-    for decision in _decisions(context):
-        test: ast.expr | None = decision
-        if context.script.is_uniform(decision) or not _local_number(context, decision):
-            test = _counted_by(context, decision)
-            if test is not None and not _is_reached(context, decision, test):
-                continue
-        if test is None or test in done or test in context.said:
-            continue
-        context.said |= {decision, test}
-        edits = context.agreed(test)
-        # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
-        shown = test if edits else decision
-        message = (
-            f"`{context.tree.segment(shown)}` can be true on one process only; the others then wait for ever"
-        )
-        if edits:
-            done.add(test)
-            yield context.change(EXIT, shown, message, edits, safety=Safety.REVIEW)
-        else:
-            mark = "let all processes agree: accelerator.reduce(value) before the test"
-            yield context.todo(EXIT, context.tree.statement(shown), message, mark)
-
-
-def _decisions(context: Context) -> Iterator[ast.expr]:
-    """The tests of a training loop after which a process makes fewer steps: it leaves, or skips a backward."""
-    for stop in context.tree.nodes(ast.Break, ast.Continue, ast.Raise):
-        test = context.tree.parent(stop)
-        while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
-            test = context.tree.parent(test)
-        if not isinstance(test, ast.If) or not context.script.trains_around(stop):
-            continue
-        if isinstance(stop, ast.Raise) and not _is_caught_around(context, stop):
-            continue  # an error ends all processes
-        if isinstance(stop, ast.Continue) and not _skips_backward(context, stop):
-            continue
-        if isinstance(stop, ast.Break) and not _meets_others_within(context, stop):
-            continue
-        yield test.test
-    for loop in context.tree.nodes(ast.While):
-        if any(context.script.trains(stmt) for stmt in loop.body):
-            yield loop.test
-
-
-def _skips_backward(context: Context, stop: ast.AST) -> bool:
-    loop = context.script.enclosing_loops(stop)[0]
-    return any(
-        isinstance(call, ast.Call)
-        and context.script.trains(call)
-        and context.tree.start(call) > context.tree.start(stop)
-        for stmt in loop.body
-        for call in walk(stmt)
-    )
-
-
-def _is_reached(context: Context, *tests: ast.expr) -> bool:
-    """Whether a process's own share of the data reaches a test, as far as it is followed."""
-    followed = context.followed
-    return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
-
-
-def _is_caught_around(context: Context, stop: ast.Raise) -> bool:
-    """Whether a raise ends the training like a break: somebody around it goes on."""
-    calls = context.script.callers(context.script.scope_of(stop))
-    return any(
-        isinstance(ancestor, ast.Try) and bool(ancestor.handlers)
-        for node in (stop, *calls)
-        for ancestor in context.tree.ancestors(node)
-    )
-
-
-def _meets_others_within(context: Context, stop: ast.Break) -> bool:
-    """Whether the loop that a `break` leaves takes steps or goes through a loader: decoding word by word does not."""
-    loop = next(a for a in context.tree.ancestors(stop) if isinstance(a, (ast.For, ast.AsyncFor, ast.While)))
-    return context.script.trains(loop) or any(loop is known for known, _ in context.script.loader_loops)
-
-
-def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
-    """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
-    read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
-    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
-        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-        names = {t.id for t in targets if isinstance(t, ast.Name)} & read
-        here, scope = context.script.scope_of(test), context.script.scope_of(stmt)
-        if not any(scope.resolve(name) is here.resolve(name) for name in names):
-            continue
-        for ancestor in context.tree.ancestors(stmt):
-            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                break
-            if (
-                isinstance(ancestor, ast.If)
-                and not context.script.is_uniform(ancestor.test)
-                and _local_number(context, ancestor.test)
-            ):
-                return ancestor.test
-    return None
-
-
-def _local_number(context: Context, test: ast.expr) -> bool:
-    """Whether a test reads a number that comes from the process's own batch."""
-    if context.gathered(test):
-        return False
-    for node in walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-            return True
-        if isinstance(node, ast.Name) and context.script.is_a(node, v.TENSOR, v.OUTPUT):
-            return True
-        if isinstance(node, ast.Name) and "loss" in node.id.lower():
-            return True
     return False

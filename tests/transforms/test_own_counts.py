@@ -114,3 +114,73 @@ def test_class_weights_that_the_script_sets_on_a_loss_of_another_module(tmp_path
     (tmp_path / "train.py").write_text(frame(setup=setup, loss="loss = criterion(model(x), y)"))
     conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
     assert ("ACC425" in codes(conversion)) is bool(later)
+
+
+REAL = "loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 2)), batch_size=8)\n"
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "diff = y - model(x)\ndiff = diff[y > 0]\nloss = (diff ** 2).mean()",
+        "diff = y - model(x)\nif len(y):\n    diff = diff[y > 0]\nloss = diff.abs().mean() + torch.mean(diff ** 2)",
+        "loss = ((y - model(x))[y > 0] ** 2).mean()",
+        "loss = torch.mean(-torch.abs((y - model(x))[(y > 0) & ~(y > 3)].view(-1)))",
+        "d = (y - model(x))[torch.logical_and(y > 0, y < 1)]\nloss = torch.sqrt((d**2).mean())",
+        "loss = (y - model(x)).abs().masked_select(y.gt(0).detach()).mean()",
+        "mask = torch.isnan(y)\np, t = model(x)[~mask], y[~mask]\nloss = F.mse_loss(p, t)",
+        "mask = torch.isnan(y)\nloss = F.mse_loss(model(x)[~mask], y[~mask], reduction='none').mean()",
+        "rows = torch.nonzero(y[:, 0] > 0).squeeze(1)\nloss = F.mse_loss(input=model(x)[rows][:, 0], target=y[rows])",
+        "rows = torch.where(y[:, 0] > 0)[0]\nloss = (model(x)[rows] - y[rows]).pow(2).sum(1).mean()",
+        "each = nn.MSELoss(reduction='none')(model(x), y)\nloss = each[y.bool()].mean()",
+    ],
+)
+def test_means_over_what_a_mask_leaves_however_they_are_written(loss: str) -> None:
+    conversion = convert(ready=REAL, loss=loss)
+    assert [f.code for f in conversion.remaining].count("ACC425") == 1
+    assert "it is averaged over `" in next(f.message for f in conversion.remaining if f.code == "ACC425")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = ((y - model(x)) ** 2).mean()",
+        "d = (y - model(x))[:, 0]\nloss = (d ** 2).mean()",
+        "keep = torch.arange(2) > 0\nd = (y - model(x))[:, keep]\nloss = (d ** 2).mean()",
+        "d = (y - model(x))[torch.arange(8), y.argmax(1)]\nloss = (d ** 2).mean()",
+        "d = (y - model(x))[y.argsort(0)[:4, 0]]\nloss = (d ** 2).mean()",
+        "d = y - model(x)\nd[y > 0] = 0\nloss = (d ** 2).mean()",
+        "d = y - model(x)\nloss = (d * (y > 0)).mean()",
+        "d = y - model(x)\nloss = d.abs().mean()\nd = d[y > 0]\nprint(d)",
+        "loss = F.mse_loss(model(x)[y > 0], y[y > 0], reduction='sum') / x.size(0)",
+        "p, m, loss = model(x), y > 0, 0\nfor b in range(p.size(0)):\n    loss += F.l1_loss(p[b][m[b]], y[b][m[b]])",
+    ],
+)
+def test_means_over_all_of_a_batch_or_of_each_sample(loss: str) -> None:
+    assert "ACC425" not in codes(convert(ready=REAL, loss=loss))
+
+
+MASKED = """import torch.nn as nn
+class Masked(nn.Module):
+    def forward(self, pred, target):
+        valid = (target > 0).detach()
+        diff = target - pred
+        diff = diff[valid]
+        self.loss = (diff ** 2).mean()
+        return self.loss
+"""
+
+
+def test_a_masked_mean_of_another_module(tmp_path: Path) -> None:
+    (tmp_path / "criteria.py").write_text(MASKED)
+    setup = "import criteria\ncriterion = criteria.Masked()"
+    (tmp_path / "train.py").write_text(frame(setup=setup, ready=REAL, loss="loss = criterion(model(x), y)"))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC425"]
+    assert "it is averaged over `diff[valid]` (criteria.py:7)" in said
+
+
+def test_what_several_terms_are_averaged_over_is_said_once() -> None:
+    loss = "a, b = y > 0, y < 0\nd = y - model(x)\nloss = d[a].mean() - d[b].mean() + d[y != 1].mean()"
+    (said,) = [f.message for f in convert(ready=REAL, loss=loss).remaining if f.code == "ACC425"]
+    assert "it is averaged over `d[a]` and `d[b]` and `d[y != 1]`; multiply" in said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
@@ -244,6 +244,50 @@ def test_weights_without_the_prefix_stay(snippets: dict[str, str]) -> None:
     assert "removeprefix" not in convert(**snippets).new_text
 
 
+STANDING = """\
+import sys
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8)
+{around}
+    model = nn.DataParallel(nn.Linear(4, 1))
+    {before}
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    if len(sys.argv) < 2:
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        {leaving}
+    {behind}
+"""
+LOADED = "model.load_state_dict(torch.load('m.pt'))"
+
+
+@pytest.mark.parametrize(
+    ("around", "before", "leaving", "behind", "stripped"),
+    [
+        ("if __name__ == '__main__':", LOADED, "pass", "pass", True),
+        ("for seed in range(2):", LOADED, "pass", "pass", True),
+        ("with torch.device('cpu'):", LOADED, "pass", "pass", True),
+        ("if __name__ == '__main__':", "pass", "pass", LOADED, False),
+        ("if __name__ == '__main__':", "pass", "sys.exit()", LOADED, True),
+        ("if __name__ == '__main__':", "pass", "pass", f"else:\n        {LOADED}", True),
+        ("if __name__ == '__main__':", "pass", LOADED, "pass", False),
+    ],
+)
+def test_weights_are_told_from_those_of_this_run_by_the_steps_before(
+    around: str, before: str, leaving: str, behind: str, stripped: bool
+) -> None:
+    source = STANDING.format(around=around, before=before, leaving=leaving, behind=behind)
+    conversion = convert_source(Source.from_text(source, Path("/nowhere/train.py")))
+    assert conversion.status == "converted"
+    assert ("removeprefix" in conversion.new_text) is stripped
+
+
 NET = "from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n"
 WRAPPED = "model = nn.DataParallel(Net(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 TESTS = """\
@@ -296,6 +340,93 @@ def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
     for name, text in {"net": NET, "other": NET, "test": TESTS.format(**filled)}.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "train.py").write_text(frame(imports="from net import Net", build=WRAPPED, end=save))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    assert [message.partition("load them")[2] for message in found] == (
+        [" into its `.module` in test.py:7"] if named else []
+    )
+
+
+SAMPLERS = """
+import copy
+class Sampler(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, x):
+        return self.model(x)
+net = nn.Linear(4, 2)
+{second}
+optimizer = torch.optim.SGD([*net.parameters(), {more}], lr=0.1)
+model = Sampler(net).cuda()
+slow = Sampler(other).cuda()
+model = nn.DataParallel(model)
+slow = nn.DataParallel(slow)
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "more", "prepared"),
+    [
+        ("other = copy.deepcopy(net)", "", "model, optimizer"),
+        ("other = nn.Linear(4, 2)", "", "model, optimizer"),
+        ("other = nn.Linear(4, 2)", "*other.parameters()", "model, slow, optimizer"),
+        ("other = net if os.environ else nn.Linear(4, 2)", "", "model, slow, optimizer"),
+    ],
+)
+def test_a_wrapped_model_that_is_never_trained_is_not_prepared(second: str, more: str, prepared: str) -> None:
+    """Objects of one class, each around a model of its own: that of the average only runs."""
+    build = SAMPLERS.format(second=second, more=more)
+    text = convert(build=build, loss="slow(x)\nloss = F.cross_entropy(model(x), y)\n").new_text
+    assert f"= accelerator.prepare({prepared}, loader" in text
+    assert ("slow = Sampler(other).to(accelerator.device)" in text) == ("slow" not in prepared)
+    assert "DataParallel" not in text
+
+
+SAVERS = """\
+import torch
+
+
+def save_model(path, model):
+    torch.save({"net": model.state_dict()}, path)
+
+
+def keep(path, model):
+    save_model(path, model)
+
+
+def save(state, path):
+    torch.save(state, path)
+
+
+def describe(path, model):
+    print(path, len(model.state_dict()))
+
+
+def save_inner(path, model):
+    torch.save(model.module.state_dict(), path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("save", "named"),
+    [
+        ("utils.save_model('m.pt', model)", True),
+        ("utils.keep('m.pt', model=model)", True),
+        ("utils.save(model.state_dict(), 'm.pt')", True),
+        ("utils.save({'net': model.state_dict()}, 'm.pt')", True),
+        ("state = {'net': model.state_dict()}\nutils.save(state, 'm.pt')", True),
+        ("utils.describe('m.pt', model)", False),
+        ("utils.save(optimizer.state_dict(), 'm.pt')", False),
+        ("utils.save_model('m.pt', nn.Linear(2, 2))", False),
+    ],
+)
+def test_what_a_helper_of_another_module_saves_counts_as_well(tmp_path: Path, save: str, named: bool) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "utils.py").write_text(SAVERS)
+    (tmp_path / "test.py").write_text(TESTS.format(module="net", wrap=WRAP, load=LOAD))
+    text = frame(imports="import utils\nfrom net import Net", build=WRAPPED, end=save)
+    (tmp_path / "train.py").write_text(text)
     conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
     found = [f.message for f in conversion.remaining if f.code == "ACC109"]
     assert [message.partition("load them")[2] for message in found] == (

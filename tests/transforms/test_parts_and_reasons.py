@@ -199,3 +199,49 @@ def test_a_part_that_is_replaced_by_the_trained_model_in_the_end(tmp_path: Path)
     loss = "loss = (model(x) - source(x).detach()).mean()"
     text = convert(tmp_path, frame(build=build, loss=loss, end="whole.body = model")).new_text
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+
+
+LEARNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.classifier = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=0.1)
+        if torch.cuda.device_count() > 1:
+            self.classifier = nn.DataParallel(self.classifier)
+
+    def step(self, x, y):
+        if torch.cuda.device_count() > 1:
+            {line}
+        else:
+            self.classifier.zero_grad()
+        loss = nn.functional.cross_entropy(self.classifier(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+model = Learner()
+for x, y in DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(2, (32,))), batch_size=8):
+    model.step(x, y)
+"""
+
+
+def test_the_gradients_of_a_wrapped_part_are_none_of_a_hidden_optimizer(tmp_path: Path) -> None:
+    found = convert(tmp_path, LEARNER.format(line="self.classifier.module.zero_grad()"))
+    assert found.status == "converted", found.reason
+    assert "model = accelerator.prepare(model)" in found.new_text
+    assert ".module" not in found.new_text
+
+
+def test_no_class_is_said_to_be_made_elsewhere_that_is_made_here(tmp_path: Path) -> None:
+    # An optimizer that nobody sees, of a part: it cannot be prepared.
+    found = convert(tmp_path, LEARNER.format(line="self.classifier.optim.step()"))
+    assert found.status == "refused"
+    assert "made in this file" not in found.reason
+    assert "`Learner` trains its own model `classifier`, a part of it, by itself" in found.reason

@@ -73,6 +73,7 @@ def test_a_factory_that_wraps_is_named(tmp_path: Path, imports: str, build: str,
     conversion = converted(tmp_path, FACTORY.format(made=made), build, imports)
     assert len(said(conversion)) == 1
     assert said(conversion)[0].startswith("`define_net` wraps a model in DataParallel (nets.py, line 8)")
+    assert said(conversion)[0].endswith("in files that were saved with it")
     assert "# TODO(accelify ACC109): take the DataParallel out of `define_net`" in conversion.new_text
 
 
@@ -82,10 +83,19 @@ def test_so_is_a_class_with_a_part_that_is_wrapped(tmp_path: Path) -> None:
     assert messages[0].startswith("`Net` wraps a model in DataParallel (nets.py, line 7)")
 
 
+def test_a_model_that_is_not_trained_is_named_too(tmp_path: Path) -> None:
+    build = "judge = nets.define_net()\nmodel = nn.Linear(4, 2)"
+    messages = said(converted(tmp_path, FACTORY.format(made="nn.DataParallel(net)"), build))
+    assert len(messages) == 1
+    assert messages[0].endswith("take the wrapper out there")
+
+
 @pytest.mark.parametrize(
     ("nets", "build"),
     [
         (FACTORY.format(made="net.cuda()"), "model = nets.define_net()"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.define_net(False)"),
+        (FACTORY.format(made="nn.DataParallel(net)").replace("=True", "=False"), "model = nets.define_net()"),
         # What the script does not come to is of no concern to it.
         (FACTORY.format(made="nn.DataParallel(net)"), "model = nn.Linear(4, 2)\nprint(nets)"),
         (FACTORY.format(made="nn.SyncBatchNorm.convert_sync_batchnorm(net)"), "model = nets.define_net()"),

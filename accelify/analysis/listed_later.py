@@ -1,0 +1,154 @@
+"""Folders that all processes go on to list, or to open their logs in, when the main process may not have made them yet.
+
+mkdirs(self.folder)
+self.load_checkpoint("last")        # max(os.listdir(self.folder))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accelify.analysis.folders import path_text
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
+from accelify.analysis.told_devices import self_of
+
+# What fails where there is no such folder.
+_GOING_IN = frozenset("os.listdir os.scandir os.chdir logging.FileHandler logging.basicConfig".split())
+_LISTS = frozenset({"iterdir"})
+_DEEPEST = 3
+
+Qualname = Callable[[Module, Scope, ast.expr], str | None]
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """Folders by their paths as a function writes them, and by the attributes of a class's objects that hold them."""
+
+    texts: frozenset[str]
+    attributes: frozenset[str] = frozenset()
+    cls: ast.ClassDef | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.texts or self.attributes)
+
+
+class ListedLater:
+    """Asks of folders whether what runs behind the place that makes them goes into them.
+
+    Args:
+        script: its model.
+        qualname: the name of a library's function that an expression of a module is.
+    """
+
+    def __init__(self, script: ScriptModel, qualname: Qualname) -> None:
+        self.script = script
+        self._qualname = qualname
+
+    def is_listed(self, stmt: ast.stmt, made: list[ast.expr]) -> bool:
+        """Whether folders that a statement makes are listed behind it, or a log is opened in them."""
+        scope = self.script.scope_of(stmt)
+        texts = frozenset(t for path in made for one in self._each(path) if (t := self._text(scope, one)))
+        return self._behind(scope, self.script.tree.end(stmt), self._folders(scope, texts), frozenset())
+
+    def _behind(self, scope: Scope, end: int, folders: _Folders, seen: frozenset[Scope]) -> bool:
+        """Whether it is so in the rest of a function, or of those that call it."""
+        if not folders or scope in seen:
+            return False
+        if self._in_scope(scope, folders, end, _DEEPEST):
+            return True
+        for call in self.script.callers(scope) if scope.kind == "function" else ():
+            outer, given = self.script.scope_of(call), handed_to(call, scope)
+            texts = {self._text(outer, a) for a, name in given if f"{{{name}}}" in folders.texts}
+            texts |= {t for t in folders.texts if self._is_shared(t, scope, outer)}
+            told = self._folders(outer, frozenset(texts))
+            if not told.attributes:
+                told = _Folders(told.texts, folders.attributes, folders.cls)
+            if self._behind(outer, self.script.tree.end(call), told, seen | {scope}):
+                return True
+        return False
+
+    def _in_scope(self, scope: Scope, folders: _Folders, start: int, left: int) -> bool:
+        module = self.script.interpreter.module_of(scope)
+        own = module in self.script.modules
+        for node in scope.nodes:
+            if not isinstance(node, ast.Call) or (own and self.script.tree.start(node) < start):
+                continue
+            gone = self._gone_into(module, scope, node)
+            if gone is not None and self._are(scope, gone, folders):
+                return True
+            for callee in in_order(self.script.callees(node)) if left else ():
+                inner = self._handed(scope, node, callee, folders)
+                if inner and self._in_scope(callee, inner, 0, left - 1):
+                    return True
+        return False
+
+    def _gone_into(self, module: Module, scope: Scope, call: ast.Call) -> ast.expr | None:
+        """The path that a call goes into."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _LISTS:
+            return call.func.value
+        if not (dotted(call.func) or "").endswith(tuple(name.rpartition(".")[2] for name in _GOING_IN)):
+            return None
+        name = self._qualname(module, scope, call.func) or ""
+        if name not in _GOING_IN:
+            return None
+        named = [kw.value for kw in call.keywords if kw.arg in ("path", "filename")]
+        return next(iter([*call.args[:1], *named]), None)
+
+    def _handed(self, scope: Scope, call: ast.Call, callee: Scope, folders: _Folders) -> _Folders:
+        """The folders as a function that is called knows them."""
+        texts = {f"{{{name}}}" for a, name in handed_to(call, callee) if self._are(scope, a, folders)}
+        texts |= {text for text in folders.texts if self._is_shared(text, scope, callee)}
+        if folders.cls is None or callee.owner_class is not folders.cls:
+            return _Folders(frozenset(texts))
+        return _Folders(frozenset(texts), folders.attributes, folders.cls)
+
+    def _is_shared(self, text: str, scope: Scope, other: Scope) -> bool:
+        """Whether a text means the same in two functions: no variables in it, or those of their module alone."""
+        if "{" not in text:
+            return True
+        names = {part.partition("}")[0].partition(".")[0] for part in text.split("{")[1:]}
+        owners = {scope.resolve(name) for name in names}
+        return all(o is not None and o.kind == "module" for o in owners) and owners == {
+            other.resolve(name) for name in names
+        }
+
+    def _folders(self, scope: Scope, texts: frozenset[str]) -> _Folders:
+        own = f"{{{self_of(scope)}."
+        kept = frozenset(text[len(own) : -1] for text in texts if text.startswith(own) and text.endswith("}"))
+        return _Folders(texts, kept, scope.owner_class if kept else None)
+
+    def _are(self, scope: Scope, node: ast.expr, folders: _Folders) -> bool:
+        """Whether an expression is the path of such a folder, of one around it, or of a file in it."""
+        text = self._text(scope, node)
+        own = f"{{{self_of(scope)}."
+        if folders.cls is not None and scope.owner_class is folders.cls and text.startswith(own):
+            if text[len(own) :].partition("}")[0] in folders.attributes:
+                return True
+        return any(
+            text == one or one.startswith(f"{text}/") or text.startswith(f"{one}/")
+            for one in folders.texts
+            if text
+        )
+
+    def _text(self, scope: Scope, node: ast.expr) -> str:
+        if self.script.interpreter.module_of(scope) in self.script.modules:
+            return path_text(self.script, node)
+        return f"{{{ast.unparse(node)}}}"
+
+    def _each(self, path: ast.expr) -> list[ast.expr]:
+        """The paths that a name goes through: `for folder in (logs, checkpoints): mkdirs(folder)`."""
+        if isinstance(path, ast.Name):
+            for loop in self.script.enclosing_loops(path):
+                if isinstance(loop, ast.While) or dotted(loop.target) != path.id:
+                    continue
+                if isinstance(loop.iter, (ast.Tuple, ast.List)):
+                    return loop.iter.elts
+        return [path]
+
+
+__all__ = ["ListedLater"]

@@ -1,0 +1,317 @@
+"""Tests after which processes could leave a loop, or skip a step, at different times: they agree before.
+
+if loss.item() < 0.01:             ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
+    break                                  break
+if x.size(0) == 1:                 ->  if accelerator.reduce(x.size(0), reduction="min") == 1:
+    continue                               continue
+if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.size(0)), reduction="max"):
+    continue                               continue
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis import values as v
+from accelify.analysis.caught import is_caught
+from accelify.analysis.counts import shape_of, size_of
+from accelify.analysis.figures import Figures
+from accelify.analysis.syntax import Tree, call_keyword, is_constant, walk
+from accelify.edits import Edit, InsertBefore, Replace
+from accelify.findings import Safety, Severity
+from accelify.transforms.base import Change, Context, Rule
+
+EXIT = Rule(
+    "ACC405",
+    "local-early-exit",
+    "Processes could leave the loop at different steps and wait for each other.",
+    Severity.WARNING,
+    effort=5,
+)
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the edits that let processes agree, or a finding where they cannot be made."""
+    if context.plan.shares_training_data:
+        yield from _sizes(context)
+        yield from _exits(context)
+
+
+def _drops_last(made: ast.AST | None) -> bool:
+    return isinstance(made, ast.Call) and is_constant(call_keyword(made, "drop_last"), True)
+
+
+def _sizes(context: Context) -> Iterator[Change]:
+    """`if x.size(0) == 1: continue`, `if len(x) > 1:` around a step: last batches differ in size between processes."""
+    tests = {d for d in _decisions(context) if isinstance(context.tree.parent(d), ast.If)}
+    around = [
+        n.test for n in context.tree.nodes(ast.If) if _asks_size(n.test) and _trains_in_one_branch(context, n)
+    ]
+    for test in [*sorted(tests, key=context.tree.start), *[t for t in around if t not in tests]]:
+        sizes = [n for n in walk(test) if isinstance(n, ast.expr) and _is_batch_size(context, n)]
+        loops = context.script.enclosing_loops(test)
+        if not (sizes or _compares_shapes(context, test)) or not loops or context.is_said(test):
+            continue
+        context.said.add(test)
+        loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
+        configured = {size for size in sizes if _is_against_whole_batch(context, size)}
+        shared = context.plan.batch_size == "total"
+        if not shared and loaders and all(_drops_last(t.site) for t in loaders):
+            continue  # every batch is as large as the others
+        accelerator, text = context.accelerator(test), context.tree.segment(test)
+        message = f"`{text}` can be true on one process only; the others then wait for ever"
+        if shared and configured:
+            message = f"`{text}` would ask for the size of one process's share of the batch, not for the batch's own"
+        if accelerator is None or context.for_accelerate:
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(EXIT, context.tree.statement(test), message, mark)
+            continue
+        if not shared and any(_leaves_out_smaller(context, test, size) for size in configured):
+            message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
+        edits: list[Edit] = []
+        if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
+            # The least of each says nothing of whether they are alike on every process: the answer does.
+            text = f"int({text})" if isinstance(test, ast.Compare) else f"int(bool({text}))"
+            kind = "min" if _goes_on_within(context, test) else "max"
+            answer = f'{accelerator}.reduce({text}, reduction="{kind}")'
+            edits, sizes = [verbs.replace(context.tree, test, answer)], []
+        for size in sizes:
+            kind = "sum" if shared and size in configured else "min"
+            edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
+            edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
+        yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
+
+
+def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -> bool:
+    """Whether a comparison in a test is one of several sizes with each other: of two batches, say."""
+    if _compares_shapes(context, test):
+        return True
+    for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
+        inside = set(walk(compare))
+        asked = {ast.unparse(n) for n in inside if isinstance(n, ast.expr) and _is_read_off(n)}
+        own = {ast.unparse(size) for size in sizes if size in inside}
+        if own and len(own | asked) > 1:
+            return True
+    return False
+
+
+def _is_read_off(node: ast.expr) -> bool:
+    """Whether an expression is one size of a tensor, whichever: `hidden.size(1)`, `x.shape[0]`, `len(x)`."""
+    if isinstance(node, ast.Subscript):
+        return shape_of(node.value) is not None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "size" and bool(node.args)
+    return size_of(node) is not None
+
+
+def _compares_shapes(context: Context, test: ast.expr) -> bool:
+    """`x.shape != y.shape`, where one of them is of the batch at hand."""
+    for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
+        shaped = [one for side in (compare.left, *compare.comparators) if (one := shape_of(side)) is not None]
+        if len(shaped) > 1 and any(context.script.is_a(one, v.BATCH) for one in shaped):
+            return True
+    return False
+
+
+def _goes_on_within(context: Context, test: ast.expr) -> bool:
+    """Whether the step is taken where a test is true: all have to be for it then, else one is enough."""
+    branch = context.tree.parent(test)
+    if not isinstance(branch, ast.If):
+        return False
+    if any(context.script.trains(stmt) for stmt in branch.body):
+        return True
+    leaving = (ast.Break, ast.Continue, ast.Raise, ast.Return)
+    ways = [
+        [n for s in block for n in walk(s) if isinstance(n, leaving)]
+        for block in (branch.body, branch.orelse)
+    ]
+    return not ways[0] and bool(ways[1])
+
+
+def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
+    """Whether a size is compared with that of a whole batch, and not with what is too few: `len(x) == 1`."""
+    compare = context.tree.parent(size)
+    if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
+        return False
+    other = compare.comparators[0] if compare.left is size else compare.left
+    return not is_constant(other, 0, 1, 2)
+
+
+def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
+    """Whether the branch behind a test goes without the steps of batches that are not full."""
+    compare, branch = context.tree.parent(size), context.tree.parent(test)
+    assert isinstance(compare, ast.Compare)
+    if not isinstance(branch, ast.If):
+        return False
+    first = compare.left is size
+    smaller = isinstance(compare.ops[0], (ast.NotEq, *((ast.Lt, ast.LtE) if first else (ast.Gt, ast.GtE))))
+    around = [compare, *context.tree.ancestors(compare)]
+    for node in around[: around.index(test)]:
+        smaller ^= isinstance(context.tree.parent(node), ast.UnaryOp)
+    return smaller is not any(context.script.trains(stmt) for stmt in branch.body)
+
+
+def _asks_size(test: ast.expr) -> bool:
+    """Whether a test asks for the size of a first dimension."""
+    return any(isinstance(n, ast.expr) and size_of(n) is not None for n in walk(test))
+
+
+def _is_batch_size(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Load) and Figures(
+            context.script, context.plan.reductions
+        ).is_batch_size(node)
+    measured = size_of(node)
+    if measured is None:
+        return False
+    return any(
+        isinstance(n, ast.Name) and n.id == measured and context.script.is_a(n, v.BATCH, v.TENSOR)
+        for n in walk(node)
+    )
+
+
+def _trains_in_one_branch(context: Context, branch: ast.If) -> bool:
+    trains = [any(context.script.trains(s) for s in block) for block in (branch.body, branch.orelse)]
+    return trains.count(True) == 1 and context.script.trains_around(branch)
+
+
+def _exits(context: Context) -> Iterator[Change]:
+    done: set[ast.expr] = set()
+    for decision in _decisions(context):
+        test: ast.expr | None = decision
+        if context.script.is_uniform(decision) or not _local_number(context, decision):
+            test = _counted_by(context, decision)
+            if test is not None and not _is_reached(context, decision, test):
+                continue
+        if test is None or test in done or test in context.said:
+            continue
+        context.said |= {decision, test}
+        edits = _once(context, test, context.agreed(test))
+        # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
+        shown = test if edits else decision
+        message = (
+            f"`{context.tree.segment(shown)}` can be true on one process only; the others then wait for ever"
+        )
+        if edits:
+            done.add(test)
+            yield context.change(EXIT, shown, message, edits, safety=Safety.REVIEW)
+        else:
+            mark = "let all processes agree: accelerator.reduce(value) before the test"
+            yield context.todo(EXIT, context.tree.statement(shown), message, mark)
+
+
+def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
+    """Edits that put the same reduction into a test several times, as one in a line before it."""
+    texts = {edit.text for edit in edits if isinstance(edit, Replace)}
+    branch, tree = context.tree.parent(test), context.tree
+    if len(edits) < 2 or len(texts) != 1 or not isinstance(branch, ast.If) or branch.test is not test:
+        return edits
+    (text,) = texts
+    first = min(e.start for e in edits if isinstance(e, Replace))
+    read = next(n for n in walk(test) if isinstance(n, ast.Name) and tree.start(n) == first)
+    name = ("mean_" if 'reduction="mean"' in text else "total_") + read.id
+    if tree.is_elif(branch) or not tree.own_line(branch) or name.encode() in tree.data:
+        return edits
+    if not _is_asked_first(tree, test, read):
+        return edits
+    lines: list[Edit] = [InsertBefore(branch, (f"{name} = {text}",))]
+    return lines + [Replace(e.start, e.end, name) for e in edits if isinstance(e, Replace)]
+
+
+def _is_asked_first(tree: Tree, test: ast.expr, node: ast.AST) -> bool:
+    """Whether a node of a test is evaluated whatever the rest of it gives: it can be before the test as well."""
+    child = node
+    for ancestor in tree.ancestors(node):
+        if child is test:
+            return True
+        if isinstance(ancestor, ast.BoolOp) and ancestor.values[0] is not child:
+            return False
+        if isinstance(ancestor, ast.IfExp) and ancestor.test is not child:
+            return False
+        if isinstance(ancestor, ast.Compare) and any(child is c for c in ancestor.comparators[1:]):
+            return False
+        if isinstance(ancestor, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            return False
+        child = ancestor
+    return False
+
+
+def _decisions(context: Context) -> Iterator[ast.expr]:
+    """The tests of a training loop after which a process makes fewer steps: it leaves, or skips a backward."""
+    for stop in context.tree.nodes(ast.Break, ast.Continue, ast.Raise):
+        test = context.tree.parent(stop)
+        while test is not None and not isinstance(test, (ast.If, ast.For, ast.While, ast.FunctionDef)):
+            test = context.tree.parent(test)
+        if not isinstance(test, ast.If) or not context.script.trains_around(stop):
+            continue
+        if isinstance(stop, ast.Raise) and not is_caught(context.script, stop):
+            continue  # an error ends all processes
+        if isinstance(stop, ast.Continue) and not _skips_backward(context, stop):
+            continue
+        if isinstance(stop, ast.Break) and not _meets_others_within(context, stop):
+            continue
+        yield test.test
+    for loop in context.tree.nodes(ast.While):
+        if any(context.script.trains(stmt) for stmt in loop.body):
+            yield loop.test
+
+
+def _skips_backward(context: Context, stop: ast.AST) -> bool:
+    loop = context.script.enclosing_loops(stop)[0]
+    return any(
+        isinstance(call, ast.Call)
+        and context.script.trains(call)
+        and context.tree.start(call) > context.tree.start(stop)
+        for stmt in loop.body
+        for call in walk(stmt)
+    )
+
+
+def _is_reached(context: Context, *tests: ast.expr) -> bool:
+    """Whether a process's own share of the data reaches a test, as far as it is followed."""
+    followed = context.followed
+    return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
+
+
+def _meets_others_within(context: Context, stop: ast.Break) -> bool:
+    """Whether the loop that a `break` leaves takes steps or goes through a loader: decoding word by word does not."""
+    loop = next(a for a in context.tree.ancestors(stop) if isinstance(a, (ast.For, ast.AsyncFor, ast.While)))
+    return context.script.trains(loop) or any(loop is known for known, _ in context.script.loader_loops)
+
+
+def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
+    """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
+    read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
+    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        names = {t.id for t in targets if isinstance(t, ast.Name)} & read
+        here, scope = context.script.scope_of(test), context.script.scope_of(stmt)
+        if not any(scope.resolve(name) is here.resolve(name) for name in names):
+            continue
+        for ancestor in context.tree.ancestors(stmt):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            if (
+                isinstance(ancestor, ast.If)
+                and not context.script.is_uniform(ancestor.test)
+                and _local_number(context, ancestor.test)
+            ):
+                return ancestor.test
+    return None
+
+
+def _local_number(context: Context, test: ast.expr) -> bool:
+    """Whether a test reads a number that comes from the process's own batch."""
+    if context.gathered(test):
+        return False
+    for node in walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+            return True
+        if isinstance(node, ast.Name) and context.script.is_a(node, v.TENSOR, v.OUTPUT):
+            return True
+        if isinstance(node, ast.Name) and "loss" in node.id.lower():
+            return True
+    return False

@@ -1,0 +1,177 @@
+"""Loops that processes leave together: what they agree on, and where they need not."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, place_of
+
+OTHERS = "others = DataLoader(data, batch_size=8, shuffle=True)\nbatches = iter(others)"
+PAIRED = "a, b = next(batches)\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "kind", "words"),
+    [
+        ("x.size(0) != a.size(0)", "max", "int({})"),
+        ("len(x) != len(a)", "max", "int({})"),
+        ("x.shape[0] > a.shape[0]", "max", "int({})"),
+        ("x.shape != a.shape", "max", "int({})"),
+        ("x.size() != a.size()", "max", "int({})"),
+        ("len(x) - len(a) != 0", "max", "int({})"),
+        ("len(x) < 2 or len(x) != len(a)", "max", "int(bool({}))"),
+        ("epoch and not len(x) == len(a)", "max", "int(bool({}))"),
+    ],
+)
+def test_two_sizes_are_agreed_on_by_the_answer(test: str, kind: str, words: str) -> None:
+    after = f'if accelerator.reduce({words.format(test)}, reduction="{kind}"):\n    continue'
+    check_transformed("batch", f"{PAIRED}if {test}:\n    continue", f"{PAIRED}{after}", ready=OTHERS)
+
+
+def test_a_step_where_two_sizes_are_alike_is_taken_where_all_are() -> None:
+    loss = (
+        "if len(x) == len(a):\n    loss = F.cross_entropy(model(x), y)\n    loss.backward()\n"
+        "    optimizer.step()"
+    )
+    conversion = convert(batch=PAIRED, loss=loss, backward="", update="", ready=OTHERS)
+    assert 'if accelerator.reduce(int(len(x) == len(a)), reduction="min"):' in conversion.new_text
+
+
+def test_two_sizes_of_batches_that_are_cut_are_those_of_all_shares() -> None:
+    text = convert("total", batch=f"{PAIRED}if len(x) != len(a):\n    continue", ready=OTHERS).new_text
+    sums = [f'accelerator.reduce(len({name}), reduction="sum")' for name in "xa"]
+    assert f"if {' != '.join(sums)}:" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("len(x) == 1 or len(y) == 1", "{x} == 1 or {y} == 1"),
+        ("1 < len(x) < 3", "1 < {x} < 3"),
+    ],
+)
+def test_sizes_that_are_compared_with_numbers_are_the_least_of_all(before: str, after: str) -> None:
+    least = {name: f'accelerator.reduce(len({name}), reduction="min")' for name in "xy"}
+    check_transformed("batch", f"if {before}:\n    continue", f"if {after.format(**least)}:\n    continue")
+
+
+RAISING = """\
+import contextlib
+import math
+import sys
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Exploded(RuntimeError):
+    pass
+
+
+def train(net, loader, opt):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(net(x), y)
+        if loss.item() > 1e8:
+            raise {error}
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def run(net, loader, opt):
+    train(net, loader, opt)
+
+
+loader = DataLoader(TensorDataset(torch.randn(160, 4), torch.randn(160, 1)), batch_size=8)
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+{around}
+    run(net, loader, opt)
+{handler}
+"""
+ERROR = "RuntimeError('loss exploded')"
+
+
+def _agrees(error: str, around: str, handler: str) -> bool:
+    text = RAISING.format(error=error, around=around, handler=textwrap.dedent(handler))
+    return "ACC405" in codes(convert_source(Source.from_text(text, PATH)))
+
+
+@pytest.mark.parametrize(
+    ("error", "handler"),
+    [
+        (ERROR, "except KeyboardInterrupt:\n    print('stopped')"),
+        (ERROR, "except ValueError:\n    print('stopped')"),
+        (ERROR, "except (KeyboardInterrupt, OSError):\n    print('stopped')"),
+        (ERROR, "except Exception:\n    print('stopped')\n    raise"),
+        (ERROR, "except Exception as e:\n    raise SystemExit(1) from e"),
+        (ERROR, "except RuntimeError:\n    print('stopped')\n    sys.exit(1)"),
+        (ERROR, "finally:\n    print('stopped')"),
+        ("KeyboardInterrupt", "except Exception:\n    print('stopped')"),
+        ("IOError('no')", "except ValueError:\n    pass"),
+        ("Exploded()", "except ValueError:\n    pass"),
+    ],
+)
+def test_an_error_that_nobody_catches_ends_all_processes(error: str, handler: str) -> None:
+    assert not _agrees(error, "try:", handler)
+
+
+@pytest.mark.parametrize(
+    ("error", "around", "handler"),
+    [
+        (ERROR, "try:", "except:\n    print('stopped')"),
+        (ERROR, "try:", "except Exception:\n    print('stopped')"),
+        (ERROR, "try:", "except (ValueError, RuntimeError):\n    print('stopped')"),
+        (ERROR, "try:", "except KeyboardInterrupt:\n    raise\nexcept Exception:\n    pass"),
+        ("OSError('no')", "try:", "except IOError:\n    pass"),
+        ("Exploded()", "try:", "except RuntimeError:\n    pass"),
+        ("Exploded", "try:", "except Exploded:\n    pass"),
+        ("StopIteration", "try:", "except Exception:\n    pass"),
+        ("KeyboardInterrupt", "try:", "except KeyboardInterrupt:\n    pass"),
+        (ERROR, "with contextlib.suppress(RuntimeError):", ""),
+    ],
+)
+def test_an_error_that_is_caught_is_agreed_on(error: str, around: str, handler: str) -> None:
+    assert _agrees(error, around, handler)
+
+
+def test_a_handler_does_not_catch_what_it_raises() -> None:
+    text = "try:\n    pass\nexcept RuntimeError:\n    if loss.item() > 9:\n        raise RuntimeError('a')\n"
+    assert "ACC405" not in codes(convert(update=f"optimizer.step()\n{text}"))
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [
+        ("loss > 9 or math.isnan(loss)", "mean_loss > 9 or math.isnan(mean_loss)"),
+        ("math.isnan(loss) or epoch and loss > 9", "math.isnan(mean_loss) or epoch and mean_loss > 9"),
+    ],
+)
+def test_what_is_agreed_on_twice_is_reduced_once(test: str, after: str) -> None:
+    conversion = convert(
+        imports="import math", update=f"optimizer.step()\nloss = loss.item()\nif {test}:\n    break"
+    )
+    assert place_of(conversion.new_text, "update").endswith(
+        f'mean_loss = accelerator.reduce(loss, reduction="mean")\nif {after}:\n    break'
+    )
+
+
+@pytest.mark.parametrize(
+    "test", ["epoch and loss > 9 or epoch and loss < 1", "mean_loss or loss > 9 or loss < 1"]
+)
+def test_what_may_not_be_asked_first_is_reduced_where_it_stands(test: str) -> None:
+    text = convert(
+        imports="mean_loss = 0", update=f"optimizer.step()\nloss = loss.item()\nif {test}:\n    break"
+    ).new_text
+    assert text.count('accelerator.reduce(loss, reduction="mean")') == 2
+
+
+SHAPES = "wanted, other = torch.zeros(2), torch.zeros(3)"
+
+
+def test_sizes_of_what_is_made_once_need_not_agree() -> None:
+    check_noop("batch", "if wanted.shape != other.shape:\n    continue", "ACC405", setup=SHAPES)

@@ -1,0 +1,91 @@
+"""Folders that the main process makes and all processes go into behind that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import frame
+
+HELPER = "import os\n\n\ndef mkdirs(path):\n    if not os.path.exists(path):\n        os.makedirs(path)\n"
+WAIT = "accelerator.wait_for_everyone()"
+SOLVER = """\
+import os
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from utils import mkdirs
+
+
+class Solver:
+    def __init__(self, folder, resume):
+        self.model = nn.Linear(4, 3)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.folder = folder
+        {make}
+        if resume:
+            self.resume()
+
+    def make(self):
+        mkdirs(self.folder)
+
+    def resume(self):
+        names = os.listdir({listed})
+        print(names)
+
+    def train(self):
+        for x, y in DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))), batch_size=8):
+            loss = nn.functional.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+Solver("out", True).train()
+"""
+
+
+def converted(folder: Path, text: str) -> str:
+    (folder / "utils.py").write_text(HELPER)
+    script = folder / "train.py"
+    script.write_text(text)
+    found = convert_project(Source.read(script))
+    assert found[0].status == "converted", found[0].reason
+    return found[0].new_text
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        "mkdirs(folder)\nfound = os.listdir(folder)",
+        "mkdirs(folder)\nfound = os.listdir('out')",
+        "mkdirs(folder + '/weights')\nfound = os.listdir(folder)",
+        "if not os.path.exists(folder):\n    mkdirs(folder)\nfound = os.listdir(folder)",
+        "os.mkdir(folder)\nfound = os.listdir('out')",
+        "mkdirs(folder)\nfound = list(Path(folder).iterdir())",
+        "mkdirs(folder)\nlogging.basicConfig(filename=folder + '/log.txt')",
+        "def latest(where):\n    return os.listdir(where)\n\nmkdirs(folder)\nfound = latest(folder)",
+        "def make(where):\n    mkdirs(where)\n\nmake(folder)\nfound = os.listdir(folder)",
+        "for one in (folder, 'logs'):\n    mkdirs(one)\nfound = os.listdir('logs')",
+    ],
+)
+def test_all_wait_for_a_folder_that_they_list(tmp_path: Path, ready: str) -> None:
+    imports = "import logging\nfrom pathlib import Path\nfrom utils import mkdirs"
+    text = converted(tmp_path, frame(imports=imports, setup="folder = 'out'", ready=ready))
+    making, rest = text.split("is_main_process", 1)
+    assert WAIT in rest.split("# </ready>")[0]
+    assert WAIT not in making
+
+
+@pytest.mark.parametrize("make", ["mkdirs(self.folder)", "self.make()", "os.mkdir(self.folder)"])
+def test_so_they_do_where_a_method_lists_it(tmp_path: Path, make: str) -> None:
+    assert converted(tmp_path, SOLVER.format(make=make, listed="self.folder")).count(WAIT) == 1
+
+
+def test_another_folder_is_not_waited_for(tmp_path: Path) -> None:
+    assert WAIT not in converted(tmp_path, SOLVER.format(make="mkdirs(self.folder)", listed="'data'"))
+    ready = "found = os.listdir('out')\nmkdirs('out')\nfound += os.listdir('data')"
+    assert WAIT not in converted(tmp_path, frame(imports="from utils import mkdirs", ready=ready))
