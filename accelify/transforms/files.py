@@ -25,6 +25,7 @@ from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -449,6 +450,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
+    if renders(call, context.script.values):
+        return True
     return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
 
 
