@@ -173,7 +173,9 @@ Where it means steps of this process, take it behind `prepare`; where it means t
     total_steps = epochs * len(loader)    # before prepare: batches of all processes together
 
 A schedule is right either way: made from such a length it is prepared, and advances by the batches of all processes;
-made from that of a prepared loader, also by a helper that is handed the number, it is stepped as it is.""",
+made from that of a prepared loader, also by a helper that is handed the number, it is stepped as it is. Only where a
+told number of steps (`--max_steps`) can stand in the length's place, and ends the training, the length has to be taken
+behind `prepare`: each process makes all of the told steps, so that the schedule must count those of one process.""",
     "ACC402": """\
 The result is right: every process makes the same update. To be faster on several processes, let each take its part.
 Of a batch that the script makes by hand, with one entry a sample in its first dimension:

@@ -8,8 +8,12 @@ from accelify.analysis.figures import BatchLoop, Place, place_of
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 
+Update = ast.Assign | ast.AugAssign | ast.Expr
+# Methods by which a tensor is set, or added to, where it lies.
+_IN_PLACE = frozenset("copy_ fill_ set_ mul_ add_ sub_ div_ lerp_ clamp_".split())
 
-def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[ast.Assign | ast.AugAssign]]:
+
+def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[Update]]:
     """What goes into the losses of a training loop with the value of the round before, and what sets it.
 
     Args:
@@ -20,14 +24,15 @@ def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[ast.Assign
     losses = [b.loss for b in script.backwards if b.call in inside]
     if not losses:
         return {}
-    updates: dict[Place, list[ast.Assign | ast.AugAssign]] = {}
+    updates: dict[Place, list[Update]] = {}
+    targets: dict[Place, list[ast.expr]] = {}
     for stmt in (n for s in loop.body for n in walk(s)):
-        if isinstance(stmt, (ast.Assign, ast.AugAssign)):
-            for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
-                for one in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-                    place = place_of(script, one)
-                    if place is not None and not place.whole:
-                        updates.setdefault(place, []).append(stmt)
+        if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
+            for one in _targets(stmt):
+                place = place_of(script, one)
+                if place is not None and not place.whole:
+                    updates.setdefault(place, []).append(stmt)
+                    targets.setdefault(place, []).append(one)
     feeding: set[str] = set()
     queue = [text for loss in losses for text in _read_in(script, loss)]
     while queue:
@@ -40,7 +45,29 @@ def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[ast.Assign
                 queue += [t for stmt in stmts for t in _read_in(script, stmt.value)]
     fed = {place: stmts for place, stmts in updates.items() if place.text in feeding}
     named = _by_last_name(loop) if fed else {}
-    return {place: stmts for place, stmts in fed.items() if _is_read_first(script, named, place)}
+    return {
+        place: stmts for place, stmts in fed.items() if _is_read_first(script, named, place, targets[place])
+    }
+
+
+def _targets(stmt: Update) -> list[ast.expr]:
+    """What a statement sets: `x`, also of `x.data = ...` and `x.data.mul_(0.9).add_(...)`."""
+    if isinstance(stmt, ast.Expr):
+        node: ast.expr = stmt.value
+        while (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _IN_PLACE
+        ):
+            node = node.func.value
+        return [_of_data(node)] if node is not stmt.value else []
+    given = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    flat = [one for t in given for one in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t])]
+    return [_of_data(one) for one in flat]
+
+
+def _of_data(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "data" else node
 
 
 def _read_in(script: ScriptModel, node: ast.expr) -> set[str]:
@@ -67,13 +94,16 @@ def _by_last_name(loop: BatchLoop) -> dict[str, list[ast.Name | ast.Attribute]]:
 
 
 def _is_read_first(
-    script: ScriptModel, named: dict[str, list[ast.Name | ast.Attribute]], place: Place
+    script: ScriptModel,
+    named: dict[str, list[ast.Name | ast.Attribute]],
+    place: Place,
+    targets: list[ast.expr],
 ) -> bool:
     """Whether a round reads a place before it sets it."""
     reads: list[int] = []
-    stores: list[int] = []
+    stores = [script.tree.start(target) for target in targets]
     for node in named.get(place.text.rsplit(".", 1)[-1], ()):
-        if dotted(node) == place.text:
+        if dotted(node) == place.text and node not in targets:
             (reads if isinstance(node.ctx, ast.Load) else stores).append(script.tree.start(node))
     return bool(reads) and bool(stores) and min(reads) < min(stores)
 
@@ -99,7 +129,7 @@ def numbers_in(
                 found.append(node)
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth:
-            made = _made_last(script, loop, node)
+            made = made_last(script, loop, node)
             if made is not None and made is not value:
                 found += numbers_in(script, loop, made, batch, depth - 1)
             continue
@@ -107,7 +137,7 @@ def numbers_in(
     return list(dict.fromkeys(found))
 
 
-def _made_last(script: ScriptModel, loop: BatchLoop, name: ast.Name) -> ast.expr | None:
+def made_last(script: ScriptModel, loop: BatchLoop, name: ast.Name) -> ast.expr | None:
     """What a variable was set to in the loop before it is read; None where that depends on a condition."""
     before = [
         stmt

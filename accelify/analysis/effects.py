@@ -34,6 +34,7 @@ from accelify.analysis.handed_back import is_super
 from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.program import Module
+from accelify.analysis.renderings import fetches_repository, renders
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -428,7 +429,8 @@ class SideEffects:
         """The kind of what a call writes, None where it writes nothing."""
         if name in _FOLDERS or (attribute == "mkdir" and not name):
             return None if makes_folder_again(call) else FOLDERS
-        if name in _PICTURES or attribute in _PICTURE_METHODS:
+        drawn = renders(call, lambda node: self.interpreter.evaluate(module, scope, node))
+        if name in _PICTURES or attribute in _PICTURE_METHODS or drawn:
             return PICTURES
         if (
             name in _FILES
@@ -531,7 +533,7 @@ def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
 
 def is_download(call: ast.Call, name: str | None) -> bool:
     """Whether a call fetches something into a folder, asked to or by what it is."""
-    if name in FETCHING:
+    if name in FETCHING or fetches_repository(call, name):
         return True
     if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
         return True

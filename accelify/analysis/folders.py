@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
@@ -14,6 +15,18 @@ _ASKING = ("exists", "isdir", "is_dir", "lexists")
 _KEEPING = ("str", "Path", "pathlib.Path")
 _PLACEHOLDER = re.compile(r"%[sd]|\{\d?\}")
 _FARTHEST = 6
+_REMOVING = frozenset("rmtree move rename renames replace rmdir removedirs remove unlink".split())
+# Methods of a path, which is what they remove.
+_REMOVING_ITSELF = frozenset("rmdir unlink rename replace rmtree".split())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call that makes a folder which was asked for, and the statements in front of which all have to have asked."""
+
+    call: ast.Call
+    making: ast.stmt
+    removing: tuple[ast.stmt, ...]  # in the other branch of the question
 
 
 def makes_folder(call: ast.Call) -> bool:
@@ -99,11 +112,94 @@ def asked_beside(script: ScriptModel, making: ast.stmt) -> ast.If | None:
     return None
 
 
+def folders_asked_for(script: ScriptModel, skip: Callable[[ast.Call], bool]) -> Iterator[Asked]:
+    """The folders that are made behind a question whether they are there; `skip` says which calls to leave out."""
+    tree = script.tree
+    asked = [(q, {path_text(script, p) for p in paths}) for q, paths in questions(script)]
+    for call, path, parents in makings(script):
+        if skip(call):
+            continue
+        around: ast.stmt = tree.statement(call)
+        beside = asked_beside(script, around)
+        while (
+            beside is None
+            and isinstance(parent := tree.parent(around), ast.If)
+            and around in parent.body
+            and paths_asked(parent.test)
+        ):
+            around = parent
+        # What is in the other branch of its own question is asked for with it.
+        before = (
+            asked if beside is None else [(beside, {path_text(script, p) for p in paths_asked(beside.test)})]
+        )
+        made = path_text(script, path) if before else ""
+        for question, texts in before:
+            if question is around or tree.start(question) >= tree.start(call):
+                continue
+            if script.scope_of(question) is not script.scope_of(call):
+                continue
+            if question is not beside and any(a is question for a in tree.ancestors(call)):
+                continue
+            if any(made == one or (parents and made.startswith(f"{one}/")) for one in texts):
+                yield Asked(call, around, _removed_beside(script, beside, around, texts))
+                break
+
+
+def _removed_beside(
+    script: ScriptModel, beside: ast.If | None, making: ast.stmt, asked: set[str]
+) -> tuple[ast.stmt, ...]:
+    """The first statements in the other branch of a question that remove what it asks for, one on each way."""
+    if beside is None:
+        return ()
+    tree, found = script.tree, list[ast.stmt]()
+    other = beside.orelse if making in beside.body else beside.body
+    inside = {n for stmt in other for n in walk(stmt)}
+    for call in sorted((n for n in inside if isinstance(n, ast.Call)), key=tree.start):
+        if not any(
+            _is_within(one, path_text(script, path)) for path in _removed(script, call) for one in asked
+        ):
+            continue
+        stmt = tree.statement(call)
+        # What stands behind it, or deeper, comes later on the same way.
+        if not any(tree.parent(first) in (tree.parent(stmt), *tree.ancestors(stmt)) for first in found):
+            found.append(stmt)
+    return tuple(found)
+
+
+def _removed(script: ScriptModel, call: ast.Call) -> Iterator[ast.expr]:
+    """The paths that a call removes or renames, or whose function does."""
+    path = _path_removed(call)
+    if path is not None:
+        yield path
+    for callee in script.callees(call):
+        told = {
+            inner_path.id
+            for inner in callee.nodes
+            if isinstance(inner, ast.Call) and isinstance(inner_path := _path_removed(inner), ast.Name)
+        }
+        yield from (given for given, name in handed_to(call, callee) if name in told)
+
+
+def _path_removed(call: ast.Call) -> ast.expr | None:
+    module, _, name = (dotted(call.func) or str(getattr(call.func, "attr", ""))).rpartition(".")
+    if name in _REMOVING and (module in ("os", "shutil") or isinstance(call.func, ast.Name)):
+        return call.args[0] if call.args else None
+    if name in _REMOVING_ITSELF and isinstance(call.func, ast.Attribute):
+        return call.func.value
+    return None
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
 def _decides(script: ScriptModel, node: ast.If | ast.While, paths: list[ast.expr]) -> bool:
     last = node.body[-1]
     if isinstance(node, ast.If):
         if isinstance(last, ast.Raise) or _leaves(script, last):
             return True
+        if isinstance(last, ast.If) and any(_leaves(script, b[-1]) for b in (last.body, last.orelse) if b):
+            return True  # `if overwrite: shutil.rmtree(path)`, else it leaves
         if isinstance(last, (ast.Return, ast.Continue)):
             block = script.tree.block_of(node)[2]
             return any(script.trains(later) for later in block[block.index(node) + 1 :])
@@ -185,4 +281,13 @@ def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
     return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == stores else None
 
 
-__all__ = ["asked_beside", "folder_made", "makes_folder", "makings", "path_text", "paths_asked", "questions"]
+__all__ = [
+    "asked_beside",
+    "folder_made",
+    "folders_asked_for",
+    "makes_folder",
+    "makings",
+    "path_text",
+    "paths_asked",
+    "questions",
+]

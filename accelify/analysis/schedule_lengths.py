@@ -66,7 +66,7 @@ def lengths_read_by(script: ScriptModel, module: Module, *read: ast.expr) -> Ite
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
                 yield Length(inner, home)
             elif isinstance(inner, (ast.Name, ast.Attribute)) and far < _FARTHEST:
-                queue += [(value, where, far + 1) for value, where in _given(script, home, inner)]
+                queue += [(value, where, far + 1) for value, where in given_to(script, home, inner)]
 
 
 def lengths_of(script: ScriptModel, scheduler: Thing) -> Iterator[Length]:
@@ -76,7 +76,7 @@ def lengths_of(script: ScriptModel, scheduler: Thing) -> Iterator[Length]:
         yield from lengths_read_by(script, scheduler.module, *site.args, *[kw.value for kw in site.keywords])
 
 
-def _given(
+def given_to(
     script: ScriptModel, module: Module, read: ast.Name | ast.Attribute
 ) -> Iterator[tuple[Node, Module]]:
     """What a name holds: what its scope assigns it, the function that it names, what callers give."""
@@ -131,4 +131,4 @@ def runs_prepared(
     return bool(calls) and all(runs_prepared(script, chosen, things, c, seen | {scope}) for c in calls)
 
 
-__all__ = ["Length", "lengths_of", "lengths_read_by", "runs_prepared"]
+__all__ = ["Length", "given_to", "lengths_of", "lengths_read_by", "runs_prepared"]

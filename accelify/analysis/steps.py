@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
@@ -16,19 +17,42 @@ _ENDS = (ast.Break, ast.Return, ast.Raise)
 _EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit"})
 
 
-def ends_by_steps(script: ScriptModel, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
+def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
     """Whether the loop over batches around a node runs until a count of its rounds reaches a limit.
 
     `while step < total: for x in loader: step += 1`, or `if step >= total: break` among the batches. As many steps as
     before are then made on any number of processes, and epochs become more.
     """
+    return any(_reaches(test, counters) for test, counters in _tests(script, node, frozenset()))
+
+
+def step_limits(script: ScriptModel, node: ast.AST) -> Iterator[ast.expr]:
+    """What the count of rounds is compared with where the loop over batches around a node can end.
+
+    Also the limits of options that are off by default: `if 0 < args.max_steps <= step: break`.
+    """
+    for test, counters in _tests(script, node, frozenset()):
+        for part in walk(test):
+            if isinstance(part, ast.Compare) and all(isinstance(op, _ORDER) for op in part.ops):
+                sides = [part.left, *part.comparators]
+                for one, other in itertools.pairwise(sides):
+                    if _counted(one) in counters:
+                        yield other
+                    elif _counted(other) in counters:
+                        yield one
+
+
+def _tests(script: ScriptModel, node: ast.AST, seen: frozenset[Scope]) -> Iterator[tuple[ast.expr, set[str]]]:
+    """The tests by which the loop over batches around a node ends, each with what goes up by one in its rounds."""
     known = {id(loop) for loop, _ in script.loader_loops}
     loops = script.enclosing_loops(node)
     batches = next((loop for loop in loops if id(loop) in known), None)
     if batches is None:
         scope = script.scope_of(node)
         calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
-        return any(ends_by_steps(script, call, seen | {scope}) for call in calls)
+        for call in calls:
+            yield from _tests(script, call, seen | {scope})
+        return
     counters = set(_counters(batches))
     tests = [loop.test for loop in loops if isinstance(loop, ast.While)]
     tests += [
@@ -36,7 +60,7 @@ def ends_by_steps(script: ScriptModel, node: ast.AST, seen: frozenset[Scope] = f
         for stmt in walk(batches)
         if isinstance(stmt, ast.If) and any(_ends(last) for last in stmt.body[-1:])
     ]
-    return any(_reaches(test, counters) for test in tests)
+    yield from ((test, counters) for test in tests)
 
 
 def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:

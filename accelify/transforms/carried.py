@@ -2,6 +2,7 @@
 
 k = k + 0.1 * (real - fake).item()
                         ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
+self.radius.data = quantile(dist.detach())    (a finding: it is made of one process's own part of the batch)
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.carried import numbers_in, weights
-from accelify.analysis.figures import Figures, Place
+from accelify.analysis.carried import Update, numbers_in, weights
+from accelify.analysis.carried_statistics import keeps_statistic
+from accelify.analysis.figures import BatchLoop, Figures, Place
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import walk
+from accelify.analysis.weight_writes import weight_write
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -38,14 +43,36 @@ def transform(context: Context) -> Iterator[Change]:
                     n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
                 ]
                 if not numbers:
+                    if _keeps_statistic(context, loop, stmt, batch):
+                        yield _kept(context, place, stmt)
                     continue
                 everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])
                 yield _change(context, place, stmt, numbers if everywhere else [])
 
 
-def _change(
-    context: Context, place: Place, stmt: ast.Assign | ast.AugAssign, numbers: list[ast.expr]
-) -> Change:
+def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: set[str]) -> bool:
+    def runs_model(scope: Scope) -> bool:
+        effects = context.effects.of(scope)
+        return effects.calls_model or bool(effects.models)
+
+    return (
+        weight_write(context.script, stmt) is None  # which is ACC424's
+        and keeps_statistic(context.script, loop, stmt, batch, runs_model)
+    )
+
+
+def _kept(context: Context, place: Place, stmt: Update) -> Change:
+    """The finding for what is set from a process's own part of a batch; what is computed from it is not named again."""
+    given = [a for n in walk(stmt.value) if isinstance(n, ast.Call) for a in n.args]
+    context.averaged += [stmt.value, *(given if isinstance(stmt, ast.Expr) else ())]
+    message = (
+        f"`{place.text}` is set from one process's own part of the batch and goes into the next loss: each process "
+        "has another one, and what is computed with it or saved of it is one process's"
+    )
+    return context.todo(CARRIED, stmt, message, "gather what it is made of first (accelerator.gather)")
+
+
+def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr]) -> Change:
     message = f"`{place.text}` weighs the next loss, and is carried on from one process's own figures"
     accelerator = context.accelerator(stmt)
     edits: list[Edit] = []

@@ -16,6 +16,7 @@ from functools import partial
 
 from accelify.analysis.effect_sites import DOWNLOADS
 from accelify.analysis.effects import asked_to_download, is_download, opens_for_writing
+from accelify.analysis.renderings import fetches_repository
 from accelify.analysis.syntax import call_keyword, is_constant, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
@@ -93,7 +94,8 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
-            if call_keyword(call, "download") is not None or isinstance(stmt, (ast.Assign, ast.Expr)):
+            told = call_keyword(call, "download") is not None or fetches_repository(call, name)
+            if told or isinstance(stmt, (ast.Assign, ast.Expr)):
                 unpacks = isinstance(call.func, ast.Attribute) and call.func.attr in _UNPACKING
                 fetch = _Fetch(call, name in _EVERY_TIME or unpacks, not isinstance(stmt, ast.Expr))
                 _note(context, wanted, stmt, fetch)

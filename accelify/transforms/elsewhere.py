@@ -65,6 +65,15 @@ def left(context: Context) -> Iterator[Change]:
         reason = context.needs_all(stmt) if alone else "its result is used"
         if accelerator is None:
             reason = "the Accelerator is not known there"
+        asking = next((s for s in effects.sites if s.name == "builtins.input"), None)
+        if asking is not None and stmt not in context.guarded:
+            where = f"{_short(asking.path)}, line {asking.line}"
+            message = (
+                f"this call asks with input() ({where}): every process would, and one of them is answered"
+            )
+            yield context.todo(
+                ELSEWHERE, call, message, "ask on the main process, and hand the answer to the others"
+            )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
             continue

@@ -23,16 +23,9 @@ from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_
 from accelify.analysis.done import calls_done, statement_for
 from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.folders import (
-    asked_beside,
-    folder_made,
-    makes_folder,
-    makings,
-    path_text,
-    paths_asked,
-    questions,
-)
+from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -109,43 +102,26 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made when every process has seen that it is not."""
-    tree, script = context.tree, context.script
-    asked = [(q, {path_text(script, p) for p in paths}) for q, paths in questions(script)]
+    """A folder that must not be there yet is made, and one that is there removed, when every process has asked."""
+    tree = context.tree
     done: set[ast.stmt] = set()
-    for call, path, parents in makings(script):
-        if context.plan.on_main_only(call):
+    for asked in folders_asked_for(context.script, context.plan.on_main_only):
+        if asked.making in done:
             continue
-        around: ast.stmt = tree.statement(call)
-        beside = asked_beside(script, around)
-        while (
-            beside is None
-            and isinstance(parent := tree.parent(around), ast.If)
-            and around in parent.body
-            and paths_asked(parent.test)
-        ):
-            around = parent
-        # What is in the other branch of its own question is asked for with it.
-        before = (
-            asked if beside is None else [(beside, {path_text(script, p) for p in paths_asked(beside.test)})]
-        )
-        made = path_text(script, path) if before else ""
-        if around in done or not any(
-            made == one or (parents and made.startswith(f"{one}/"))
-            for question, texts in before
-            if question is not around and tree.start(question) < tree.start(call)
-            if script.scope_of(question) is script.scope_of(call)
-            for one in texts
-        ):
-            continue
-        done.add(around)
-        accelerator = context.accelerator(around)
+        places = [asked.making, *(stmt for stmt in asked.removing if stmt not in done)]
+        done.update(places)
         message = "the main process may make this folder before the others have asked whether it is there"
         edits: list[Edit] = []
-        if accelerator is not None and tree.own_line(around) and not tree.is_elif(around):
-            if context.runs_everywhere(around):
-                edits.append(InsertBefore(around, (f"{accelerator}.wait_for_everyone()",), order=-5))
-        yield context.change(FILES, call, message, edits)
+        for place in places:
+            accelerator = context.accelerator(place)
+            if accelerator is None or not tree.own_line(place) or tree.is_elif(place):
+                continue
+            if context.runs_everywhere(place):
+                edits.append(InsertBefore(place, (f"{accelerator}.wait_for_everyone()",), order=-5))
+            elif place is not asked.making:
+                removing = "the main process may remove this before the others have asked whether it is there"
+                yield context.change(FILES, place, removing)
+        yield context.change(FILES, asked.call, message, edits)
 
 
 def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
@@ -477,6 +453,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
+    if renders(call, context.script.values):
+        return True
     return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
 
 

@@ -15,10 +15,11 @@ from accelify.analysis import values as v
 from accelify.analysis.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.schedule_lengths import lengths_of
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.told_totals import told_totals
 from accelify.analysis.unread import is_unread
 from accelify.analysis.values import Thing
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 LENGTH = Rule(
     "ACC401",
@@ -35,7 +36,14 @@ def transform(context: Context) -> Iterator[Change]:
         return
     script = context.script
     scheduled: set[ast.Call] | None = None
+    said: set[ast.Call] = set()
+    for place, message in _told_or_measured(context):
+        if place not in said:
+            said.add(place)
+            yield context.change(LENGTH, place, message)
     for call in script.calls():
+        if call in said:
+            continue
         if not (isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1):
             continue
         loaders = script.things(call.args[0], v.LOADER)
@@ -55,6 +63,29 @@ def transform(context: Context) -> Iterator[Change]:
             f"`{context.tree.segment(call)}` is taken before prepare: behind it, each of N processes has 1/N of that",
         )
     yield from _hand_made_schedules(context)
+
+
+def _told_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
+    """Lengths taken before prepare, in the place of which a told number of steps can stand that ends the training."""
+    script, plan = context.script, context.plan
+    for total in told_totals(script) if not plan.known.distributed else ():
+        loaders = total.length.loaders(script)
+        if not loaders or not loaders <= plan.prepared:
+            continue
+        told = short(ast.unparse(total.told))
+        for place in total.length.places(script):
+            if plan.runs_prepared(place, loaders):
+                continue
+            wrong = (
+                f"with `{told}` it is N times too fast and ends after 1/N of the run"
+                if total.scheduler in plan.prepared
+                else "with the length it is N times too slow"
+            )
+            yield (
+                place,
+                f"a schedule is made for the told `{told}` in one branch, and from `{context.tree.segment(place)}`, "
+                f"taken before prepare, in the other: {wrong}; taken behind prepare, both are right",
+            )
 
 
 def _hand_made_schedules(context: Context) -> Iterator[Change]:

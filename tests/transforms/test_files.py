@@ -422,38 +422,6 @@ def test_a_folder_that_must_not_be_there_is_made_when_all_have_asked(before: str
     assert after in convert(setup="RATE = 1", ready=before).new_text
 
 
-OVERWRITES = """\
-    if input('Overwrite? ') == 'y':
-        shutil.rmtree('out')
-        os.makedirs('out')
-    else:
-        sys.exit(0)
-"""
-MAKES = "    os.makedirs('out')\n"
-WAITS = (
-    "    accelerator.wait_for_everyone()\n    if accelerator.is_main_process:\n        os.makedirs('out')\n"
-)
-
-
-@pytest.mark.parametrize("other", [OVERWRITES, "    if epochs:\n        raise FileExistsError\n"])
-@pytest.mark.parametrize(
-    ("test", "first"), [("os.path.exists('out')", False), ("not os.path.isdir('out')", True)]
-)
-def test_a_folder_that_is_made_beside_a_question_is_made_when_all_have_asked(
-    test: str, first: bool, other: str
-) -> None:
-    before = f"if {test}:\n{MAKES}else:\n{other}" if first else f"if {test}:\n{other}else:\n{MAKES}"
-    text = convert(imports="import shutil, sys", setup="epochs = 3", ready=before).new_text
-    assert WAITS in text
-    assert ("else:\n" if not first else f"if {test}:\n") + WAITS in text
-    assert "rmtree('out')\n            os.makedirs('out')" in text or "rmtree" not in text
-
-
-def test_a_folder_beside_a_word_is_not_waited_for() -> None:
-    before = f"if os.path.exists('out'):\n    print('again')\nelse:\n{MAKES}"
-    assert "wait_for_everyone" not in convert(ready=before).new_text
-
-
 @pytest.mark.parametrize(
     ("asked", "made"),
     [
