@@ -97,8 +97,10 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             for cls in self.interpreter.classes():
                 if any(thing in held for held in cls.attributes.values()):
                     module = cls.module
-                    plain = self.interpreter.kind_of_class(cls) == v.INSTANCE
-                    if plain and module.path is not None and module not in (*self.modules, *found):
+                    # A network's parts belong to it; an optimizer that it keeps does not.
+                    kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
+                    keeps = self.interpreter.kind_of_class(cls) in kinds
+                    if keeps and module.path is not None and module not in (*self.modules, *found):
                         found.append(module)
         return found
 
