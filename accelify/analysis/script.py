@@ -19,6 +19,7 @@ from accelify.analysis.own_main import own_main
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
 from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.reaching import reaching_assignments
+from accelify.analysis.reducing_helpers import only_reduces
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
@@ -117,7 +118,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            trains = any(word in text for word in TRAINING_WORDS)
+            trains = any(word in text for word in TRAINING_WORDS) and not only_reduces(module)
             if any(s in reached and (trains or s in leading) for s in module.scopes.functions()):
                 found.append(module)
         return found
