@@ -72,6 +72,7 @@ OPENING = frozenset(
     "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
+_NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
 FETCHING = frozenset(
     """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
     urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
@@ -538,7 +539,7 @@ def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
     for keyword in ("file", "filename", "name"):
         given = call_argument(call, 0, keyword)
         if given is not None:
-            return given
+            return None if dotted(given) in _NOWHERE or is_constant(given, "/dev/null") else given
     return None
 
 
