@@ -93,17 +93,17 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     def _modules_that_keep(self) -> list[Module]:
         """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
-        found: list[Module] = []
+        found: set[Module] = set()
         for thing in {*self.optimizers, *self.trained_models}:
+            # A network's parts belong to it; an optimizer that it keeps does not.
+            kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
                 if any(thing in held for held in cls.attributes.values()):
-                    module = cls.module
-                    # A network's parts belong to it; an optimizer that it keeps does not.
-                    kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
-                    keeps = self.interpreter.kind_of_class(cls) in kinds
-                    if keeps and module.path is not None and module not in (*self.modules, *found):
-                        found.append(module)
-        return found
+                    if self.interpreter.kind_of_class(cls) in kinds and cls.module.path is not None:
+                        found.add(cls.module)
+        # In the order in which they are imported: places in them are compared by it.
+        every = dict.fromkeys(self.program.modules.values())
+        return [module for module in every if module in found and module not in self.modules]
 
     def _modules_that_train(self) -> list[Module]:
         """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
