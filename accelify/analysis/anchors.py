@@ -16,6 +16,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, names_in, walk
+from accelify.analysis.trained import keeps_optimizer
 from accelify.analysis.values import Class, Function
 
 NAME = "accelerator"
@@ -206,7 +207,8 @@ class Reach:
         return None
 
     def _takes_attribute(self, home: Scope) -> bool:
-        """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself.
+        """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself, or keeps
+        the optimizer that it is trained by.
 
         In the script's own file a module sees the global name, which leaves its `__init__` as it is.
         """
@@ -214,7 +216,7 @@ class Reach:
             return True
         cls = _class_value(self.script, home)
         methods = [s for c in cls.ancestry() for s in c.scope.children.values()]
-        trains = any(s in self.script.training_scopes for s in methods)
+        trains = any(s in self.script.training_scopes for s in methods) or keeps_optimizer(cls)
         return (
             trains
             and self.script.interpreter.kind_of_class(cls) == v.MODEL

@@ -79,6 +79,7 @@ OPENING = frozenset(
     "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
+_NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
 FETCHING = frozenset(
     """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
     urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
@@ -562,10 +563,9 @@ def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
     """The file that a call opens for writing, None where it opens none."""
     if name not in OPENING or not _writing_mode(call_argument(call, 1, "mode")):
         return None
-    for keyword in ("file", "filename", "name"):
-        given = call_argument(call, 0, keyword)
+    for given in (call_argument(call, 0, keyword) for keyword in ("file", "filename", "name")):
         if given is not None:
-            return given
+            return None if dotted(given) in _NOWHERE or is_constant(given, "/dev/null") else given
     return None
 
 

@@ -20,6 +20,8 @@ from accelify.analysis.torch_calls import reduction_of
 
 # How many assignments are followed back.
 _FARTHEST = 4
+# Weights that sum up to one: what they are divided by differs between shares, and their sum does not.
+WEIGHTS = "its weights are divided by"
 _COUNTING = frozenset({"sum", "count_nonzero"})
 # Losses that divide by the weights of the targets they look at.
 _WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
@@ -52,8 +54,15 @@ class OwnCounts:
         """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
         averaging = self.reductions.averaging(self.backward.loss)
         for divisor, scope in averaging.divisors.items():
-            if len(list(self._counts(divisor, scope))) == 1:
-                yield divisor, scope, f"it is divided by `{ast.unparse(divisor)}`"
+            counts = list(self._counts(divisor, scope))
+            if len(counts) == 1:
+                own = self._own_sums(counts[0], scope)
+                by = " and ".join(f"`{ast.unparse(d)}`" for d in own)
+                yield (
+                    divisor,
+                    scope,
+                    f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
+                )
         for call, scope in averaging.averages.items():
             name = self._torch_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
@@ -97,6 +106,12 @@ class OwnCounts:
                 for value in self._made(name, scope):
                     yield from self._counts(value, scope, far + 1)
 
+    def _own_sums(self, count: ast.Call, scope: Scope) -> list[ast.expr]:
+        """What weights are divided by that so sum up to the same on every process: `a / a.sum() + b / b.sum()`."""
+        summed = _summed(count)
+        made = self._made(summed, scope) if isinstance(summed, ast.Name) else []
+        return _normalised(made[0]) if len(made) == 1 else []
+
     def _made(self, name: ast.Name, scope: Scope) -> list[ast.expr]:
         """What a scope assigns to a name."""
         if scope.resolve(name.id) is not scope:
@@ -123,3 +138,25 @@ class OwnCounts:
             if far < _FARTHEST and any(self._of_batch(m, scope, far + 1) for m in self._made(name, scope)):
                 return True
         return False
+
+
+def _summed(call: ast.Call) -> ast.expr | None:
+    """What `torch.sum(x)` or `x.sum()` sums up."""
+    return call.args[0] if call.args else getattr(call.func, "value", None)
+
+
+def _normalised(node: ast.expr) -> list[ast.expr]:
+    """The sums that the terms of an expression are divided by, each by its own; none where one of them is not."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _normalised(node.left), _normalised(node.right)
+        return [*left, *right] if left and right else []
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return []
+    sums = [n for n in walk(node.right) if isinstance(n, ast.Call) and _is_sum(n)]
+    whole = [_summed(call) for call in sums]
+    own = len(whole) == 1 and whole[0] is not None and ast.unparse(whole[0]) == ast.unparse(node.left)
+    return [node.right] if own else []
+
+
+def _is_sum(call: ast.Call) -> bool:
+    return getattr(call.func, "attr", "") == "sum"

@@ -18,6 +18,7 @@ from accelify.analysis.hooks import backward_hooks
 from accelify.analysis.none_tests import NoneTests, asks_for_none
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.syntax import names_in, target_names, walk
 
 SAMPLE, TOTAL = 1, 2
@@ -26,10 +27,6 @@ _FORM = frozenset(
     "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
 )
 _FORM_CALLS = frozenset("len type isinstance range hasattr id callable super".split())
-_OUTPUTS = frozenset(
-    "print info debug warning error critical log write writerow writerows writelines dump add_scalar add_scalars "
-    "add_histogram scalar_summary add_text line savetxt save savez plot echo".split()
-)
 _BARS = frozenset("set_postfix set_postfix_str set_description set_description_str desc".split())
 # Objects that are no figures, whatever they are handed.
 _TOOLS = (
@@ -403,7 +400,7 @@ class OwnShare:
         if last == "step" and script.is_a(receiver, v.SCHEDULER):
             self.schedules[call] = self._joined(self.schedules.get(call), held)
             return False
-        if last in _OUTPUTS and not any(self._is_ours(c) for c in callees):
+        if last in OUTPUTS and not any(self._is_ours(c) for c in callees):
             self.outputs[call] = self._joined(self.outputs.get(call), held)
             return False
         if script.is_a(receiver, *_TOOLS):
@@ -419,6 +416,13 @@ class OwnShare:
                         self._climb(call, self._returned[callee])
             if all(self._is_ours(c) for c in callees):
                 return False
+            if held.level == TOTAL and any(
+                shows(script, c, name)
+                for c in callees
+                if not self._is_ours(c)
+                for name in self._parameters(call, c, child)
+            ):
+                self.outputs[call] = self._joined(self.outputs.get(call), held)
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
         changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))

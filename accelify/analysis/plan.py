@@ -215,7 +215,7 @@ class Plan(ConstructorArguments):
 
     def _trains_itself(self) -> str | None:
         """The class of a prepared model that calls backward in its own methods."""
-        for model in self.prepared:
+        for model in sorted(self.prepared, key=Thing.place):
             for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
                 if any(method in self.script.training_scopes for method in cls.scope.children.values()):
                     return cls.name
@@ -223,10 +223,10 @@ class Plan(ConstructorArguments):
 
     def _left_unprepared(self) -> Thing | None:
         """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
-        for optimizer in self.prepared:
+        for optimizer in sorted(self.prepared, key=Thing.place):
             if optimizer.kind != v.OPTIMIZER:
                 continue
-            for model in optimizer.link("models"):
+            for model in sorted(optimizer.link("models"), key=Thing.place):
                 if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
                     continue
                 if not self.script.outermost({model}) & self.prepared:

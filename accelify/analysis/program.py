@@ -130,6 +130,8 @@ class Program:
     def __init__(self, tree: Tree, path: Path | None = None, read: Reader = _read) -> None:
         self._read = read
         self.modules: dict[str, Module] = {}
+        # Modules that are no Python of the running version, by name: the file, and the line that says so.
+        self.unread: dict[str, tuple[Path, int | None]] = {}
         self._by_path: dict[Path, Module | None] = {}
         self._found: dict[str, Path | None] = {}
         self.entry = Module("__main__", tree, Scopes(tree), path, entry=True)
@@ -211,7 +213,8 @@ class Program:
             return None
         try:
             tree = Tree(text, str(path))
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError) as error:
+            self.unread[name] = (path, getattr(error, "lineno", None))
             return None
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         # Where something may be trained or evaluated, the module is converted with the script and looked at as a whole.

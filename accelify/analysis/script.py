@@ -19,6 +19,7 @@ from accelify.analysis.own_main import own_main
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
 from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.reaching import reaching_assignments
+from accelify.analysis.reducing_helpers import only_reduces
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
@@ -92,15 +93,17 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     def _modules_that_keep(self) -> list[Module]:
         """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
-        found: list[Module] = []
+        found: set[Module] = set()
         for thing in {*self.optimizers, *self.trained_models}:
+            # A network's parts belong to it; an optimizer that it keeps does not.
+            kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
                 if any(thing in held for held in cls.attributes.values()):
-                    module = cls.module
-                    plain = self.interpreter.kind_of_class(cls) == v.INSTANCE
-                    if plain and module.path is not None and module not in (*self.modules, *found):
-                        found.append(module)
-        return found
+                    if self.interpreter.kind_of_class(cls) in kinds and cls.module.path is not None:
+                        found.add(cls.module)
+        # In the order in which they are imported: places in them are compared by it.
+        every = dict.fromkeys(self.program.modules.values())
+        return [module for module in every if module in found and module not in self.modules]
 
     def _modules_that_train(self) -> list[Module]:
         """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
@@ -115,7 +118,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if module is self.module or module in found or module.path is None:
                 continue
             text = module.tree.text
-            trains = any(word in text for word in TRAINING_WORDS)
+            trains = any(word in text for word in TRAINING_WORDS) and not only_reduces(module)
             if any(s in reached and (trains or s in leading) for s in module.scopes.functions()):
                 found.append(module)
         return found

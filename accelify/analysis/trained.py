@@ -337,3 +337,9 @@ def is_in_model(script: TrainedModels, scope: Scope) -> bool:
     owner = scope.owner_class
     cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
     return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
+
+
+def keeps_optimizer(cls: Class) -> bool:
+    """Whether the objects of a class keep an optimizer."""
+    held = (w for values in cls.attributes.values() for w in values)
+    return any(isinstance(w, Thing) and w.kind == v.OPTIMIZER for w in held)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.own_counts import OwnCounts
+from accelify.analysis.own_counts import WEIGHTS, OwnCounts
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -39,16 +39,16 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, said: list[str]) -> str:
+    weights = any(how.startswith(WEIGHTS) for how in said)
     remedy = (
         'multiply by the count and divide by accelerator.reduce(count, reduction="mean")'
         if context.for_accelerate or len(said) > 1
         else "accelerator.backward(loss, weight=...) with that number weighs each share by it, where the loss has no "
         "other term"
     )
-    return (
-        "the mean of the processes' losses is not the loss of the whole batch where shares differ: "
-        f"{' and '.join(_told_once(said))}; {remedy}"
-    )
+    what = "the mean of the processes' losses is not the loss of the whole batch where shares differ"
+    # No one number of a share weighs its loss right where several terms are divided, each by its own.
+    return f"{what}: {' and '.join(_told_once(said))}" + ("" if weights else f"; {remedy}")
 
 
 def _told_once(said: list[str]) -> list[str]:

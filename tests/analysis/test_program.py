@@ -8,6 +8,7 @@ import pytest
 
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Program
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
 
 FILES = {
@@ -102,3 +103,19 @@ def test_a_class_of_the_name_of_its_file_and_folder(tmp_path: Path, text: str) -
     found = program(tmp_path, text, "foo/main.py")
     assert set(found.modules) == {"__main__", "foo"}
     assert {getattr(node, "name", "") for node in found.modules["foo"].used or ()} == {"foo"}
+
+
+def test_modules_that_keep_what_is_trained_come_in_the_order_of_their_imports(tmp_path: Path) -> None:
+    """Places in several modules are compared by it: which of them is named is the same in every run."""
+    names, text = [f"keeps_{i}" for i in range(6)], "import torch\n"
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(
+            "import torch\n\n\nclass Keeps:\n    def __init__(self):\n        self.net = torch.nn.Linear(2, 2)\n"
+            "        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        )
+        text += f"from {name} import Keeps as {name.title()}\n{name} = {name.title()}()\n"
+    text += "for x in data:\n" + "".join(
+        f"    {n}.net(x).sum().backward()\n    {n}.optimizer.step()\n" for n in names
+    )
+    script = ScriptModel(Tree(text), tmp_path / "train.py", project=True)
+    assert [module.name for module in script.modules[1:]] == names

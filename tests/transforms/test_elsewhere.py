@@ -111,6 +111,15 @@ def test_what_is_written_to_memory_is_written_nowhere(tmp_path: Path) -> None:
     assert not findings(conversion)
 
 
+@pytest.mark.parametrize("path", ["os.devnull", "'/dev/null'", "file=os.devnull"])
+def test_what_is_opened_to_be_thrown_away_is_no_file(tmp_path: Path, path: str) -> None:
+    helper = f"def rows(x, verbose=False):\n    f = sys.stderr if verbose else open({path}, mode='w')\n"
+    helper += "    return x, f\n"
+    conversion = converted(tmp_path, helper, epoch="a = rows(x)\nrows(x, True)")
+    assert place_of(conversion.new_text, "epoch") == "a = rows(x)\nrows(x, True)"
+    assert not findings(conversion)
+
+
 def test_what_is_used_is_only_said(tmp_path: Path) -> None:
     helper = "def keep(x):\n    np.save('x', x)\n    return 'x'\n"
     conversion = converted(tmp_path, helper, epoch="path = keep(x)")

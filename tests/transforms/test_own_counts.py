@@ -53,6 +53,17 @@ def test_losses_that_each_process_averages_over_a_count_of_its_own(setup: str, l
     assert "accelerator.backward(loss, weight=...)" in said
 
 
+def test_weights_that_sum_up_to_the_same_everywhere_are_named_by_what_they_are_divided_by() -> None:
+    loss = """
+each = F.cross_entropy(model(x), y, reduction="none")
+a, b = each * (y == 0), each * (y == 1)
+weight = a / torch.sum(a).item() + b / b.sum().detach().item()
+loss = torch.sum(weight * each) / torch.sum(weight).item()
+"""
+    (said,) = [f.message for f in convert(loss=loss).remaining if f.code == "ACC425"]
+    assert said.endswith("its weights are divided by `torch.sum(a).item()` and `b.sum().detach().item()`")
+
+
 @pytest.mark.parametrize(
     "loss",
     [

@@ -79,6 +79,53 @@ def test_a_module_that_is_copied_keeps_no_accelerator(tmp_path: Path) -> None:
     assert "cannot be handed to `Agent.learn`, where backward is called: `Agent` is copied or saved" in reason
 
 
+NET = f"""\
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(size, 1)
+        self.optimizer = {SGD.format("self")}
+
+    def forward(self, x):
+        return self.fc(x)
+"""
+KEEPS_NET = """\
+class Learner:
+    def __init__(self, size):
+        self.net = Net(size)
+
+    def learn(self, x, y):
+        loss = (self.net(x) - y).pow(2).mean()
+        self.net.optimizer.zero_grad()
+        loss.backward()
+        self.net.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_network_that_keeps_its_optimizer_made_in_a_class_of_another_file(
+    tmp_path: Path, apart: bool
+) -> None:
+    main = HEAD + "from agent import Learner\n\nagent = Learner(3)\n" + LOADER + LEARNS
+    if apart:
+        modules = {"agent": TORCH + "from net import Net\n\n\n" + KEEPS_NET, "net": TORCH + NET}
+    else:
+        modules = {"agent": TORCH + NET + "\n\n" + KEEPS_NET}
+    texts = project(tmp_path, main=main, **modules)
+    net = texts["net" if apart else "agent"]
+    assert "        self.optimizer = self.accelerator.prepare(self.optimizer)\n" in net
+    assert "self.net = Net(self.accelerator, size)\n" in texts["agent"]
+    assert "self.net = self.accelerator.prepare(self.net)\n" in texts["agent"]
+    assert "self.accelerator.unwrap_model(self.net).optimizer.step()\n" in texts["agent"]
+
+
+def test_a_copied_network_that_keeps_its_optimizer_is_named_as_it_is(tmp_path: Path) -> None:
+    main = HEAD + "from agent import Learner\n\nagent = Learner(3)\n" + LOADER + LEARNS
+    copied = KEEPS_NET.replace("Net(size)\n", "Net(size)\n        self.old = copy.deepcopy(self.net)\n")
+    reason = refusal(tmp_path, main=main, agent="import copy\n" + TORCH + NET + "\n\n" + copied).reason
+    assert "`Net` is copied or saved whole" in reason
+
+
 def test_an_object_of_another_file_that_keeps_model_and_optimizer(tmp_path: Path) -> None:
     """It trains nothing itself; the script steps the optimizer that it keeps."""
     player = f"""\
