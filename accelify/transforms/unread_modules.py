@@ -52,4 +52,5 @@ def _import_of(context: Context, name: str) -> ast.stmt:
             names = [base, *[f"{base}.{alias.name}" for alias in node.names]]
         if any(one == name or one.startswith(f"{name}.") for one in names):
             return node
-    return context.script.module.tree.module.body[0]
+    first: ast.stmt = context.script.module.tree.module.body[0]
+    return first
