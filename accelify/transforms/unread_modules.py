@@ -51,6 +51,6 @@ def _import_of(context: Context, name: str) -> ast.stmt:
                 base = ".".join([*package[: len(package) - node.level + 1], *([base] if base else [])])
             names = [base, *[f"{base}.{alias.name}" for alias in node.names]]
         if any(one == name or one.startswith(f"{name}.") for one in names):
-            return node
-    whole: ast.stmt = context.script.module.tree.module.body[0]
-    return whole
+            found: ast.stmt = node
+            return found
+    return context.script.module.tree.module.body[0]

@@ -77,6 +77,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if not through_module and _rebinds(context, node):
             continue
+        if _is_unwrapped(context, base):
+            continue
         if not through_module and (own or node.attr != "module"):
             overridden = node.attr in k.MODULE_API and _is_overridden(context, node)
             if (node.attr in k.MODULE_API and not overridden) or not _after_prepare(context, base):
@@ -138,6 +140,25 @@ def _either_way(context: Context) -> Iterator[Change]:
             message = "whether the model is wrapped is for the Accelerator to know"
             yield context.change(UNWRAP, choice, message, edits, core=True)
             break
+
+
+def _is_unwrapped(context: Context, node: ast.expr) -> bool:
+    """Whether a name holds what was unwrapped where it was bound: `bare = model.module if several else model`."""
+    bound = list(context.locations[1].bindings(node)) if isinstance(node, ast.Name) else []
+    return bool(bound) and all(
+        isinstance(stmt, ast.Assign)
+        and isinstance(stmt.targets[0], ast.Name)
+        and (
+            (isinstance(stmt.value, ast.IfExp) and stmt.value in context.claimed)
+            or (
+                isinstance(stmt.value, ast.Attribute)
+                and stmt.value.attr == "module"
+                and _keeps_bare_module(context, stmt.value)
+                and not _has_part_of_that_name(context, stmt.value.value)
+            )
+        )
+        for stmt in bound
+    )
 
 
 def _rebinds(context: Context, node: ast.Attribute) -> bool:

@@ -349,3 +349,20 @@ def test_a_name_that_holds_a_list_by_then_is_no_model(made: str, unwrapped: bool
     text = convert(setup=PARTS.format(made=made), build=build, end="found = parts(model)").new_text
     assert ("for layer in accelerator.unwrap_model(layers)" in text) is unwrapped
     assert ("for layer in layers]" in text) is not unwrapped
+
+
+@pytest.mark.parametrize(
+    "bound",
+    ["bare = model.module", "bare = model.module if hasattr(model, 'module') else model"],
+)
+def test_what_was_unwrapped_where_it_was_bound_is_not_unwrapped_again(bound: str) -> None:
+    text = convert(build=NET + BUILD, epoch=f"{bound}\nbare.save_pretrained('d')\nn = bare.hidden").new_text
+    epoch = place_of(text, "epoch")
+    assert "bare = accelerator.unwrap_model(model)" in epoch
+    assert epoch.count("unwrap_model") == 1
+
+
+def test_a_name_that_is_the_prepared_model_on_one_way_is_unwrapped() -> None:
+    bound = "bare = model\nif epoch:\n    bare = model.module"
+    text = convert(build=NET + BUILD, epoch=f"{bound}\nn = bare.hidden").new_text
+    assert "n = accelerator.unwrap_model(bare).hidden" in place_of(text, "epoch")
