@@ -43,7 +43,8 @@ def transform(context: Context) -> Iterator[Change]:
                     n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
                 ]
                 if not numbers:
-                    if _keeps_statistic(context, loop, stmt, batch):
+                    # `k = min(max(k, 0), 1)` is made of nothing but what it was: its other settings are asked.
+                    if _keeps_statistic(context, loop, stmt, batch - {place.text}):
                         yield _kept(context, place, stmt)
                     continue
                 everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])

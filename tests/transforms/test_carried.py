@@ -35,6 +35,13 @@ def test_the_average_of_all_processes_is_carried_on(update: str, after: str) -> 
     assert "ACC306" not in codes(conversion)
 
 
+def test_what_is_kept_within_limits_behind_is_no_figure_of_its_own() -> None:
+    update = "weight = weight + 0.1 * (loss - fake).item()\nweight = min(max(weight, 0), 1)"
+    conversion = convert(build=BUILD, loss=LOSS, update=f"optimizer.step()\n{update}", end="print(weight)")
+    assert 'accelerator.reduce((loss - fake).item(), reduction="mean")' in conversion.new_text
+    assert "ACC417" not in {finding.code for finding in conversion.remaining}
+
+
 BUILD = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nweight = 0.0"
 
 
