@@ -6,8 +6,9 @@ Shares of a batch have different numbers of them, and the mean of the processes'
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TypeVar
 
 from accelify.analysis.chosen import Chosen
 from accelify.analysis.figures import Figures
@@ -18,6 +19,7 @@ from accelify.analysis.script import Backward, ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
 from accelify.analysis.torch_calls import reduction_of
 
+_Node = TypeVar("_Node", bound=ast.expr)
 # How many assignments are followed back.
 _FARTHEST = 4
 # Weights that sum up to one: what they are divided by differs between shares, and their sum does not.
@@ -53,7 +55,7 @@ class OwnCounts:
     def found(self) -> Iterator[tuple[ast.expr, Scope, str]]:
         """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
         averaging = self.reductions.averaging(self.backward.loss)
-        for divisor, scope in averaging.divisors.items():
+        for divisor, scope in self._in_order(averaging.divisors):
             counts = list(self._counts(divisor, scope))
             if len(counts) == 1:
                 own = self._own_sums(counts[0], scope)
@@ -63,7 +65,7 @@ class OwnCounts:
                     scope,
                     f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
                 )
-        for call, scope in averaging.averages.items():
+        for call, scope in self._in_order(averaging.averages):
             name = self._torch_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
                 ignored = call_keyword(call, "ignore_index")
@@ -76,6 +78,11 @@ class OwnCounts:
             chosen = None if reduction_of(call) in ("sum", "none") else self.chosen.averaged(call, scope)
             if chosen is not None:
                 yield call, scope, f"it is averaged over `{ast.unparse(chosen)}`"
+
+    def _in_order(self, found: Mapping[_Node, Scope]) -> list[tuple[_Node, Scope]]:
+        """By file and place: of several losses, which one is asked first differs between runs."""
+        path = {scope: str(self.script.interpreter.module_of(scope).path) for scope in found.values()}
+        return sorted(found.items(), key=lambda one: (path[one[1]], one[0].lineno, one[0].col_offset))
 
     def _torch_name(self, call: ast.Call, scope: Scope) -> str:
         module = self.script.interpreter.module_of(scope)

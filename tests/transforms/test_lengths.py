@@ -138,3 +138,37 @@ def test_a_number_that_is_divided_by_the_processes_is_right() -> None:
     build = "from accelify.runtime import Accelerator\naccelerator = Accelerator()\n"
     text = frame(setup="batch_size = 8", batch=batch, build=build + DEFAULTS["build"])
     assert "ACC401" not in {f.code for f in convert_source(Source.from_text(text)).remaining}
+
+
+@pytest.mark.parametrize(("behind", "found"), [("", False), ("print(steps)", True)])
+def test_a_length_that_nobody_reads_in_the_modules_of_a_project(
+    tmp_path: Path, behind: str, found: bool
+) -> None:
+    trainer = """
+    import torch
+    from torch import nn
+    class Trainer:
+        def __init__(self, model, optimizer, loader):
+            self.model, self.optimizer, self.loader = model, optimizer, loader
+        def train(self):
+            for x, y in self.loader:
+                loss = nn.functional.cross_entropy(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+    """
+    main = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    from trainer import Trainer
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,))), batch_size=8)
+    steps = len(loader)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(model, optimizer, loader)
+    trainer.train()
+    """
+    (tmp_path / "trainer.py").write_text(textwrap.dedent(trainer))
+    (tmp_path / "main.py").write_text(textwrap.dedent(main) + behind)
+    conversions = convert_project(Source.read(tmp_path / "main.py"))
+    assert {c.status for c in conversions} == {"converted"}
+    assert any("ACC401" in codes(c) for c in conversions) is found

@@ -195,7 +195,7 @@ def test_a_trainer_whose_base_lies_in_another_module(tmp_path: Path, own: bool) 
     assert "self.accelerator = accelerator" in texts["base"]
     assert "self.accelerator.backward(loss)" in texts["trainer"]
     assert "self.accelerator.print(epoch" in texts["base"]
-    assert ("super().__init__(self.accelerator, model" in texts["trainer"]) == own
+    assert ("super().__init__(accelerator, model" in texts["trainer"]) == own
 
 
 def test_an_endless_loader_of_a_package_that_passes_its_modules_on(tmp_path: Path) -> None:

@@ -195,3 +195,14 @@ def test_what_several_terms_are_averaged_over_is_said_once() -> None:
     loss = "a, b = y > 0, y < 0\nd = y - model(x)\nloss = d[a].mean() - d[b].mean() + d[y != 1].mean()"
     (said,) = [f.message for f in convert(ready=REAL, loss=loss).remaining if f.code == "ACC425"]
     assert "it is averaged over `d[a]` and `d[b]` and `d[y != 1]`; multiply" in said
+
+
+def test_of_several_criteria_the_first_in_the_file_is_named(tmp_path: Path) -> None:
+    other = MASKED.replace("Masked", "Other").replace("import torch.nn as nn\n", "")
+    (tmp_path / "criteria.py").write_text(MASKED + other)
+    setup = "import criteria\ncriterion = criteria.Other() if os.environ else criteria.Masked()"
+    (tmp_path / "train.py").write_text(frame(setup=setup, ready=REAL, loss="loss = criterion(model(x), y)"))
+    for _ in range(3):
+        conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+        (said,) = [f.message for f in conversion.remaining if f.code == "ACC425"]
+        assert "it is averaged over `diff[valid]` (criteria.py:7)" in said

@@ -198,9 +198,9 @@ class Part(Base):
 @pytest.mark.parametrize(
     ("call", "after"),
     [
-        ("super().__init__(lr)", "super().__init__(self.accelerator, lr)"),
-        ("super(Part, self).__init__(lr)", "super(Part, self).__init__(self.accelerator, lr)"),
-        ("Base.__init__(self, lr)", "Base.__init__(self, self.accelerator, lr)"),
+        ("super().__init__(lr)", "super().__init__(accelerator, lr)"),
+        ("super(Part, self).__init__(lr)", "super(Part, self).__init__(accelerator, lr)"),
+        ("Base.__init__(self, lr)", "Base.__init__(self, accelerator, lr)"),
     ],
 )
 def test_the_accelerator_goes_to_a_base_class_that_trains(tmp_path: Path, call: str, after: str) -> None:
