@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.syntax import Tree, walk
 
+_CLOSING = frozenset({"close", "clf", "cla"})
 _JOINING = (ast.Tuple, ast.List, ast.BoolOp, ast.IfExp, ast.ListComp, ast.SetComp)
 
 
@@ -29,6 +30,22 @@ def statement_for(tree: Tree, call: ast.Call) -> ast.Expr | None:
             return None
         child = ancestor
     return None
+
+
+def closed_beside(run: Iterable[ast.stmt], writes: Callable[[ast.Call], bool]) -> list[ast.Call]:
+    """What statements close beside what they write, where none can have opened it: `plt.savefig(f), plt.close()`.
+
+    Args:
+        run: the statements, neighbours.
+        writes: whether a call of theirs writes.
+    """
+    found: list[ast.Call] = []
+    for done in (calls_done([stmt]) for stmt in run):
+        rest = [c for c in done if not writes(c)]
+        closing = [c for c in rest if isinstance(c.func, ast.Attribute) and c.func.attr in _CLOSING]
+        if closing == rest:
+            found += closing
+    return found
 
 
 def needed_beside(effects: SideEffects, node: ast.AST) -> str:

@@ -18,13 +18,13 @@ import contextlib
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis import values as v
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
-from accelify.analysis.done import calls_done, statement_for
+from accelify.analysis.done import calls_done, closed_beside, statement_for
 from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.pictures import saves_picture
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
@@ -38,7 +38,6 @@ SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same pictu
 
 _REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
 _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
-_PICTURES = tuple(".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg .pdf .mp4".split())
 # Windows, and the places of notebooks that pictures are drawn in.
 _SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 _FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
@@ -65,8 +64,7 @@ def transform(context: Context) -> Iterator[Change]:
         done.update(run)
         if all(_only_flushes(context, one) for one in run):
             continue
-        edit, last = context.guard(run, accelerator)
-        edits: list[Edit] = [edit]
+        edits, last = _guard(context, run, accelerator)
         first = run[0] if last is run[-1] else last
         if _read_before(context, run) and context.runs_everywhere(first):
             # Who is late must still find it.
@@ -99,6 +97,20 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _left_open(context)
     yield from _own_folders(context)
     yield from _in_values(context)
+
+
+def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[list[Edit], ast.stmt]:
+    """The edits that leave statements to the main process, and the statement they end with then."""
+    closing = [
+        f"{context.tree.indent_unit()}{context.tree.segment(call)}"
+        for call in closed_beside(run, lambda call: _is_writing(context, call))
+    ]
+    if not closing:
+        edit, last = context.guard(run, accelerator)
+        return [edit], last
+    # What all have drawn before is closed by all.
+    guard = Indent(run[0], run[-1], f"if {accelerator}.is_main_process:")
+    return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
 
 
 def _asked_first(context: Context) -> Iterator[Change]:
@@ -453,9 +465,9 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
-    if renders(call, context.script.values):
+    if renders(call, context.script.values) or call.func.attr in WRITING_METHODS:
         return True
-    return call.func.attr in WRITING_METHODS or _saves_picture(context, call)
+    return saves_picture(context.script, context.locations[1].bindings, call)
 
 
 def _takes_its_name(context: Context, function: Scope) -> bool:
@@ -482,50 +494,6 @@ def _runs_command(context: Context, call: ast.Call) -> bool:
     # Where there is no Accelerator yet, what is not known to write is not spoken of. (Asking for it hands it on to the
     # function: only for what needs it.)
     return run_for_all(call, name, scope) and context.accelerator(call) is not None
-
-
-def _saves_picture(context: Context, call: ast.Call) -> bool:
-    """`image.save(path)` of an image or an animation, which no tensor has."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
-        return False
-    if _is_drawn(context, call.func.value) or _names_picture(context, call.args[0]):
-        return True
-    made, libraries = context.script.things(call.func.value), ("PIL.", "matplotlib.animation.", "imageio.")
-    return any(t.kind == v.TENSOR or (t.qualname or "").startswith(libraries) for t in made)
-
-
-def _names_picture(context: Context, path: ast.expr) -> bool:
-    """Whether a path ends as those of pictures do: `os.path.join(folder, "a.png")`, whatever saves itself there."""
-    given = [path]
-    if isinstance(path, ast.Name):
-        given = [b.value for b in context.locations[1].bindings(path) if isinstance(b, ast.Assign)]
-    return any(
-        isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.lower().endswith(_PICTURES)
-        for one in given
-        for n in walk(one)
-    )
-
-
-def _is_drawn(context: Context, node: ast.expr, depth: int = 3) -> bool:
-    """`ToPILImage()(grid)`, or a name that holds what such a transform gives back."""
-    if isinstance(node, ast.Name) and depth:
-        found = [b for b in context.locations[1].bindings(node) if isinstance(b, ast.Assign)]
-        return bool(found) and all(_is_drawn(context, stmt.value, depth - 1) for stmt in found)
-    if not isinstance(node, ast.Call):
-        return False
-    made = context.script.qualname(node.func) or ""
-    inner = node.func.func if isinstance(node.func, ast.Call) else None
-    if inner is None and isinstance(node.func, ast.Name) and depth:
-        found = [b for b in context.locations[1].bindings(node.func) if isinstance(b, ast.Assign)]
-        calls = [b.value.func for b in found if isinstance(b.value, ast.Call)]
-        return bool(calls) and all(_makes_pictures(context.script.qualname(one)) for one in calls)
-    return made.endswith("to_pil_image") or (
-        inner is not None and _makes_pictures(context.script.qualname(inner))
-    )
-
-
-def _makes_pictures(name: str | None) -> bool:
-    return (name or "").endswith("transforms.ToPILImage")
 
 
 def _opened_and_left(context: Context, call: ast.Call) -> bool:

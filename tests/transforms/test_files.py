@@ -568,6 +568,15 @@ def test_what_all_processes_need_beside_a_picture_is_said() -> None:
     ]
 
 
+def test_what_all_have_drawn_is_closed_by_all() -> None:
+    lines = "plt.savefig('a.png'), plt.close()"
+    after = f"plt.plot([1])\nif accelerator.is_main_process:\n    {lines}\nelse:\n    plt.close()"
+    check_transformed("end", f"plt.plot([1])\n{lines}", after, imports=MORE)
+    inside = f"if epoch:\n    {lines}"
+    after = f"if epoch:\n    if accelerator.is_main_process:\n        {lines}\n    else:\n        plt.close()"
+    check_transformed("epoch", inside, after, imports=MORE)
+
+
 def test_a_folder_that_is_made_for_a_value_may_be_there() -> None:
     check_transformed(
         "end",
