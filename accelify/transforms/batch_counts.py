@@ -174,7 +174,7 @@ def _rounds_of_steps(context: Context) -> Iterator[Change]:
                 around.setdefault(outer, set()).update(loaders)
     done: set[ast.BinOp] = set()
     for loop, loaders in around.items():
-        for division in _divisions(context, loop.iter):
+        for division in _divisions(context, _end_of(loop.iter)):
             lengths = lengths_read_by(script, script.module_of(division), division.right)
             own = [
                 length
@@ -197,6 +197,14 @@ def _rounds_of_steps(context: Context) -> Iterator[Change]:
                 "`accelerator.num_processes` where the epochs are to stay as they are"
             )
             yield context.change(LENGTH, division, message, severity=Severity.INFO)
+
+
+def _end_of(iterated: ast.expr) -> ast.expr:
+    """What ends a loop by a number: where `range(step // len(loader), epochs)` begins makes no epoch more."""
+    if isinstance(iterated, ast.Call) and len(iterated.args) > 1:
+        if (dotted(iterated.func) or "").rsplit(".", 1)[-1] in ("range", "trange"):
+            return iterated.args[1]
+    return iterated
 
 
 def _loops_of_epochs(

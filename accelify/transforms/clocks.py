@@ -136,7 +136,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 CLOCK,
                 call,
                 f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}, line {line}), which "
-                f"every process would read for itself: {_ADVICE}",
+                f"every process would read for itself: behind this call, {_ADVICE}",
             )
             break
 

@@ -119,3 +119,19 @@ def test_epochs_that_keep_the_number_of_steps(number: str, said: bool) -> None:
     found = [f for f in convert_source(Source.from_text(text, PATH)).remaining if f.code == "ACC401"]
     assert [f.severity for f in found] == ([Severity.INFO] if said else [])
     assert all("N times the epochs" in f.message for f in found)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        ("range(5000 // len(loader))", True),
+        ("range(0, 5000 // len(loader))", True),
+        ("range(done // len(loader), 9)", False),  # where a run that was cut short goes on
+        ("range(done // len(loader), 5000 // len(loader))", True),
+    ],
+)
+def test_where_a_run_goes_on_makes_no_epoch_more(rounds: str, said: bool) -> None:
+    loop = f"for again in {rounds}:\n" + ROUNDS.partition("range(epochs):\n")[2]
+    text = frame(imports="done = int(input())", end=loop)
+    found = [f for f in convert_source(Source.from_text(text, PATH)).remaining if f.code == "ACC401"]
+    assert bool(found) == said
