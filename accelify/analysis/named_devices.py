@@ -18,6 +18,8 @@ _WHOLE_TEXT = frozenset(
     "split rsplit partition rpartition replace strip lower upper removeprefix join".split()
 )
 _BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
+# What writes options as text that has no devices.
+_DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump")
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,9 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
             whole = isinstance(node.op, ast.Add) and (means(node.left) or means(node.right))
         if whole:
             return f"str({device})"
+    parts_of = {node.attr for node in tree.nodes(ast.Attribute) if means(node.value)}
+    if not parts_of & {"type", "index"} and _is_written_out(script, text):
+        return f"str({device})"
     for compare in tree.nodes(ast.Compare):
         parts = [compare.left, *compare.comparators]
         if any(means(p) for p in parts) and any(_is_text(p) for p in parts):
@@ -151,6 +156,16 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         if any(node is not None and means(node) for node in (of_kind, first)):
             return f"{device}.type"
     return device
+
+
+def _is_written_out(script: ScriptModel, text: str) -> bool:
+    """Whether a module may write the options that hold a name as JSON or YAML, which know no devices."""
+    holder = text.partition("[")[0] if "[" in text else text.rpartition(".")[0]
+    words = (b"vars(", b"__dict__", f"dump({holder}".encode(), f"dumps({holder}".encode())
+    return bool(holder) and any(
+        any(word in module.tree.data for word in _DUMPING) and any(word in module.tree.data for word in words)
+        for module in script.program.modules.values()
+    )
 
 
 def _is_called(script: ScriptModel, node: ast.Attribute) -> bool:

@@ -570,3 +570,22 @@ def test_gpus_are_chosen_before_the_accelerator_opens_one(tmp_path: Path, import
     if "utils" in imports:
         (message,) = [f.message for f in conversion.remaining if f.code == "ACC113"]
         assert message.startswith("`set_gpu` sets CUDA_VISIBLE_DEVICES in utils.py")
+
+
+@pytest.mark.parametrize(
+    ("written", "device"),
+    [
+        ("json.dump(vars(args), open('a.json', 'w'))", "str(accelerator.device)"),
+        ("json.dump(args.__dict__, open('a.json', 'w'))", "str(accelerator.device)"),
+        ("print(json.dumps(vars(args)))", "str(accelerator.device)"),
+        ("json.dump({'lr': 0.1}, open('a.json', 'w'))", "accelerator.device"),
+        ("print(args)", "accelerator.device"),
+    ],
+)
+def test_options_that_are_written_as_text_hold_text(written: str, device: str) -> None:
+    build = f"{written}\nmodel = nn.Linear(4, 2).to(args.device)\n"
+    build += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    imports = "import argparse, json\nparser = argparse.ArgumentParser()\n"
+    imports += 'parser.add_argument("--device", default="cpu")\nargs = parser.parse_args()'
+    text = convert(imports=imports, build=build, batch="x, y = x.to(args.device), y.to(args.device)").new_text
+    assert f"\nargs.device = {device}\n" in text
