@@ -114,6 +114,17 @@ def _collate_of(loader: Thing) -> ast.expr | None:
     return call_argument(loader.site, 6, "collate_fn") if isinstance(loader.site, ast.Call) else None
 
 
+def results_of(body: ast.AST) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+    """What a function gives back, and what the names in it are set to, the last of each."""
+    made: dict[str, ast.expr] = {}
+    for stmt in walk(body):
+        for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
+            made.update(dict.fromkeys(target_names(target), stmt.value))
+    results = [body.body] if isinstance(body, ast.Lambda) else []
+    results += [n.value for n in walk(body) if isinstance(n, ast.Return) and n.value is not None]
+    return results, made
+
+
 def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
     """Whether a collate function leaves something of the samples in a list: an entry for each, of any length."""
     for body in collating(script, loader):
@@ -122,12 +133,7 @@ def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
             if isinstance(body, (ast.FunctionDef, ast.Lambda)) and body.args.args
             else ""
         )
-        made: dict[str, ast.expr] = {}
-        for stmt in walk(body):
-            for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
-                made.update(dict.fromkeys(target_names(target), stmt.value))
-        results = [body.body] if isinstance(body, ast.Lambda) else []
-        results += [n.value for n in walk(body) if isinstance(n, ast.Return) and n.value is not None]
+        results, made = results_of(body)
         for result in results:
             parts = result.elts if isinstance(result, (ast.Tuple, ast.List)) else [result]
             parts = [v for v in result.values if v is not None] if isinstance(result, ast.Dict) else parts

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.loaders import collating, drops_last
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.padded import results_of
+from accelify.analysis.syntax import dotted
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -68,12 +69,7 @@ def _item(node: ast.expr) -> ast.Name | None:
 def _gives_list(body: ast.AST) -> bool:
     """Whether a collate function gives back a list with as many elements as it happens to have."""
     given = {body.args.args[-1].arg} if isinstance(body, _FUNCTIONS) and body.args.args else set()
-    made: dict[str, ast.expr] = {}
-    for stmt in walk(body):
-        for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
-            made.update(dict.fromkeys(target_names(target), stmt.value))
-    results = [body.body] if isinstance(body, ast.Lambda) else []
-    results += [n.value for n in walk(body) if isinstance(n, ast.Return) and n.value is not None]
+    results, made = results_of(body)
     for result in results:
         value = made.get(result.id, result) if isinstance(result, ast.Name) else result
         if isinstance(value, ast.Name) and value.id in given:
