@@ -135,7 +135,7 @@ def convert(row: dict[str, Any], original: Path, tree: Path, diffs: Path) -> Non
 
 def broken(original: Path, written: Path) -> str:
     """Why a written file is not what it should be, in one sentence; empty when it is."""
-    if written.suffix == ".py":
+    if written.suffix != ".ipynb":
         try:
             compile(written.read_bytes(), written.name, "exec", dont_inherit=True)
         except SyntaxError as error:
