@@ -48,7 +48,6 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
     callers: dict[Scope, list[tuple[Module, ast.Call]]]
     things: dict[tuple[object, object], Value]
     changed: bool
-    settled: bool
     reads: ReadsOfNodes
     kept: dict[ast.AST, Values] | None
     _memo: dict[ast.Call, tuple[Values, Reads]]
@@ -57,6 +56,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
 
     if TYPE_CHECKING:
 
+        def settled(self) -> bool: ...
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
@@ -237,7 +237,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return known[0]
         before = self.reads.count()
         found: Values = set()
-        self._memo[node] = found, []
+        self._memo[node] = found, ([], [])
         found |= self._call(module, scope, node)
         self._memo[node] = found, self.reads.since(before)
         return found
@@ -290,7 +290,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                         found.add(self.derived(module, node, {base}))
                 elif isinstance(base, (Mapping, Sequence)):
                     found |= self._container_method(node, base, node.func.attr, arguments)
-        if self.settled and not callees and not found:
+        if not callees and not found and self.settled():
             found.add(self.thing(node, "result", v.UNKNOWN, module))
         return found
 

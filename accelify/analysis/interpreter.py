@@ -58,7 +58,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self.callers: dict[Scope, list[tuple[Module, ast.Call]]] = {}
         self.things: dict[tuple[object, object], Value] = {}
         self.changed = False
-        self.settled = False
+        self._settled: list[bool] = []
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
@@ -93,8 +93,8 @@ class Interpreter(CallEvaluator, KindsByUse):
                 self._run(module, scope, node)
         # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
         # parameter holds, only because its function had not been looked at yet would never go away again.
-        for self.settled in (False, True):
-            self.reads.nothing_holds()
+        for settled in (False, True):
+            self._settled += [True] * settled
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
                 self._memo.clear()
@@ -112,6 +112,11 @@ class Interpreter(CallEvaluator, KindsByUse):
         self.kept = {}
 
     # -- setting up
+
+    def settled(self) -> bool:
+        """Whether all that is known has found its way; what asks for it is run again when it has."""
+        self.reads.note(self._settled)
+        return bool(self._settled)
 
     def _prepare(self, module: Module) -> None:
         for scope in module.used_scopes():
@@ -222,7 +227,7 @@ class Interpreter(CallEvaluator, KindsByUse):
             held = self._from_stars(module, name, {module})
             if held:
                 return held
-        if self.settled and owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+        if owner.kind == "function" and any(a.arg == name for a in owner.parameters()) and self.settled():
             return {self._parameter(module, owner, name)}
         return set()
 
@@ -286,7 +291,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         if name in base.attributes:
             self.reads.note(base.attributes[name])
             return base.attributes[name]
-        if base.kind == v.INSTANCE and base.cls is not None and not self.settled:
+        if base.kind == v.INSTANCE and base.cls is not None and not self.settled():
             return set()
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
@@ -375,7 +380,7 @@ class Interpreter(CallEvaluator, KindsByUse):
                     values = {w for value in values for w in self.attribute(value, part, target)}
             if values:
                 return values
-            if not self.settled:
+            if not self.settled():
                 return set()  # its module may not have been gone through yet
         found: Values = {self.things.setdefault(("import", name), Imported(name))}
         if not ours:

@@ -35,12 +35,12 @@ class MadeByName:
 
     program: Program
     things: dict[tuple[object, object], Value]
-    settled: bool
     _star_imports: dict[Module, list[Module]]
     _by_name: dict[Scope, ast.Call | None]
 
     if TYPE_CHECKING:
 
+        def settled(self) -> bool: ...
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
@@ -102,7 +102,7 @@ class MadeByName:
             kw.arg: given.get(kw.value.id, set()) for kw in inner.keywords if isinstance(kw.value, ast.Name)
         }
         made = self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
-        if not made and self.settled:
+        if not made and self.settled():
             # Each call makes something of its own, whatever it is: what is done with it tells.
             made = {self.thing(node, "by name", v.UNKNOWN, module)}
         return made

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sized
 
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
-Reads = list[tuple[Sized, int]]
+# What was read, and how long it was then.
+Reads = tuple[list[Sized], list[int]]
 
 
 class ReadsOfNodes:
@@ -19,7 +20,8 @@ class ReadsOfNodes:
 
     def __init__(self) -> None:
         self._of: dict[ast.AST, tuple[list[Sized], list[int]]] = {}
-        self._now: Reads = []
+        self._now: list[Sized] = []
+        self._lengths: list[int] = []
         # What was looked for and is not there; something is put into its list when it comes.
         self._missing: dict[Hashable, list[bool]] = {}
         # What is not in anything that grows (the kinds of things, the bases of classes) makes everything run again.
@@ -29,15 +31,12 @@ class ReadsOfNodes:
 
     def begin(self) -> None:
         """A node is about to be run."""
-        self._now = []
+        self._now, self._lengths = [], []
         self._begun = self._since
 
     def end(self, node: ast.AST) -> None:
-        """It has been run. What it read first counts, as it may have added to that itself."""
-        first: dict[int, tuple[Sized, int]] = {}
-        for read in self._now:
-            first.setdefault(id(read[0]), read)
-        self._of[node] = [held for held, _ in first.values()], [length for _, length in first.values()]
+        """It has been run. What it added to something behind reading it has changed for it, too."""
+        self._of[node] = self._now, self._lengths
         self._valid[node] = self._begun
 
     def holds(self, node: ast.AST) -> bool:
@@ -53,7 +52,8 @@ class ReadsOfNodes:
 
     def note(self, held: Sized) -> None:
         """The node reads a set, list or dictionary."""
-        self._now.append((held, len(held)))
+        self._now.append(held)
+        self._lengths.append(len(held))
 
     def all_of(self, held: dict[str, set[Value]]) -> None:
         """It reads a dictionary and the sets in it."""
@@ -96,11 +96,12 @@ class ReadsOfNodes:
 
     def since(self, count: int) -> Reads:
         """What it has read since then."""
-        return self._now[count:]
+        return self._now[count:], self._lengths[count:]
 
     def again(self, reads: Reads) -> None:
         """It reads again what was read for a value that is kept."""
-        self._now += reads
+        self._now += reads[0]
+        self._lengths += reads[1]
 
 
 class NoReads(ReadsOfNodes):

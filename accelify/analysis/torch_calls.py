@@ -22,11 +22,11 @@ class LibraryCalls:
 
     changed: bool
     reads: ReadsOfNodes
-    settled: bool
     things: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
 
+        def settled(self) -> bool: ...
         def thing(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
@@ -64,7 +64,7 @@ class LibraryCalls:
             made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
             self.link_optimizer(module, made, every)
             self.reads.relation(made, "models")
-            if self.settled and not made.links.get("models"):
+            if not made.links.get("models") and self.settled():
                 self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
             return {made}
         if k.is_scheduler_class(name):
