@@ -114,22 +114,25 @@ class Imports:
         makers = [(name, module.resolve())]
         behind = rb"\s*\.\s*" + method.encode() if method else b""
         for name, module in makers:  # which grows
-            call = re.compile(rb"(?<!class )(?<!def )\b" + re.escape(name.encode()) + behind + rb"\s*\(")
-            # `run = tools.train`, `from tools import train as run`: another name for it.
             text = re.escape(name.encode())
-            again = re.compile(rb"=[ \t(]*[\w.]*\b" + text + rb"\b|\b" + text + rb"[ \t]+as\b")
+            call = rb"(?<!class )(?<!def )\b" + text + behind + rb"\s*\("
+            # `run = tools.train`, `from tools import train as run`: another name for it.
+            again = rb"=[ \t(]*[\w.]*\b" + text + rb"\b|\b" + text + rb"[ \t]+as\b"
             for path in every:
                 place = self._place(path)
                 data = self._read(place)
                 if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
                     continue
                 # Files that are converted anyway are asked for their classes alone.
-                spelled = path in asked and (call.search(data) or again.search(data))
+                spelled = path in asked and (re.search(call, data) or re.search(again, data))
                 if not spelled and not any(_derived(data, name, method or "__init__")):
                     continue
                 known = self._called_names(place)
                 if known is None:
-                    calls, classes = bool(call.search(data)), list(_derived(data, name, method or "__init__"))
+                    calls, classes = (
+                        bool(re.search(call, data)),
+                        list(_derived(data, name, method or "__init__")),
+                    )
                 else:
                     called = f"{name}.{method}" if method else name
                     calls = any(self._stands_for(place, one, called, module) for one in known.calls)

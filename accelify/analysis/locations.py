@@ -530,7 +530,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _union(places: Iterable[Place]) -> Place:
-    return frozenset(one for place in places for one in place)
+    return NOWHERE.union(*places)
 
 
 def _together(places: list[Place]) -> Place:

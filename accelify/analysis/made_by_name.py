@@ -260,9 +260,9 @@ def is_by_name(func: ast.expr) -> bool:
 
 def namespace_of(func: ast.expr) -> ast.expr | None:
     """The module in `module.__dict__[name]` or `vars(module)[name]`; None for anything else."""
-    held = (
-        func.value if isinstance(func, ast.Subscript) and not isinstance(func.slice, ast.Constant) else None
-    )
+    if not isinstance(func, ast.Subscript) or isinstance(func.slice, ast.Constant):
+        return None
+    held = func.value
     if isinstance(held, ast.Attribute) and held.attr == "__dict__":
         return held.value
     if isinstance(held, ast.Call) and dotted(held.func) == "vars" and len(held.args) == 1:

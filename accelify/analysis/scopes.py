@@ -70,6 +70,10 @@ class Scope:
 
     def self_name(self) -> str | None:
         """The first parameter of a method, None for a function or a static method."""
+        return self._self_name
+
+    @cached_property
+    def _self_name(self) -> str | None:
         if not self.is_method or isinstance(self.node, (ast.Module, ast.ClassDef)):
             return None
         if any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list):
@@ -161,6 +165,15 @@ class Scopes:
     def for_definition(self, node: Node) -> Scope:
         """The scope that a function, class or module opens."""
         return self._by_node[node]
+
+
+def scope_around(tree: Tree, node: Node, every: Iterable[Scopes]) -> Scope | None:
+    """The scope in which a node of several files stands; None outside of them."""
+    for ancestor in tree.ancestors(node):
+        for scopes in every:
+            if scopes.opens(ancestor):
+                return scopes.for_definition(ancestor)
+    return None
 
 
 _BINDING = frozenset(

@@ -21,7 +21,7 @@ from accelify.analysis.reached import dormant_scopes
 from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.reducing_helpers import only_reduces
 from accelify.analysis.regions import kept_region
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
 from accelify.analysis.trained import TrainedModels, is_in_model
 from accelify.analysis.uniform import UniformValues
@@ -70,6 +70,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self.modules: list[Module] = [self.module]
         self.tree = tree
         self._values: dict[Node, Values] = {}
+        self._scopes: dict[Node, Scope] = {}
         self._qualnames: dict[ast.AST, str | None] = {}
         if project:
             self.join(self._modules_that_train())
@@ -86,6 +87,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             module.tree = module.scopes.tree = self.tree
         # What was asked of fewer files has to be asked again.
         self._values.clear()
+        self._scopes.clear()
         self._qualnames.clear()
         for name, attribute in vars(type(self)).items():
             if isinstance(attribute, cached_property):
@@ -166,20 +168,19 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         """The scope in which a node stands."""
         if len(self.modules) == 1:
             return self.scopes.of(node)
-        for ancestor in self.tree.ancestors(node):
-            for module in self.modules:
-                if module.scopes.opens(ancestor):
-                    return module.scopes.for_definition(ancestor)
-        return self.scopes.module
+        known = self._scopes.get(node)
+        if known is None:
+            around = scope_around(self.tree, node, [module.scopes for module in self.modules])
+            known = self._scopes[node] = around or self.scopes.module
+        return known
 
     def module_of(self, node: Node) -> Module:
         """The module of the program in which a node stands."""
         if len(self.modules) == 1:
             return self.module
-        root: Node = node
-        for ancestor in self.tree.ancestors(node):
-            root = ancestor
-        return next((m for m in self.modules if m.scopes.module.node is root), self.module)
+        if isinstance(node, ast.Module):
+            return next((m for m in self.modules if m.scopes.module.node is node), self.module)
+        return self.interpreter.module_of(self.scope_of(node))
 
     def scope_for(self, definition: Node) -> Scope:
         """The scope that a function, class or module opens, here or in a module of the program."""
@@ -207,7 +208,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can be a thing of some kinds."""
-        return any(isinstance(w, Thing) and w.kind in kinds for w in self.values(node))
+        values = self.values(node)
+        return bool(values) and any(isinstance(w, Thing) and w.kind in kinds for w in values)
 
     def qualname(self, node: ast.expr) -> str | None:
         """The qualified name of a library's function or class, None for anything else."""

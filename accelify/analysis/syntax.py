@@ -114,11 +114,13 @@ class Tree:
         if decorators:
             # The "@" stands before the expression; only blanks may lie between.
             return self.data.rindex(b"@", 0, self.start(decorators[0]))
-        return self.line_starts[int(node.lineno) - 1] + int(node.col_offset)
+        offset: int = self.line_starts[node.lineno - 1] + node.col_offset
+        return offset
 
     def end(self, node: Any) -> int:
         """Byte offset after the last byte of a node."""
-        return self.line_starts[int(node.end_lineno) - 1] + int(node.end_col_offset)
+        offset: int = self.line_starts[node.end_lineno - 1] + node.end_col_offset
+        return offset
 
     def segment(self, node: Any) -> str:
         """The source of a node."""
@@ -228,6 +230,8 @@ class Tree:
 
 def dotted(node: Node | None) -> str | None:
     """`a.b.c` for a chain of names and attributes, else None."""
+    if isinstance(node, ast.Name):
+        return node.id
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
