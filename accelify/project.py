@@ -178,8 +178,8 @@ class Imports:
             return True
         text = re.escape(name.encode())
         handed_on = rb"\.[ \t]*" + text + rb"\b|\bimport[ \t]*(\([^)]*|[^\n]*)(\b" + text + rb"\b|\*)"
-        return bool(re.search(handed_on, self._read(self._place(path)))) and module in self._through_packages(
-            path
+        return module in self._through_packages(path) and bool(
+            re.search(handed_on, self._read(self._place(path)))
         )
 
     def _through_packages(self, path: Path) -> set[Path]:

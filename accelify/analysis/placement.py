@@ -380,9 +380,12 @@ class Placement:
         return True
 
     def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
+        first = min(self.tree.start(c) for c in item.creations)
         for stmt in block:
             if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
+            if self.tree.end(stmt) < first:
+                continue  # whatever it does, it does not do it with the item
             needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt)
             if not needed and not self._hands_on(stmt, item):
                 continue

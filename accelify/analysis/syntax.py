@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterator
 from typing import Any, TypeAlias
 
@@ -20,6 +21,14 @@ _IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Statement lists by field name: what may hold statements in any node of the grammar.
 _BLOCK_FIELDS = ("body", "orelse", "handlers", "finalbody", "cases")
+# Fields that hold no nodes but `Load` and its like.
+_PLAIN_FIELDS = frozenset({"ctx", "id", "attr", "kind", "type_comment", "level", "is_async", "simple"})
+# By type of node, the fields that can: most nodes are names and constants, which have none.
+_HOLDING_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in _PLAIN_FIELDS and kind is not ast.Constant)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
 class Tree:
@@ -48,23 +57,23 @@ class Tree:
         match = _NEWLINE.search(data)
         self.newline = match.group().decode() if match else "\n"
         self._parents: dict[Node, Node] = {}
-        self._by_type: dict[type, list[Any]] = {}
+        self._by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self._fstring_nodes: set[Node] = set()
         self._assigns: dict[str, list[ast.Assign]] | None = None
 
     def _index(self, root: Node) -> None:
         self._assigns = None
-        stack: list[tuple[Node, bool]] = [(root, False)]
+        stack: list[Node] = [root]
         parents, by_type = self._parents, self._by_type
         while stack:
-            node, in_fstring = stack.pop()
-            by_type.setdefault(type(node), []).append(node)
-            if in_fstring:
-                self._fstring_nodes.add(node)
-            in_fstring = in_fstring or isinstance(node, ast.JoinedStr)
-            for child in reversed(children(node)):
+            node = stack.pop()
+            by_type[type(node)].append(node)
+            below = children(node)
+            for child in below:
                 parents[child] = node
-                stack.append((child, in_fstring))
+            stack.extend(below[::-1])
+        for text in by_type.get(ast.JoinedStr, ()):
+            self._fstring_nodes.update(walk(text)[1:])
 
     def locate(self, offset: int) -> tuple[str, int, int]:
         """Path, line and column of an offset."""
@@ -298,11 +307,11 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
     found: tuple[ast.AST, ...] | None = getattr(node, "_children", None)
     if found is None:
         held: list[ast.AST] = []
-        for name in node._fields:
+        for name in _HOLDING_FIELDS[type(node)]:
             value = getattr(node, name, None)
             if isinstance(value, list):
                 held += [one for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            elif isinstance(value, ast.AST):
                 held.append(value)
         found = node._children = tuple(held)  # type: ignore[attr-defined]
     return found
