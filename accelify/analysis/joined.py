@@ -53,7 +53,7 @@ class JoinedTree(Tree):
                         node.end_lineno = (node.end_lineno or 0) + shift
         self.module = trees[0].module
         for tree in trees:
-            self._index(tree.module)
+            self._take(tree)
 
     def locate(self, offset: int) -> tuple[str, int, int]:
         """Path, line and column of an offset in the module that it lies in."""

@@ -18,7 +18,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, target_names, walk, walk_scope
+from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -60,7 +60,7 @@ class LossReductions:
         self._active: set[object] = set()
         # What a name is up to the assignment that is looked at, for the reads in it.
         self._so_far: dict[ast.expr, str] = {}
-        self._bindings: dict[Scope, tuple[dict[str, list[int]], dict[str, list[tuple[int, ast.stmt]]]]] = {}
+        self._stores: dict[tuple[Scope, str], list[int]] = {}
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
@@ -174,10 +174,9 @@ class LossReductions:
 
         The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
         """
-        stores, assigned = self._bindings_of(owner)
-        every = assigned.get(node.id, [])
-        anywhere = dict.fromkeys((stmt for _, stmt in every), False)
         tree, body = place.module.tree, owner.node.body
+        every = [(index, one) for index, stmt in enumerate(body) for one in tree.assigned_in(stmt, node.id)]
+        anywhere = dict.fromkeys((stmt for _, stmt in every), False)
         if place.scope is not owner or isinstance(owner.node, ast.Lambda) or tree.parent(node) is None:
             return anywhere
         reaching = made_of(tree, node)
@@ -187,7 +186,7 @@ class LossReductions:
         own = next((a for a in [node, *tree.ancestors(node)] if isinstance(tree.parent(a), ast.Module)), None)
         last = next((i for i, stmt in enumerate(body) if stmt is own), -1)
         near: set[int] = set()
-        for index in reversed(stores.get(node.id, [])):
+        for index in reversed(self._storing(place, owner, node.id)):
             if index <= last:
                 near.add(index)
                 if not isinstance(body[index], ast.AugAssign):
@@ -195,25 +194,19 @@ class LossReductions:
                     return {s: sure for s, sure in reaching.items() if s in nearest} or nearest
         return anywhere
 
-    def _bindings_of(
-        self, scope: Scope
-    ) -> tuple[dict[str, list[int]], dict[str, list[tuple[int, ast.stmt]]]]:
-        """By name: the indices of the statements of a scope's body that bind it, and the assignments within them."""
-        if scope not in self._bindings:
-            stores: dict[str, list[int]] = {}
-            assigned: dict[str, list[tuple[int, ast.stmt]]] = {}
-            for index, stmt in enumerate(scope.node.body):
-                for inner in walk_scope([stmt]):
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        indices = stores.setdefault(inner.id, [])
-                        if not indices or indices[-1] != index:
-                            indices.append(index)
-                    elif isinstance(inner, (ast.Assign, ast.AugAssign)):
-                        targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
-                        for name in {n for t in targets for n in target_names(t)}:
-                            assigned.setdefault(name, []).append((index, inner))
-            self._bindings[scope] = stores, assigned
-        return self._bindings[scope]
+    def _storing(self, place: _Place, module: Scope, name: str) -> list[int]:
+        """The indices of the statements of a module's body that bind a name, in order."""
+        key = module, name
+        if key not in self._stores:
+            tree, places = place.module.tree, {stmt: i for i, stmt in enumerate(module.node.body)}
+            found: set[int] = set()
+            for node in tree.nodes(ast.Name):
+                if node.id == name and isinstance(node.ctx, ast.Store):
+                    if place.module.scopes.of(node) is module:
+                        around = next((a for a in tree.ancestors(node) if a in places), None)
+                        found |= {places[around]} if around is not None else set()
+            self._stores[key] = sorted(found)
+        return self._stores[key]
 
     def _unpacked(self, value: ast.expr, index: int, place: _Place, depth: int) -> str:
         if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
@@ -419,8 +412,9 @@ class LossReductions:
         parts = [node]
         for name in names:
             owner = place.scope.resolve(name.id)
-            assigned = self._bindings_of(owner)[1].get(name.id, []) if owner is not None else []
-            parts += [stmt.value for _, stmt in assigned if isinstance(stmt, ast.Assign)]
+            body = owner.node.body if owner is not None else []
+            assigned = [one for stmt in body for one in place.module.tree.assigned_in(stmt, name.id)]
+            parts += [stmt.value for stmt in assigned if isinstance(stmt, ast.Assign)]
         return any(isinstance(n, ast.Call) and _averages(n) for part in parts for n in walk(part))
 
     def _at_hand(self, call: ast.Call, place: _Place, criteria: list[Thing]) -> list[Thing]:

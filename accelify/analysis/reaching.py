@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, names_in, statements_in, target_names, walk
+from accelify.analysis.syntax import Node, Tree, names_in, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -52,53 +52,44 @@ def made_of(tree: Tree, read: ast.Name) -> dict[ast.stmt, bool]:
     """
     found: dict[ast.stmt, bool] = {}
     for block, index, owner in _blocks_around(tree, read):
-        given, passes = _at_end(block[:index], read.id)
+        given, passes = _at_end(tree, block[:index], read.id)
         found |= dict.fromkeys(given, False) | {s: True for s in given if any(s is own for own in block)}
         if not passes:
             break
         if isinstance(owner, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.ExceptHandler)):
             whole = tree.statement(owner) if isinstance(owner, ast.ExceptHandler) else owner
             assert isinstance(whole, ast.stmt)
-            found = dict.fromkeys(_assigning(whole, read.id), False) | found
+            found = dict.fromkeys(tree.assigned_in(whole, read.id), False) | found
     return {stmt: found[stmt] for stmt in sorted(found, key=lambda s: (s.lineno, s.col_offset))}
 
 
-def _at_end(block: list[ast.stmt], name: str) -> tuple[list[ast.stmt], bool]:
+def _at_end(tree: Tree, block: list[ast.stmt], name: str) -> tuple[list[ast.stmt], bool]:
     """The assignments that a name's value is made of behind some statements, and whether it can be one from before."""
     found: list[ast.stmt] = []
     for stmt in reversed(block):
-        given, passes = _behind(stmt, name)
+        given, passes = _behind(tree, stmt, name)
         found += given
         if not passes:
             return found, False
     return found, True
 
 
-def _behind(stmt: ast.stmt, name: str) -> tuple[list[ast.stmt], bool]:
+def _behind(tree: Tree, stmt: ast.stmt, name: str) -> tuple[list[ast.stmt], bool]:
+    assigned = tree.assigned_in(stmt, name)
+    if not assigned and not isinstance(stmt, (ast.If, ast.With, ast.AsyncWith)):
+        return [], True
     if isinstance(stmt, ast.Assign):
-        if not any(name in target_names(t) for t in stmt.targets):
-            return [], True
         return [stmt], name in names_in(stmt.value)
     if isinstance(stmt, (ast.With, ast.AsyncWith)):
-        return _at_end(stmt.body, name)
+        return _at_end(tree, stmt.body, name)
     if isinstance(stmt, ast.If):
-        branches = [_at_end(b, name) for b in (stmt.body, stmt.orelse) if not _returns(b)]
+        branches = [_at_end(tree, b, name) for b in (stmt.body, stmt.orelse) if not _returns(b)]
         return [s for given, _ in branches for s in given], any(passes for _, passes in branches)
-    return _assigning(stmt, name), True
+    return assigned, True
 
 
 def _returns(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], (ast.Return, ast.Raise))
-
-
-def _assigning(stmt: ast.stmt, name: str) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    for node in statements_in(stmt):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(name in target_names(t) for t in targets):
-                found.append(node)
-    return found
 
 
 def _inside(outer: Node, statements: list[ast.Assign]) -> list[ast.Assign]:

@@ -60,6 +60,7 @@ class Tree:
         self._by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self._fstring_nodes: set[Node] = set()
         self._assigns: dict[str, list[ast.Assign]] | None = None
+        self._assigned_in: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
 
     def _index(self, root: Node) -> None:
         self._assigns = None
@@ -74,6 +75,13 @@ class Tree:
             stack.extend(below[::-1])
         for text in by_type.get(ast.JoinedStr, ()):
             self._fstring_nodes.update(walk(text)[1:])
+
+    def _take(self, other: Tree) -> None:
+        """Hold the nodes of another tree behind one's own."""
+        self._parents |= other._parents
+        self._fstring_nodes |= other._fstring_nodes
+        for kind, nodes in other._by_type.items():
+            self._by_type[kind] += nodes
 
     def locate(self, offset: int) -> tuple[str, int, int]:
         """Path, line and column of an offset."""
@@ -92,6 +100,18 @@ class Tree:
                 for known in {text for text in map(dotted, stmt.targets) if text is not None}:
                     self._assigns.setdefault(known, []).append(stmt)
         return self._assigns.get(name, [])
+
+    def assigned_in(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
+        """The assignments of a name in a statement, itself or in its blocks, in source order; augmented ones too."""
+        found = self._assigned_in.get(stmt)
+        if found is None:
+            found = self._assigned_in[stmt] = {}
+            for node in statements_in(stmt):
+                if isinstance(node, (ast.Assign, ast.AugAssign)):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for known in {n for t in targets for n in target_names(t)}:
+                        found.setdefault(known, []).append(node)
+        return found.get(name, [])
 
     def parent(self, node: Node) -> Node | None:
         """The node that holds this one; None for the module."""

@@ -68,6 +68,8 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
     script, known = context.script, dict[Scope, str]()
     making = _making_losses(context)
     for call in script.calls():
+        if not script.callees(call) and not script.is_a(call.func, v.CRITERION):
+            continue
         if script.scope_of(call) not in making or _sees_all(context, call):
             continue
         if any(
