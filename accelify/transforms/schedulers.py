@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.step_coefficients import step_coefficients
 from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
 from accelify.findings import Safety, Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 PLATEAU = Rule(
     "ACC403",
@@ -30,9 +31,12 @@ PLATEAU = Rule(
 CUSTOM = Rule(
     "ACC407",
     "custom-scheduler",
-    "A learning rate that prepare cannot take care of follows a count of steps.",
+    "A learning rate that prepare cannot take care of, or a part of the loss, follows a count of steps.",
     effort=5,
 )
+
+
+_HOW = "count the batches of every process here (accelerator.num_processes for each step)"
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -84,7 +88,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
-    """Rates that the script sets from a count of its steps, those of schedulers that are named already left out."""
+    """Rates and parts of the loss that go by a count of steps, schedulers that are named already left out."""
     script, plan = context.script, context.plan
     if plan.batch_size == "total" or plan.known.distributed:
         return  # as many steps as before, or counted by one process's already
@@ -104,7 +108,18 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 rate.place,
                 f"this learning rate is {how}: of N processes each makes 1/N of the steps of an epoch, and the rate "
                 "follows its course N times slower",
-                "count the batches of every process here (accelerator.num_processes for each step)",
+                _HOW,
+            )
+        for part in step_coefficients(script, loop):
+            if part.node in done or context.tree.in_fstring(part.node):
+                continue
+            done.add(part.node)
+            yield context.todo(
+                CUSTOM,
+                part.node,
+                f"`{short(context.tree.segment(part.node))}` in the loss follows `{part.counter}`, a count of steps: "
+                "of N processes each makes 1/N of the steps of an epoch, and this part of the loss comes N times later",
+                _HOW,
             )
 
 

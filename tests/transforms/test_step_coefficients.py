@@ -1,0 +1,62 @@
+"""Parts of a loss that come with a count of steps: named, as an epoch has fewer steps on several processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import convert
+
+LOSS = "fit, extra = F.cross_entropy(model(x), y), model.weight.pow(2).sum()\n"
+HELPER = """
+def weight_at(step, full=500):
+    return min(1.0, step / full)
+
+def total_of(fit, extra, share):
+    return fit + share * extra
+"""
+BY_STEPS = {
+    "a factor": ("", LOSS + "beta = min(1.0, step / 1000)\nloss = fit + beta * extra"),
+    "written out": ("", LOSS + "loss = fit + 0.1 * min(1, step / 1000) * extra"),
+    "of a helper": (HELPER, LOSS + "loss = fit + weight_at(step) * extra"),
+    "in a helper": (HELPER, LOSS + "loss = total_of(fit, extra, weight_at(step))"),
+    "added up": ("", LOSS + "loss = fit\nloss += 0.99 ** step * extra"),
+    "scaled": ("", LOSS + "loss = fit + extra\nloss *= min(1, step / 50)"),
+    "from a step on": ("", LOSS + "loss = fit\nif step > 100:\n    loss = loss + extra"),
+    "chosen": ("", LOSS + "loss = fit + extra if step > 100 else fit"),
+}
+SILENT = {
+    "a constant": ("", LOSS + "loss = fit + 0.5 * extra"),
+    "an option": ("WEIGHT = 0.3", LOSS + "loss = fit + WEIGHT * extra"),
+    "epochs": ("", LOSS + "loss = fit + min(1, epoch / 3) * extra"),
+    "share of an epoch": ("", LOSS + "loss = fit + min(1, epoch + i / len(loader)) * extra"),
+    "a rhythm": ("", LOSS + "loss = fit\nif step % 16 == 0:\n    loss = loss + 16 * extra"),
+    "tensors": ("", LOSS + "loss = fit * extra"),
+    "accumulation": ("", LOSS + "loss = fit / 4"),
+}
+
+
+def _said(batch_size="per-process", **snippets):
+    ready, update = "step = 0\n", snippets.pop("update", "optimizer.step()\nstep += 1\n")
+    found = convert(batch_size, ready=ready, update=update, **snippets)
+    return [f for f in found.remaining if f.code == "ACC407"]
+
+
+@pytest.mark.parametrize("case", BY_STEPS)
+def test_parts_of_the_loss_by_steps_are_named(case):
+    setup, loss = BY_STEPS[case]
+    found = _said(setup=setup, loss=loss)
+    assert len(found) == 1, found
+    assert "`step`" in found[0].message
+    assert not _said("total", setup=setup, loss=loss), "as many steps as before"
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_what_counts_no_steps_is_silent(case):
+    setup, loss = SILENT[case]
+    assert not _said(setup=setup, loss=loss)
+
+
+def test_training_that_ends_after_steps_is_silent():
+    """It makes as many steps as before on each process, and the loss follows them."""
+    _, loss = BY_STEPS["a factor"]
+    assert not _said(loss=loss, update="optimizer.step()\nstep += 1\nif step >= 1000:\n    break\n")
