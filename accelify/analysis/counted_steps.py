@@ -10,7 +10,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import Loop, ScriptModel
 from accelify.analysis.syntax import dotted, is_constant, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4
 
@@ -99,9 +99,17 @@ class CountedSteps:
                 continue
             if "." not in name and place.resolve(root) is scope.resolve(root):
                 return True
-            if "." in name and place.owner_class is scope.owner_class is not None:
+            if "." in name and self._share_attributes(place.owner_class, scope.owner_class):
                 return True
         return self._is_index(name) and scope.resolve(name) is self.scope.resolve(name)
+
+    def _share_attributes(self, one: ast.ClassDef | None, other: ast.ClassDef | None) -> bool:
+        """Whether what one class sets on `self` can be what the other one reads: itself, a base or a subclass."""
+        if one is None or other is None:
+            return False
+        held = [self.script.interpreter.things.get((node, "class")) for node in (one, other)]
+        first, second = (cls.ancestry() if isinstance(cls, Class) else [] for cls in held)
+        return one is other or held[0] in second or held[1] in first
 
     def _is_index(self, name: str) -> bool:
         """`i` of `for i, batch in enumerate(loader)`."""

@@ -60,3 +60,24 @@ def test_training_that_ends_after_steps_is_silent():
     """It makes as many steps as before on each process, and the loss follows them."""
     _, loss = BY_STEPS["a factor"]
     assert not _said(loss=loss, update="optimizer.step()\nstep += 1\nif step >= 1000:\n    break\n")
+
+
+COUNTING = """
+class Counting:
+    def __init__(self):
+        self.steps = 0
+
+    def begin(self):
+        self.steps += 1
+
+class Annealed(Counting):
+    def __call__(self, fit, extra):
+        self.begin()
+        share = min(1.0, self.steps / 500)
+        return fit + share * extra
+"""
+
+
+def test_a_count_that_the_base_of_a_loss_keeps():
+    found = _said(setup=COUNTING + "annealed = Annealed()", loss=LOSS + "loss = annealed(fit, extra)")
+    assert [f.message[:30] for f in found] == ["`share` in the loss follows `s"], found
