@@ -18,6 +18,7 @@ from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICT
 from accelify.analysis.effects import Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.log_files import BEGUN_LOGS
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
@@ -79,23 +80,38 @@ def left(context: Context) -> Iterator[Change]:
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
+        begun = [s for s in sites if s.name in BEGUN_LOGS]
+        made = [s for s in sites if s not in begun]
         in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
         if in_turns:
             continue
-        if guardable and all(s.missing for s in sites) and not effects.lists:
+        if guardable and made and all(s.missing for s in made) and not effects.lists:
             if context.runs_everywhere(stmt) and not (
                 context.meets_others(stmt) or _runs_model(context, call)
             ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
-                yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
+                yield context.change(ELSEWHERE, call, f"{_does(made)} on every process", [guard])
+                yield from _emptied(context, call, begun)
                 continue
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
             if any(s.deletes and not s.missing for s in sites):
                 reason += "; each deletes what those before it have written"
-            yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
+            if made:
+                yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
+            yield from _emptied(context, call, begun)
+
+
+def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
+    """A log file that each process begins anew, and so empties under those that write into it already."""
+    if begun:
+        place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
+        message = (
+            f"this call begins a log file anew ({place}) on every process, which empties it under the others"
+        )
+        yield context.change(ELSEWHERE, call, f'{message}; have only one open it with mode "w"')
 
 
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
@@ -123,7 +139,7 @@ def _guarded(
         if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
             yield context.change(
-                ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
+                ELSEWHERE, call, f"{_does(effects.sites)} on every process, and it may be read again"
             )
             return
         edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
@@ -133,7 +149,7 @@ def _guarded(
             edits.append(Replace(tree.start(model), tree.end(model), text))
             context.claim(model)
     context.guarded.update(run)
-    yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", edits)
+    yield context.change(ELSEWHERE, call, f"{_does(effects.sites)} on every process", edits)
 
 
 def _effects(context: Context, call: ast.Call) -> Effects | None:
@@ -198,10 +214,10 @@ def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
     ]
 
 
-def _does(effects: Effects) -> str:
+def _does(sites: list[Site]) -> str:
     """`this call writes files (numpy.save in utils.py, line 3)`."""
     order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
-    site: Site = min(effects.sites, key=lambda s: (order.index(s.kind), s.path, s.line))
+    site = min(sites, key=lambda s: (order.index(s.kind), s.path, s.line))
     return f"this call {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
 
 

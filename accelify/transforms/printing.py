@@ -17,17 +17,12 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
+from accelify.analysis.log_files import begins_log
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
-# What opens a log file: where the mode stands among the arguments, and its name.
-_FRESH = {
-    "logging.basicConfig": (1_000, "filemode"),
-    "logging.FileHandler": (1, "mode"),
-    "logging.handlers.RotatingFileHandler": (1, "mode"),
-}
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 _PRINTERS = frozenset({"pprint.pprint", "pprint.pp", "rich.print", "click.echo", "typer.echo"})
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
@@ -201,9 +196,8 @@ def _logging(context: Context) -> Iterator[Change]:
 def _log_files(context: Context) -> Iterator[Change]:
     """A log file that is begun anew: the main process does that, the others would empty it again."""
     for call in context.script.calls():
-        place = _FRESH.get(context.script.qualname(call.func) or "")
-        mode = call_argument(call, *place) if place is not None else None
-        if not (isinstance(mode, ast.Constant) and str(mode.value).startswith("w")):
+        mode = begins_log(call, context.script.qualname(call.func))
+        if mode is None:
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue

@@ -577,3 +577,43 @@ def test_a_method_that_one_process_calls_is_the_model_s_own(tmp_path: Path) -> N
     helper = SAMPLES + "class Log(Net):\n    def log(self, path):\n        np.save(path, 1)\n"
     conversion = converted(tmp_path, helper, build=NET.replace("Net", "Log"), epoch="model.log('a')")
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"
+
+
+BEGINS = """
+import logging
+
+
+def begin(path):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    logging.basicConfig(filename=path, filemode={mode})
+
+
+def make(path):
+    logger = logging.getLogger("run")
+    logger.addHandler(logging.FileHandler(path, {mode}))
+    return logger
+
+
+def make_there(path):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    return make(path)
+"""
+
+
+def test_a_log_file_that_another_module_begins_anew(tmp_path: Path) -> None:
+    ready = "begin('a.log')\nlogger = make('b.log')\nother = make_there('c.log')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'w'"), setup="RATE = 1\n", ready=ready)
+    turns = "with accelerator.main_process_first():\n    other = make_there('c.log')"
+    assert place_of(conversion.new_text, "ready") == f"{GUARD}begin('a.log')\nlogger = make('b.log')\n{turns}"
+    said = findings(conversion)
+    assert len(said) == 2
+    assert all("begins a log file anew (logging.FileHandler in helper.py, line" in text for text in said)
+
+
+def test_a_log_file_that_another_module_goes_on_with(tmp_path: Path) -> None:
+    ready = "logger = make('b.log')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'a'"), setup="RATE = 1\n", ready=ready)
+    assert place_of(conversion.new_text, "ready") == ready
+    assert not findings(conversion)
