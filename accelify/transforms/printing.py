@@ -210,7 +210,22 @@ def _log_files(context: Context) -> Iterator[Change]:
 
 
 def _logs(context: Context, call: ast.Call) -> bool:
-    func = call.func
+    """Whether a call logs a line: `logger.info(...)`, or by a name that was given the method: `say = logger.info`."""
+    func, script = call.func, context.script
+    if _is_log_method(context, func):
+        return True
+    text, scope = dotted(func), script.scope_of(func)
+    for stmt in context.tree.assigns(text) if text is not None else ():
+        if isinstance(func, ast.Name):
+            same = script.scope_of(stmt).resolve(func.id) is scope.resolve(func.id)
+        else:
+            same = script.scope_of(stmt).owner_class is scope.owner_class
+        if same and _is_log_method(context, stmt.value):
+            return True
+    return False
+
+
+def _is_log_method(context: Context, func: ast.expr) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
         return False
     if (context.script.qualname(func) or "").startswith("logging."):
