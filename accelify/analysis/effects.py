@@ -121,6 +121,7 @@ _SETTING = frozenset(
     "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
 )
 
+_HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
 _MAKING = (
     ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
@@ -153,8 +154,9 @@ class Effects:
         return {site.kind for site in self.sites}
 
     def tie(self, reason: str) -> None:
-        """Note why all processes have to run it; the first reason counts."""
-        self.tied = self.tied or reason
+        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
+        if self.tied in ("", _HANDS_ON):
+            self.tied = reason
 
 
 class SideEffects:
@@ -277,7 +279,7 @@ class SideEffects:
                 ):
                     found.tie("it reads batches")
             elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-                found.tie("it hands on values")
+                found.tie(_HANDS_ON)
 
     def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
         name = own_attribute(scope, target)
@@ -349,7 +351,8 @@ class SideEffects:
             found.models |= through
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
-            if inner.tied:
+            # What a generator yields goes on no further than to who runs it, unless that one gives it back.
+            if inner.tied not in ("", _HANDS_ON):
                 found.tie(inner.tied)
             own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
@@ -499,6 +502,8 @@ class SideEffects:
                 if any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
                     return False
             elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                if _is_slice_of(node.value, name):
+                    continue
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in (t for one in targets for t in _flat(one)):
                     if (
@@ -546,6 +551,13 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_slice_of(node: ast.expr, name: str) -> bool:
+    """`frames[1:]`, which holds nothing that `frames` did not."""
+    return (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and dotted(node.value) == name
+    )
 
 
 def _holds_given(scope: Scope, value: ast.expr) -> bool:

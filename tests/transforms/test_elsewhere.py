@@ -45,6 +45,10 @@ WRITES = {
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
+    "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
+    "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
+    "    np.save(path, kept)\n",
     "settings of a picture": "def keep(x, path):\n    plt.rcParams.update({'font.size': 9})\n"
     "    plt.rcParams['font.size'] = 9\n    plt.savefig(path)\n",
     "sound": "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n",
@@ -66,6 +70,8 @@ TIED = {
     "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
     "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
     "    np.save(path, x)\n",
+    "it changes a piece of what it is given": "def keep(x, path):\n    y = x[1:]\n    y.clear()\n"
+    "    np.save(path, y)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
     "    np.save(path, NET(x))\n",
@@ -73,6 +79,9 @@ TIED = {
     "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
     "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
     "it changes what all read": "def keep(x, path):\n    np.save(path, x)\n    os.environ['A'] = path\n",
+    "it hands on values": "def keep(x, path):\n    np.save(path, x)\n    yield x\n",
+    "a generator draws random numbers": "def draw():\n    yield 1\n    np.random.rand(3)\n\n\n"
+    "def keep(x, path):\n    np.save(path, x + np.array([n for n in draw()]))\n",
     "it ends the run": "def keep(x, path):\n    np.save(path, x)\n    sys.exit()\n",
 }
 
