@@ -311,6 +311,8 @@ class SideEffects:
         kind = self._writes(module, scope, call, name, attribute)
         if kind in (FILES, PICTURES) and self._into_memory(module, scope, call):
             kind = None
+        if kind is not None and not name and self._is_a(module, scope, func, *_CALLED):
+            kind = None  # a layer that is called `write`
         if kind is not None:
             path, line = self._place(module, call)
             missing = asks_first(module, call, deletes=is_deletion(name or attribute))

@@ -112,6 +112,33 @@ def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     assert not findings(conversion)
 
 
+LAYERS = """
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, a, b):
+        return self.lin(a + b)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.write, self.save = Mixer(), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.save(self.write(x, x))
+"""
+
+
+def test_a_layer_may_be_called_what_a_file_s_method_is_called(tmp_path: Path) -> None:
+    ready = "slow = Net()\nwith torch.no_grad():\n    out = slow(data.tensors[0])"
+    conversion = converted(tmp_path, LAYERS, ready=ready)
+    assert place_of(conversion.new_text, "ready") == ready
+    assert not findings(conversion)
+
+
 def test_what_is_written_to_memory_is_written_nowhere(tmp_path: Path) -> None:
     helper = (
         "import io\n\n\ndef fetch(n):\n    handle = io.BytesIO()\n    handle.write(n)\n    return handle\n"
