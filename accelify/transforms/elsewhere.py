@@ -22,7 +22,9 @@ from accelify.analysis.log_files import BEGUN_LOGS
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import in_order
 from accelify.edits import Edit, Indent, InsertAfter, Replace
+from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.printing import PRINT
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -30,6 +32,7 @@ ELSEWHERE = Rule(
     "A function of another module would write the same files on every process.",
     effort=3,
 )
+_SHOWN = 4  # lines of one file in a message
 _WORDS = {
     FILES: "writes files",
     LOGS: "writes to a log",
@@ -59,6 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
     tree = context.tree
+    printing: list[tuple[ast.Call, Effects]] = []
     for call, effects in _calls(context):
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
@@ -77,6 +81,8 @@ def left(context: Context) -> Iterator[Change]:
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
+            if accelerator is not None and stmt not in context.guarded:
+                printing.append((call, effects))
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
@@ -102,6 +108,27 @@ def left(context: Context) -> Iterator[Change]:
             if made:
                 yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
             yield from _emptied(context, call, begun)
+    yield from _printed(context, printing)
+
+
+def _printed(context: Context, printing: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
+    """One finding for all lines that calls print on every process."""
+    lines: dict[str, set[int]] = {}
+    for site in (s for _, effects in printing for s in effects.sites if s.name == "builtins.print"):
+        lines.setdefault(_short(site.path), set()).add(site.line)
+    if not lines:
+        return
+    calls = [call for call, effects in printing if any(s.name == "builtins.print" for s in effects.sites)]
+    places = [
+        f"{path}, line{'s' if len(at) > 1 else ''} {_numbers(at)}" for path, at in sorted(lines.items())
+    ]
+    message = f"every process prints what functions of other modules print ({'; '.join(places)})"
+    yield context.change(PRINT, calls[0], message, severity=Severity.INFO)
+
+
+def _numbers(lines: set[int]) -> str:
+    shown = [str(line) for line in sorted(lines)]
+    return ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
 
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:

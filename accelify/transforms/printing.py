@@ -7,6 +7,8 @@ tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)
+
+What functions of modules print that are not converted is named where all processes have to call them.
 """
 
 from __future__ import annotations

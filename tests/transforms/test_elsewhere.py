@@ -653,3 +653,26 @@ def test_a_log_file_that_another_module_goes_on_with(tmp_path: Path) -> None:
     conversion = converted(tmp_path, BEGINS.format(mode="'a'"), setup="RATE = 1\n", ready=ready)
     assert place_of(conversion.new_text, "ready") == ready
     assert not findings(conversion)
+
+
+def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> None:
+    helper = """
+    def report(x, loud=False):
+        if loud:
+            print("loud")
+        return x
+
+    def count(n):
+        print("n")
+        print("of", n)
+        return n
+
+    def show(x):
+        print(x)
+    """
+    epoch = "show(3)\nn = count(3)\nm = count(4)\nreport(x)\nreport(x)"
+    conversion = converted(tmp_path, helper, epoch=epoch)
+    assert place_of(conversion.new_text, "epoch") == epoch.replace("show", f"{GUARD}show")
+    said = "every process prints what functions of other modules print (helper.py, lines 15, 16)"
+    assert findings(conversion, "ACC201") == [said]
+    assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
