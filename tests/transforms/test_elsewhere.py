@@ -676,3 +676,30 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     said = "every process prints what functions of other modules print (helper.py, lines 15, 16)"
     assert findings(conversion, "ACC201") == [said]
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
+
+
+EVALUATES = """
+def accuracy(model, data):
+    model.eval()
+    right = 0
+    for x, y in data:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right / 64
+
+
+@torch.no_grad()
+def norm(data):
+    total = 0
+    for x, _ in data:
+        total += x.sum().item()
+    return total
+"""
+
+
+def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path) -> None:
+    lines = "own = DataLoader(data, batch_size=4)\nprint(accuracy(model, own))\nn = accuracy(model, own)\nm = norm(own)"
+    said = "every process evaluates all that `accuracy` goes through, so that its figures stay right"
+    conversion = converted(tmp_path, EVALUATES, epoch=lines, end="test_loader = None")
+    assert findings(conversion, "ACC303") == [said]
+    shared = "n = accuracy(model, loader)"
+    assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
