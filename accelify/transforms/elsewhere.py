@@ -3,6 +3,8 @@
 save_pictures(images, path)    ->  if accelerator.is_main_process:
                                        save_pictures(images, path)
 
+logger = new_log(path)         ->  logger = new_log(path if accelerator.is_main_process else os.devnull)
+
 Where a function also does what all processes need, the call stays as it is and is only named.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
@@ -18,13 +21,14 @@ from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICT
 from accelify.analysis.effects import Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
-from accelify.analysis.log_files import BEGUN_LOGS
+from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.sample_files import writes_own
-from accelify.analysis.scopes import in_order
+from accelify.analysis.scopes import handed_to, in_order
+from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.findings import Severity
+from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.printing import PRINT
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -62,7 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
     tree = context.tree
-    printing: list[tuple[ast.Call, Effects]] = []
+    loud: list[tuple[ast.Call, Effects]] = []
     for call, effects in _calls(context):
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
@@ -82,7 +86,7 @@ def left(context: Context) -> Iterator[Change]:
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
             if accelerator is not None and stmt not in context.guarded:
-                printing.append((call, effects))
+                loud.append((call, effects))
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
@@ -108,22 +112,22 @@ def left(context: Context) -> Iterator[Change]:
             if made:
                 yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
             yield from _emptied(context, call, begun)
-    yield from _printed(context, printing)
+    yield from _printed(context, loud)
 
 
-def _printed(context: Context, printing: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
+def _printed(context: Context, loud: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
     """One finding for all lines that calls print on every process."""
     lines: dict[str, set[int]] = {}
-    for site in (s for _, effects in printing for s in effects.sites if s.name == "builtins.print"):
+    for site in (s for _, effects in loud for s in effects.sites if s.name == "builtins.print"):
         lines.setdefault(_short(site.path), set()).add(site.line)
     if not lines:
         return
-    calls = [call for call, effects in printing if any(s.name == "builtins.print" for s in effects.sites)]
+    calls = [call for call, effects in loud if any(s.name == "builtins.print" for s in effects.sites)]
     places = [
         f"{path}, line{'s' if len(at) > 1 else ''} {_numbers(at)}" for path, at in sorted(lines.items())
     ]
     message = f"every process prints what functions of other modules print ({'; '.join(places)})"
-    yield context.change(PRINT, calls[0], message, severity=Severity.INFO)
+    yield context.change(printing.PRINT, calls[0], message, severity=Severity.INFO)
 
 
 def _numbers(lines: set[int]) -> str:
@@ -133,12 +137,44 @@ def _numbers(lines: set[int]) -> str:
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
     """A log file that each process begins anew, and so empties under those that write into it already."""
-    if begun:
-        place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
-        message = (
-            f"this call begins a log file anew ({place}) on every process, which empties it under the others"
-        )
+    if not begun:
+        return
+    place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
+    message = (
+        f"this call begins a log file anew ({place}) on every process, which empties it under the others"
+    )
+    given = _only_file(context, call) if len(begun) == 1 else None
+    accelerator = context.accelerator(call) if given is not None else None
+    if given is None or accelerator is None or context.is_claimed(given) or context.tree.in_fstring(given):
         yield context.change(ELSEWHERE, call, f'{message}; have only one open it with mode "w"')
+        return
+    loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    text = f"({context.tree.segment(given)})" if loose else context.tree.segment(given)
+    edits: list[Edit] = [
+        verbs.replace(context.tree, given, f"{text} if {accelerator}.is_main_process else os.devnull")
+    ]
+    if not context.is_bound("os", call):
+        edits.append(context.import_for(call, "import os"))
+    yield context.change(ELSEWHERE, call, message, edits)
+
+
+def _only_file(context: Context, call: ast.Call) -> ast.expr | None:
+    """What a call gives a parameter that is nothing but the name of the log file which the function begins."""
+    callees = context.script.callees(call)
+    callee = next(iter(callees)) if len(callees) == 1 else None
+    module = context.script.interpreter.module_of(callee) if callee is not None else None
+    if callee is None or module is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    for opening in (n for n in callee.nodes if isinstance(n, ast.Call)):
+        if begins_log(opening, context.effects.qualname(module, callee, opening.func)) is None:
+            continue
+        name = call_argument(opening, 0, "filename")
+        if not isinstance(name, ast.Name):
+            return None
+        read = [n for n in walk(callee.node) if isinstance(n, ast.Name) and n.id == name.id]
+        given = [argument for argument, parameter in handed_to(call, callee) if parameter == name.id]
+        return given[0] if len(read) == 1 and len(given) == 1 else None
+    return None
 
 
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:

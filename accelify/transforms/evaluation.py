@@ -92,10 +92,11 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
     """Functions that are not converted and evaluate a model over data of their own, each of them named once."""
     script, plan = context.script, context.plan
-    told: set[Scope] = set()
+    done: set[Scope] = set()
     for call in script.calls():
-        for callee in in_order(script.callees(call) - told):
+        for callee in in_order(script.callees(call) - done):
             if script.interpreter.module_of(callee) in script.modules or not _evaluates(callee):
+                done.add(callee)
                 continue
             if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
                 continue
@@ -108,7 +109,7 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
                 a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and plan.is_prepared(a, v.MODEL)
             ]
             if models and not any(plan.is_prepared(a, v.LOADER) for a in given):
-                told.add(callee)
+                done.add(callee)
                 name = callee.name
                 message = (
                     f"every process evaluates all that `{name}` goes through, so that its figures stay right"

@@ -635,14 +635,31 @@ def make_there(path):
     if not os.path.exists("logs"):
         os.mkdir("logs")
     return make(path)
+
+
+def make_within(folder):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    logger = logging.getLogger("run")
+    logger.addHandler(logging.FileHandler(folder + "/run.log", {mode}))
+    return logger
 """
 
 
 def test_a_log_file_that_another_module_begins_anew(tmp_path: Path) -> None:
-    ready = "begin('a.log')\nlogger = make('b.log')\nother = make_there('c.log')"
+    ready = "begin('a.log')\nlogger = make('b.log')\nlogger = make(path='c' if RATE else 'd')"
     conversion = converted(tmp_path, BEGINS.format(mode="'w'"), setup="RATE = 1\n", ready=ready)
-    turns = "with accelerator.main_process_first():\n    other = make_there('c.log')"
-    assert place_of(conversion.new_text, "ready") == f"{GUARD}begin('a.log')\nlogger = make('b.log')\n{turns}"
+    elsewhere = "if accelerator.is_main_process else os.devnull)"
+    made = f"logger = make('b.log' {elsewhere}\nlogger = make(path=('c' if RATE else 'd') {elsewhere}"
+    assert place_of(conversion.new_text, "ready") == f"{GUARD}begin('a.log')\n{made}"
+    assert not findings(conversion)
+
+
+def test_a_log_file_that_another_module_names_is_only_said(tmp_path: Path) -> None:
+    ready = "logger = make_there('c.log')\nother = make_within('logs')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'w'"), setup="RATE = 1\n", ready=ready)
+    turns = "with accelerator.main_process_first():\n" + textwrap.indent(ready, "    ")
+    assert place_of(conversion.new_text, "ready") == turns
     said = findings(conversion)
     assert len(said) == 2
     assert all("begins a log file anew (logging.FileHandler in helper.py, line" in text for text in said)
