@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from accelify.analysis.anchors import NAME, Reach
+from accelify.analysis.anchors import NAME, Reach, node_of
 from accelify.analysis.assignments import assigns_always
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -25,6 +25,7 @@ class AtHand:
 
     def __init__(self, script: ScriptModel, reach: Reach | None) -> None:
         self._script = script
+        self._reach = reach
         self._kept = _keeping(script, reach)
 
     def expression(self, node: ast.AST) -> str | None:
@@ -36,8 +37,18 @@ class AtHand:
         return None
 
     def made_later(self, node: ast.AST) -> str | None:
-        """The name of the object that keeps the Accelerator, where it is made behind a node of the same scope."""
-        made = self._kept.get(self._script.scope_of(node)) if self._kept else None
+        """The name of the object that keeps the Accelerator, where it is made behind a node of the same scope.
+
+        None where the scope has the Accelerator itself, and hands it to the object.
+        """
+        scope = self._script.scope_of(node)
+        made = self._kept.get(scope)
+        reach = self._reach if made else None
+        if reach is not None and (
+            node_of(self._script, scope) in (reach.root, *reach.threaded)
+            or (reach.is_global and reach.runs_behind_anchor(node))
+        ):
+            return None
         start = self._script.tree.start
         for name, assignments in (made or {}).items():
             if all(start(stmt) > start(node) for stmt in assignments):

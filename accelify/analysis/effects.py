@@ -7,7 +7,6 @@ has to be run by all of them.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -30,11 +29,12 @@ from accelify.analysis.effect_sites import (
     makes_folder_again,
     updates_namespace,
 )
-from accelify.analysis.handed_back import is_super
+from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
+from accelify.analysis.log_files import begins_log
 from accelify.analysis.program import Module
-from accelify.analysis.renderings import fetches_repository, renders
+from accelify.analysis.renderings import renders
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
@@ -80,16 +80,6 @@ OPENING = frozenset(
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
 _NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
-FETCHING = frozenset(
-    """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
-    urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
-    torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
-    torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
-    torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
-)
-# Data sets whose fifth argument is `download`.
-_TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
-_VECTORS = ("glove", "fasttext", "charngram")
 READING = (
     "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
@@ -131,6 +121,7 @@ _SETTING = frozenset(
     "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
 )
 
+_HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
 _MAKING = (
     ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
@@ -163,8 +154,9 @@ class Effects:
         return {site.kind for site in self.sites}
 
     def tie(self, reason: str) -> None:
-        """Note why all processes have to run it; the first reason counts."""
-        self.tied = self.tied or reason
+        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
+        if self.tied in ("", _HANDS_ON):
+            self.tied = reason
 
 
 class SideEffects:
@@ -287,7 +279,7 @@ class SideEffects:
                 ):
                     found.tie("it reads batches")
             elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-                found.tie("it hands on values")
+                found.tie(_HANDS_ON)
 
     def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
         name = own_attribute(scope, target)
@@ -319,6 +311,8 @@ class SideEffects:
         kind = self._writes(module, scope, call, name, attribute)
         if kind in (FILES, PICTURES) and self._into_memory(module, scope, call):
             kind = None
+        if kind is not None and not name and self._is_a(module, scope, func, *_CALLED):
+            kind = None  # a layer that is called `write`
         if kind is not None:
             path, line = self._place(module, call)
             missing = asks_first(module, call, deletes=is_deletion(name or attribute))
@@ -359,7 +353,8 @@ class SideEffects:
             found.models |= through
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
-            if inner.tied:
+            # What a generator yields goes on no further than to who runs it, unless that one gives it back.
+            if inner.tied not in ("", _HANDS_ON):
                 found.tie(inner.tied)
             own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
@@ -450,6 +445,8 @@ class SideEffects:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
+        if begins_log(call, name) is not None:
+            return LOGS
         if opens_for_writing(call, name) is not None:
             mode = call_argument(call, 1, "mode")
             return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
@@ -507,6 +504,8 @@ class SideEffects:
                 if any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
                     return False
             elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                if _is_slice_of(node.value, name):
+                    continue
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in (t for one in targets for t in _flat(one)):
                     if (
@@ -532,33 +531,6 @@ def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
     found.calls_model = found.calls_model or not own
 
 
-def is_download(call: ast.Call, name: str | None) -> bool:
-    """Whether a call fetches something into a folder, asked to or by what it is."""
-    if name in FETCHING or fetches_repository(call, name):
-        return True
-    if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
-        return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
-        vectors = call_keyword(call, "vectors")
-        return isinstance(vectors, ast.Constant) and str(vectors.value).startswith(_VECTORS)
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "load_vectors":
-        vectors = call_argument(call, 0, "vectors")
-        return not isinstance(vectors, ast.Constant) or str(vectors.value).startswith(_VECTORS)
-    return asked_to_download(call, name) is not None
-
-
-def asked_to_download(call: ast.Call, name: str | None) -> ast.expr | None:
-    """What tells a data set of a library, or its base class, whether to download; None where it is told not to."""
-    func = call.func
-    base = isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
-    if not name and not base:
-        return None
-    given = call_keyword(call, "download")
-    if given is None and name and _TAKES_DOWNLOAD.match(name):
-        given = call_argument(call, 4, "download")
-    return None if given is None or is_constant(given, False) else given
-
-
 def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
     """The file that a call opens for writing, None where it opens none."""
     if name not in OPENING or not _writing_mode(call_argument(call, 1, "mode")):
@@ -581,6 +553,13 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_slice_of(node: ast.expr, name: str) -> bool:
+    """`frames[1:]`, which holds nothing that `frames` did not."""
+    return (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and dotted(node.value) == name
+    )
 
 
 def _holds_given(scope: Scope, value: ast.expr) -> bool:

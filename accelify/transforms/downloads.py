@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from accelify.analysis.effect_sites import DOWNLOADS
-from accelify.analysis.effects import asked_to_download, is_download, opens_for_writing
+from accelify.analysis.effects import opens_for_writing
+from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.renderings import fetches_repository
 from accelify.analysis.syntax import call_keyword, is_constant, walk
 from accelify.edits import Edit, Indent, InsertAfter

@@ -3,6 +3,8 @@
 save_pictures(images, path)    ->  if accelerator.is_main_process:
                                        save_pictures(images, path)
 
+logger = new_log(path)         ->  logger = new_log(path if accelerator.is_main_process else os.devnull)
+
 Where a function also does what all processes need, the call stays as it is and is only named.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
@@ -18,9 +21,13 @@ from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICT
 from accelify.analysis.effects import Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.sample_files import writes_own
-from accelify.analysis.scopes import in_order
+from accelify.analysis.scopes import handed_to, in_order
+from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, Indent, InsertAfter, Replace
+from accelify.findings import Severity
+from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
 
 ELSEWHERE = Rule(
@@ -29,6 +36,7 @@ ELSEWHERE = Rule(
     "A function of another module would write the same files on every process.",
     effort=3,
 )
+_SHOWN = 4  # lines of one file in a message
 _WORDS = {
     FILES: "writes files",
     LOGS: "writes to a log",
@@ -58,6 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
     tree = context.tree
+    loud: list[tuple[ast.Call, Effects]] = []
     for call, effects in _calls(context):
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
@@ -76,26 +85,96 @@ def left(context: Context) -> Iterator[Change]:
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
+            if accelerator is not None and stmt not in context.guarded:
+                loud.append((call, effects))
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
+        begun = [s for s in sites if s.name in BEGUN_LOGS]
+        made = [s for s in sites if s not in begun]
         in_turns = any(n in context.taking_turns for n in (stmt, *tree.ancestors(stmt)))
         if in_turns:
             continue
-        if guardable and all(s.missing for s in sites) and not effects.lists:
+        if guardable and made and all(s.missing for s in made) and not effects.lists:
             if context.runs_everywhere(stmt) and not (
                 context.meets_others(stmt) or _runs_model(context, call)
             ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
-                yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", [guard])
+                yield context.change(ELSEWHERE, call, f"{_does(made)} on every process", [guard])
+                yield from _emptied(context, call, begun)
                 continue
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
             if any(s.deletes and not s.missing for s in sites):
                 reason += "; each deletes what those before it have written"
-            yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process: {reason}")
+            if made:
+                yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
+            yield from _emptied(context, call, begun)
+    yield from _printed(context, loud)
+
+
+def _printed(context: Context, loud: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
+    """One finding for all lines that calls print on every process."""
+    lines: dict[str, set[int]] = {}
+    for site in (s for _, effects in loud for s in effects.sites if s.name == "builtins.print"):
+        lines.setdefault(_short(site.path), set()).add(site.line)
+    if not lines:
+        return
+    calls = [call for call, effects in loud if any(s.name == "builtins.print" for s in effects.sites)]
+    places = [
+        f"{path}, line{'s' if len(at) > 1 else ''} {_numbers(at)}" for path, at in sorted(lines.items())
+    ]
+    message = f"every process prints what functions of other modules print ({'; '.join(places)})"
+    yield context.change(printing.PRINT, calls[0], message, severity=Severity.INFO)
+
+
+def _numbers(lines: set[int]) -> str:
+    shown = [str(line) for line in sorted(lines)]
+    return ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
+
+
+def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
+    """A log file that each process begins anew, and so empties under those that write into it already."""
+    if not begun:
+        return
+    place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
+    message = (
+        f"this call begins a log file anew ({place}) on every process, which empties it under the others"
+    )
+    given = _only_file(context, call) if len(begun) == 1 else None
+    accelerator = context.accelerator(call) if given is not None else None
+    if given is None or accelerator is None or context.is_claimed(given) or context.tree.in_fstring(given):
+        yield context.change(ELSEWHERE, call, f'{message}; have only one open it with mode "w"')
+        return
+    loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    text = f"({context.tree.segment(given)})" if loose else context.tree.segment(given)
+    edits: list[Edit] = [
+        verbs.replace(context.tree, given, f"{text} if {accelerator}.is_main_process else os.devnull")
+    ]
+    if not context.is_bound("os", call):
+        edits.append(context.import_for(call, "import os"))
+    yield context.change(ELSEWHERE, call, message, edits)
+
+
+def _only_file(context: Context, call: ast.Call) -> ast.expr | None:
+    """What a call gives a parameter that is nothing but the name of the log file which the function begins."""
+    callees = context.script.callees(call)
+    callee = next(iter(callees)) if len(callees) == 1 else None
+    module = context.script.interpreter.module_of(callee) if callee is not None else None
+    if callee is None or module is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    for opening in (n for n in callee.nodes if isinstance(n, ast.Call)):
+        if begins_log(opening, context.effects.qualname(module, callee, opening.func)) is None:
+            continue
+        name = call_argument(opening, 0, "filename")
+        if not isinstance(name, ast.Name):
+            return None
+        read = [n for n in walk(callee.node) if isinstance(n, ast.Name) and n.id == name.id]
+        given = [argument for argument, parameter in handed_to(call, callee) if parameter == name.id]
+        return given[0] if len(read) == 1 and len(given) == 1 else None
+    return None
 
 
 def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
@@ -123,7 +202,7 @@ def _guarded(
         if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
             yield context.change(
-                ELSEWHERE, call, f"{_does(effects)} on every process, and it may be read again"
+                ELSEWHERE, call, f"{_does(effects.sites)} on every process, and it may be read again"
             )
             return
         edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
@@ -133,7 +212,7 @@ def _guarded(
             edits.append(Replace(tree.start(model), tree.end(model), text))
             context.claim(model)
     context.guarded.update(run)
-    yield context.change(ELSEWHERE, call, f"{_does(effects)} on every process", edits)
+    yield context.change(ELSEWHERE, call, f"{_does(effects.sites)} on every process", edits)
 
 
 def _effects(context: Context, call: ast.Call) -> Effects | None:
@@ -198,10 +277,10 @@ def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
     ]
 
 
-def _does(effects: Effects) -> str:
+def _does(sites: list[Site]) -> str:
     """`this call writes files (numpy.save in utils.py, line 3)`."""
     order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
-    site: Site = min(effects.sites, key=lambda s: (order.index(s.kind), s.path, s.line))
+    site = min(sites, key=lambda s: (order.index(s.kind), s.path, s.line))
     return f"this call {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
 
 

@@ -18,6 +18,7 @@ from accelify.analysis import values as v
 from accelify.analysis.counts import made_once, size_of
 from accelify.analysis.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.loaders import is_shardable
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
@@ -36,6 +37,8 @@ REPEATED = Rule(
 
 # Why a function is run by all processes that puts its figures together itself.
 _OF_ALL = ("it asks the Accelerator", "it communicates")
+# What tells that a function of another module evaluates.
+_EVALUATING = frozenset({"no_grad", "inference_mode", "eval"})
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -63,6 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         yield from _gather(context, evaluation)
     yield from _in_other_modules(context)
+    yield from _repeated_in_other_modules(context)
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
@@ -83,6 +87,43 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
             GATHER, call, f"`{name}` is not converted, and goes through one process's share of the data",
             "give this a loader that is not prepared, or gather what it finds",
         )  # fmt: skip
+
+
+def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
+    """Functions that are not converted and evaluate a model over data of their own, each of them named once."""
+    script, plan = context.script, context.plan
+    done: set[Scope] = set()
+    for call in script.calls():
+        for callee in in_order(script.callees(call) - done):
+            if script.interpreter.module_of(callee) in script.modules or not _evaluates(callee):
+                done.add(callee)
+                continue
+            if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
+                continue
+            effects = context.effects.of(callee)
+            runs = effects.calls_model or bool(effects.models)
+            if not runs or callee in script.backward_elsewhere or effects.tied in _OF_ALL:
+                continue
+            given = [*call.args, *[kw.value for kw in call.keywords]]
+            models = [
+                a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and plan.is_prepared(a, v.MODEL)
+            ]
+            if models and not any(plan.is_prepared(a, v.LOADER) for a in given):
+                done.add(callee)
+                name = callee.name
+                message = (
+                    f"every process evaluates all that `{name}` goes through, so that its figures stay right"
+                )
+                yield context.change(REPEATED, call, message, severity=Severity.INFO)
+
+
+def _evaluates(scope: Scope) -> bool:
+    """Whether a function goes through something, without gradients or with a model in its evaluation mode."""
+    if not isinstance(scope.node, ast.FunctionDef) or not any(isinstance(n, ast.For) for n in scope.nodes):
+        return False
+    inside = [n for n in scope.nodes if isinstance(n, (ast.Name, ast.Attribute))]
+    marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
+    return any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks)
 
 
 def left(context: Context) -> Iterator[Change]:

@@ -7,6 +7,8 @@ tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)
+
+What functions of modules print that are not converted is named where all processes have to call them.
 """
 
 from __future__ import annotations
@@ -17,17 +19,12 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
+from accelify.analysis.log_files import begins_log
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
-# What opens a log file: where the mode stands among the arguments, and its name.
-_FRESH = {
-    "logging.basicConfig": (1_000, "filemode"),
-    "logging.FileHandler": (1, "mode"),
-    "logging.handlers.RotatingFileHandler": (1, "mode"),
-}
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 _PRINTERS = frozenset({"pprint.pprint", "pprint.pp", "rich.print", "click.echo", "typer.echo"})
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
@@ -201,9 +198,8 @@ def _logging(context: Context) -> Iterator[Change]:
 def _log_files(context: Context) -> Iterator[Change]:
     """A log file that is begun anew: the main process does that, the others would empty it again."""
     for call in context.script.calls():
-        place = _FRESH.get(context.script.qualname(call.func) or "")
-        mode = call_argument(call, *place) if place is not None else None
-        if not (isinstance(mode, ast.Constant) and str(mode.value).startswith("w")):
+        mode = begins_log(call, context.script.qualname(call.func))
+        if mode is None:
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
@@ -216,7 +212,22 @@ def _log_files(context: Context) -> Iterator[Change]:
 
 
 def _logs(context: Context, call: ast.Call) -> bool:
-    func = call.func
+    """Whether a call logs a line: `logger.info(...)`, or by a name that was given the method: `say = logger.info`."""
+    func, script = call.func, context.script
+    if _is_log_method(context, func):
+        return True
+    text, scope = dotted(func), script.scope_of(func)
+    for stmt in context.tree.assigns(text) if text is not None else ():
+        if isinstance(func, ast.Name):
+            same = script.scope_of(stmt).resolve(func.id) is scope.resolve(func.id)
+        else:
+            same = script.scope_of(stmt).owner_class is scope.owner_class
+        if same and _is_log_method(context, stmt.value):
+            return True
+    return False
+
+
+def _is_log_method(context: Context, func: ast.expr) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
         return False
     if (context.script.qualname(func) or "").startswith("logging."):

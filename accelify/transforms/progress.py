@@ -1,6 +1,8 @@
 """Progress bars: one a machine.
 
 for batch in tqdm(loader):    ->  for batch in tqdm(loader, disable=not accelerator.is_local_main_process):
+for batch in tqdm(loader, disable=quiet):
+    ->  for batch in tqdm(loader, disable=not accelerator.is_local_main_process or quiet):
 
 A disabled bar does not count. Where its count is read, it counts on every process and is shown by one:
 
@@ -12,12 +14,13 @@ print(total / bar.n)                         else open(os.devnull, "w"))
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 
@@ -27,19 +30,21 @@ _COUNTED = frozenset(
     "n last_print_n last_print_t start_t format_dict avg_time postfix desc unit unit_scale miniters mininterval ncols "
     "smoothing fp".split()
 )
+_BY_RANK = re.compile(r"rank|main_process|is_main|is_master")
 _SILENT = "is_local_main_process"
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the `disable` argument of progress bars, or the place of one whose count is read."""
+    shared: set[ast.expr] = set()
     for call in context.script.calls():
         name = context.script.qualname(call.func)
-        if not k.is_progress(name) or call_keyword(call, "disable") is not None:
+        if not k.is_progress(name) or not context.reaches_cheaply(call):
             continue
-        if any(kw.arg is None for kw in call.keywords) or not context.reaches_cheaply(call):
-            continue
+        options = next((kw.value for kw in call.keywords if kw.arg is None), None)
+        told = call_keyword(call, "disable")
         accelerator = context.accelerator(call)
-        if accelerator is None:
+        if accelerator is None or (told is not None and _is_off_elsewhere(context, told)):
             continue
         read, place = _count_read(context, call), call_keyword(call, "file")
         if (
@@ -48,25 +53,86 @@ def transform(context: Context) -> Iterator[Change]:
             and any(isinstance(n, ast.Attribute) and n.attr == _SILENT for n in walk(place))
         ):
             continue
-        if read is not None and (place is not None or "notebook" in str(name) or "tnrange" in str(name)):
+        if read is not None and (place or options or "notebook" in str(name) or "tnrange" in str(name)):
             # A notebook's bar is no text that could be sent elsewhere.
             text = context.tree.segment(read)
             message = f"every process draws this bar: it has to count on all of them, as `{text}` is read"
             yield context.change(PROGRESS, call, message)
             continue
+        if options is not None and told is None:
+            known = _written_options(context, options)
+            if known is None:
+                text = context.tree.segment(options)
+                message = f"every process draws this bar: `**{text}` may hold `disable`, and is not seen here"
+                yield context.change(PROGRESS, call, message)
+                continue
+            told = known.get("disable")
+            if told is not None and (told in shared or _is_off_elsewhere(context, told)):
+                continue
+            shared |= {told} if told is not None else set()
         try:
             edits = (
                 _silenced(context, call, accelerator)
                 if read is not None
-                else _disabled(context, call, accelerator)
+                else _disabled(context, call, told, accelerator)
             )
         except verbs.EditError:
             continue
         yield context.change(PROGRESS, call, "every process would draw this bar", edits)
 
 
-def _disabled(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
-    return [verbs.add_keyword(context.tree, call, f"disable=not {accelerator}.{_SILENT}")]
+def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:
+    """Whether a bar is shown by one process already, or by none: `disable=rank != 0`, `disable=True`."""
+    return is_constant(told, True) or bool(_BY_RANK.search(context.tree.segment(told)))
+
+
+def _written_options(context: Context, options: ast.expr) -> dict[str, ast.expr] | None:
+    """The options of `**options`, where they are written out in one dictionary for bars alone that can be edited."""
+    value = _made_for_bars(context, options) if isinstance(options, ast.Name) else options
+    found: dict[str, ast.expr] = {}
+    if isinstance(value, ast.Dict) and all(isinstance(key, ast.Constant) for key in value.keys):
+        found = {str(key.value): v for key, v in zip(value.keys, value.values, strict=True)}  # type: ignore[union-attr]
+    elif isinstance(value, ast.Call) and dotted(value.func) == "dict" and not value.args:
+        if any(kw.arg is None for kw in value.keywords):
+            return None
+        found = {str(kw.arg): kw.value for kw in value.keywords}
+    else:
+        return None
+    return found if "disable" not in found or context.accelerator(value) is not None else None
+
+
+def _made_for_bars(context: Context, options: ast.Name) -> ast.expr | None:
+    """What a variable holds that is bound once, and read only as the options of bars."""
+    script, tree = context.script, context.tree
+    owner = script.scope_of(options).resolve(options.id)
+    if owner is None or any(a.arg == options.id for a in owner.parameters()):
+        return None
+    uses = [n for n in tree.nodes(ast.Name) if n.id == options.id]
+    uses = [n for n in uses if script.scope_of(n).resolve(n.id) is owner]
+    stored = [n for n in uses if not isinstance(n.ctx, ast.Load)]
+    made = tree.parent(stored[0]) if len(stored) == 1 else None
+    if not isinstance(made, ast.Assign) or len(made.targets) > 1:
+        return None
+    return made.value if all(n in stored or _is_for_bar(context, n) for n in uses) else None
+
+
+def _is_for_bar(context: Context, name: ast.Name) -> bool:
+    """Whether a dictionary is read as the options of a bar."""
+    keyword = context.tree.parent(name)
+    call = context.tree.parent(keyword) if isinstance(keyword, ast.keyword) and keyword.arg is None else None
+    return isinstance(call, ast.Call) and k.is_progress(context.script.qualname(call.func))
+
+
+def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerator: str) -> list[Edit]:
+    """The edits that turn a bar off on the other processes; on the first it is `told` what it was."""
+    tree, off = context.tree, f"not {accelerator}.{_SILENT}"
+    if told is None:
+        return [verbs.add_keyword(tree, call, f"disable={off}")]
+    if is_constant(told, False):
+        return [verbs.replace(tree, told, off)]
+    text = tree.segment(told)
+    loose = isinstance(told, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    return [verbs.replace(tree, told, f"{off} or ({text})" if loose else f"{off} or {text}")]
 
 
 def _silenced(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:

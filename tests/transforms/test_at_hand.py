@@ -174,3 +174,61 @@ def test_an_object_that_one_branch_makes_is_not_at_hand(tmp_path: Path) -> None:
     texts, left = trained(tmp_path, "    learner = Learner(cuda)\n    if 0:\n        learner = None")
     assert "learner.accelerator" not in texts["train.py"]
     assert [code for code, _ in left] == ["ACC203"]
+
+
+HANDED = """\
+import logging
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from fit import Fit
+
+
+def main():
+    log = logging.getLogger(__name__)
+    net = nn.Linear(4, 2)
+    log.info("net %s", net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 2)), batch_size=8)
+    fit = Fit(net, optimizer, log)
+    fit.run(loader)
+    log.info("done")
+
+
+main()
+"""
+FIT = """\
+from torch import nn
+
+
+class Fit:
+    def __init__(self, net, optimizer, log):
+        self.net, self.optimizer, self.log = net, optimizer, log
+
+    def run(self, loader):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        self.log.info("loss %f", loss.item())
+"""
+
+
+@pytest.mark.parametrize("of_module", [False, True])
+def test_an_object_that_is_handed_the_accelerator_does_not_make_it(tmp_path: Path, of_module: bool) -> None:
+    script = HANDED
+    if of_module:  # whose device is the Accelerator's
+        device = 'DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+        script = script.replace("\ndef main", f"\n{device}\n\n\ndef main").replace(
+            "(4, 2)", "(4, 2).to(DEVICE)"
+        )
+        script = script.replace("\nmain()", '\nif __name__ == "__main__":\n    main()')
+    (tmp_path / "fit.py").write_text(FIT)
+    (tmp_path / "train.py").write_text(script)
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    text = next(c.new_text for c in found if c.source.path.name == "train.py")
+    assert "if not accelerator.is_main_process:\n" in text
+    assert ("\naccelerator = Accelerator()\n" in text) == of_module
+    assert "    fit = Fit(accelerator, net, optimizer, log)\n" in text
+    assert not [f.message for c in found for f in c.remaining if f.code == "ACC209"]

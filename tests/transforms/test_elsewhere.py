@@ -45,6 +45,10 @@ WRITES = {
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
+    "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
+    "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
+    "    np.save(path, kept)\n",
     "settings of a picture": "def keep(x, path):\n    plt.rcParams.update({'font.size': 9})\n"
     "    plt.rcParams['font.size'] = 9\n    plt.savefig(path)\n",
     "sound": "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n",
@@ -66,6 +70,8 @@ TIED = {
     "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
     "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
     "    np.save(path, x)\n",
+    "it changes a piece of what it is given": "def keep(x, path):\n    y = x[1:]\n    y.clear()\n"
+    "    np.save(path, y)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
     "    np.save(path, NET(x))\n",
@@ -73,6 +79,9 @@ TIED = {
     "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
     "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
     "it changes what all read": "def keep(x, path):\n    np.save(path, x)\n    os.environ['A'] = path\n",
+    "it hands on values": "def keep(x, path):\n    np.save(path, x)\n    yield x\n",
+    "a generator draws random numbers": "def draw():\n    yield 1\n    np.random.rand(3)\n\n\n"
+    "def keep(x, path):\n    np.save(path, x + np.array([n for n in draw()]))\n",
     "it ends the run": "def keep(x, path):\n    np.save(path, x)\n    sys.exit()\n",
 }
 
@@ -100,6 +109,33 @@ def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     helper += "def seed(n):\n    random.seed(n)\n"
     conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)")
     assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)"
+    assert not findings(conversion)
+
+
+LAYERS = """
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, a, b):
+        return self.lin(a + b)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.write, self.save = Mixer(), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.save(self.write(x, x))
+"""
+
+
+def test_a_layer_may_be_called_what_a_file_s_method_is_called(tmp_path: Path) -> None:
+    ready = "slow = Net()\nwith torch.no_grad():\n    out = slow(data.tensors[0])"
+    conversion = converted(tmp_path, LAYERS, ready=ready)
+    assert place_of(conversion.new_text, "ready") == ready
     assert not findings(conversion)
 
 
@@ -577,3 +613,110 @@ def test_a_method_that_one_process_calls_is_the_model_s_own(tmp_path: Path) -> N
     helper = SAMPLES + "class Log(Net):\n    def log(self, path):\n        np.save(path, 1)\n"
     conversion = converted(tmp_path, helper, build=NET.replace("Net", "Log"), epoch="model.log('a')")
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}accelerator.unwrap_model(model).log('a')"
+
+
+BEGINS = """
+import logging
+
+
+def begin(path):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    logging.basicConfig(filename=path, filemode={mode})
+
+
+def make(path):
+    logger = logging.getLogger("run")
+    logger.addHandler(logging.FileHandler(path, {mode}))
+    return logger
+
+
+def make_there(path):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    return make(path)
+
+
+def make_within(folder):
+    if not os.path.exists("logs"):
+        os.mkdir("logs")
+    logger = logging.getLogger("run")
+    logger.addHandler(logging.FileHandler(folder + "/run.log", {mode}))
+    return logger
+"""
+
+
+def test_a_log_file_that_another_module_begins_anew(tmp_path: Path) -> None:
+    ready = "begin('a.log')\nlogger = make('b.log')\nlogger = make(path='c' if RATE else 'd')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'w'"), setup="RATE = 1\n", ready=ready)
+    elsewhere = "if accelerator.is_main_process else os.devnull)"
+    made = f"logger = make('b.log' {elsewhere}\nlogger = make(path=('c' if RATE else 'd') {elsewhere}"
+    assert place_of(conversion.new_text, "ready") == f"{GUARD}begin('a.log')\n{made}"
+    assert not findings(conversion)
+
+
+def test_a_log_file_that_another_module_names_is_only_said(tmp_path: Path) -> None:
+    ready = "logger = make_there('c.log')\nother = make_within('logs')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'w'"), setup="RATE = 1\n", ready=ready)
+    turns = "with accelerator.main_process_first():\n" + textwrap.indent(ready, "    ")
+    assert place_of(conversion.new_text, "ready") == turns
+    said = findings(conversion)
+    assert len(said) == 2
+    assert all("begins a log file anew (logging.FileHandler in helper.py, line" in text for text in said)
+
+
+def test_a_log_file_that_another_module_goes_on_with(tmp_path: Path) -> None:
+    ready = "logger = make('b.log')"
+    conversion = converted(tmp_path, BEGINS.format(mode="'a'"), setup="RATE = 1\n", ready=ready)
+    assert place_of(conversion.new_text, "ready") == ready
+    assert not findings(conversion)
+
+
+def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> None:
+    helper = """
+    def report(x, loud=False):
+        if loud:
+            print("loud")
+        return x
+
+    def count(n):
+        print("n")
+        print("of", n)
+        return n
+
+    def show(x):
+        print(x)
+    """
+    epoch = "show(3)\nn = count(3)\nm = count(4)\nreport(x)\nreport(x)"
+    conversion = converted(tmp_path, helper, epoch=epoch)
+    assert place_of(conversion.new_text, "epoch") == epoch.replace("show", f"{GUARD}show")
+    said = "every process prints what functions of other modules print (helper.py, lines 15, 16)"
+    assert findings(conversion, "ACC201") == [said]
+    assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
+
+
+EVALUATES = """
+def accuracy(model, data):
+    model.eval()
+    right = 0
+    for x, y in data:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right / 64
+
+
+@torch.no_grad()
+def norm(data):
+    total = 0
+    for x, _ in data:
+        total += x.sum().item()
+    return total
+"""
+
+
+def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path) -> None:
+    lines = "own = DataLoader(data, batch_size=4)\nprint(accuracy(model, own))\nn = accuracy(model, own)\nm = norm(own)"
+    said = "every process evaluates all that `accuracy` goes through, so that its figures stay right"
+    conversion = converted(tmp_path, EVALUATES, epoch=lines, end="test_loader = None")
+    assert findings(conversion, "ACC303") == [said]
+    shared = "n = accuracy(model, loader)"
+    assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")

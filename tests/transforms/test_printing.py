@@ -80,6 +80,18 @@ def test_logging_is_quiet_on_the_other_processes() -> None:
         assert place_of(conversion.new_text, "epoch") == call
 
 
+@pytest.mark.parametrize("name", ["print", "app.say"])
+def test_a_logger_s_method_under_another_name_is_quiet_too(name: str) -> None:
+    setup = f"class App:\n    pass\napp = App()\nlogger = logging.getLogger()\n{name} = logger.info"
+    conversion = check_transformed(
+        "epoch", f"{name}('x')", f"{name}('x')", imports="import logging", setup=setup
+    )
+    assert "if not accelerator.is_main_process:\n    logging.disable(logging.INFO)" in conversion.new_text
+    for method in ("logger.warning", "report.info"):
+        other = f"from reports import report\nlogger = logging.getLogger()\nsay = {method}"
+        check_noop("epoch", "say('x')", "ACC209", imports="import logging", setup=other)
+
+
 def test_warnings_are_for_every_process() -> None:
     logger = "logger = logging.getLogger(__name__)"
     check_noop("epoch", "logger.warning('x')", "ACC209", imports="import logging", setup=logger)

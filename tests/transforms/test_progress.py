@@ -11,19 +11,21 @@ from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed
 
 TQDM = "from tqdm import tqdm, trange"
+OFF = "disable=not accelerator.is_local_main_process"
 
 
 @pytest.mark.parametrize(
     "head",
     [
         "for k in tqdm(range(4), disable=True):",
-        "for k in tqdm(range(4), **options):",
+        "for k in tqdm(range(4), disable=rank != 0):",
+        "for k in tqdm(range(4), **{'disable': rank > 0}):",
         "for k in range(4):",
         "for k in tqdm_like(range(4)):",
     ],
 )
 def test_others_stay(head: str) -> None:
-    check_noop("epoch", f"{head}\n    pass", "ACC202", imports=TQDM, setup="options = {}\ntqdm_like = list")
+    check_noop("epoch", f"{head}\n    pass", "ACC202", imports=TQDM, setup="rank = 0\ntqdm_like = list")
 
 
 def test_a_function_of_that_name_stays() -> None:
@@ -48,6 +50,47 @@ def test_a_function_of_that_name_stays() -> None:
 def test_bars(before: str, after: str) -> None:
     body = "    pass"
     check_transformed("epoch", f"for k in {before}:\n{body}", f"for k in {after}:\n{body}", imports=TQDM)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "after"),
+    [
+        ("quiet", "{} or quiet"),
+        ("not loud", "{} or not loud"),
+        ("quiet or not loud", "{} or quiet or not loud"),
+        ("quiet if loud else loud", "{} or (quiet if loud else loud)"),
+        ("None", "{} or None"),
+        ("False", "{}"),
+    ],
+)
+def test_a_bar_that_may_be_off(quiet: str, after: str) -> None:
+    silent = after.format(OFF.removeprefix("disable="))
+    made = "bar = tqdm(test_loader, disable={}, leave=False)"
+    setup = "quiet, loud = False, True"
+    check_transformed("epoch", made.format(quiet), made.format(silent), imports=TQDM, setup=setup)
+    shared = "options = dict(disable={}, leave=False)\nfor k in tqdm(test_loader, **options):\n    pass\n"
+    shared += "bar = trange(4, **options)"
+    check_transformed("epoch", shared.format(quiet), shared.format(silent), imports=TQDM, setup=setup)
+
+
+def test_a_bar_with_options_that_say_nothing_of_it() -> None:
+    made = "options = {{'leave': False}}\nbar = tqdm(test_loader, **options{})"
+    check_transformed("epoch", made.format(""), made.format(f", {OFF}"), imports=TQDM)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "options = {'disable': quiet}\nfor k in range(4):\n    bar = tqdm(test_loader, **options)\n    show(**options)",
+        "options = {}\noptions['disable'] = quiet\nbar = tqdm(test_loader, **options)",
+        "bar = tqdm(test_loader, **dict(more))",
+    ],
+)
+def test_a_bar_whose_options_are_not_seen_is_named(made: str) -> None:
+    setup = "from conf import more, quiet, show"
+    conversion = check_transformed("epoch", made, made, imports=TQDM, setup=setup)
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC202"]
+    assert said.endswith("may hold `disable`, and is not seen here")
 
 
 def test_by_module() -> None:
@@ -80,7 +123,6 @@ def test_a_bar_that_a_star_brings_is_a_bar() -> None:
 
 
 SILENT = "file=None if accelerator.is_local_main_process else open(os.devnull, 'w')".replace("'", '"')
-OFF = "disable=not accelerator.is_local_main_process"
 
 
 @pytest.mark.parametrize(

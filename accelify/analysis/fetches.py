@@ -1,0 +1,48 @@
+"""Calls that fetch something from elsewhere into a folder: data sets, word vectors, repositories."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accelify.analysis.handed_back import is_super
+from accelify.analysis.renderings import fetches_repository
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant
+
+_FETCHING = frozenset(
+    """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
+    urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
+    torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
+    torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
+    torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
+)
+# Data sets whose fifth argument is `download`.
+_TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
+_VECTORS = ("glove", "fasttext", "charngram")
+
+
+def is_download(call: ast.Call, name: str | None) -> bool:
+    """Whether a call fetches something into a folder, asked to or by what it is."""
+    if name in _FETCHING or fetches_repository(call, name):
+        return True
+    if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
+        return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
+        vectors = call_keyword(call, "vectors")
+        return isinstance(vectors, ast.Constant) and str(vectors.value).startswith(_VECTORS)
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "load_vectors":
+        vectors = call_argument(call, 0, "vectors")
+        return not isinstance(vectors, ast.Constant) or str(vectors.value).startswith(_VECTORS)
+    return asked_to_download(call, name) is not None
+
+
+def asked_to_download(call: ast.Call, name: str | None) -> ast.expr | None:
+    """What tells a data set of a library, or its base class, whether to download; None where it is told not to."""
+    func = call.func
+    base = isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
+    if not name and not base:
+        return None
+    given = call_keyword(call, "download")
+    if given is None and name and _TAKES_DOWNLOAD.match(name):
+        given = call_argument(call, 4, "download")
+    return None if given is None or is_constant(given, False) else given
