@@ -95,7 +95,7 @@ class Figures:
             if made is None:
                 return None
             part = self._part(inner, made)
-            return self._kind(made, depth + 1) if part is None else self._of_parts(made, part, depth)
+            return self._kind(made, depth + 1) if part is None else self._of_parts(made, part, inner, depth)
         if isinstance(inner, ast.Call):
             last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             if last == "mean" and not inner.args:
@@ -181,8 +181,8 @@ class Figures:
                 return names.index(name.id) if name.id in names else None
         return None
 
-    def _of_parts(self, call: ast.expr, index: int, depth: int) -> str | None:
-        """What one of the values is that the program's functions give back together."""
+    def _of_parts(self, call: ast.expr, index: int, name: ast.Name, depth: int) -> str | None:
+        """What one of the values is that the program's functions give back together, under a name."""
         assert isinstance(call, ast.Call)
         found: set[str | None] = set()
         for callee in self.script.callees(call):
@@ -192,6 +192,8 @@ class Figures:
                     made = self._made_in(callee, value) if isinstance(value, ast.Name) else value
                     kind = self._kind(made, depth + 1) if made is not None else None
                     found.add(kind or (self._of_functions(made) if made is not None else None))
+        if not found:
+            return self._of_functions(name)  # a criterion's, or of another module
         return found.pop() if len(found) == 1 else None
 
     def _made_in(self, scope: Scope, name: ast.Name) -> ast.expr | None:
