@@ -80,6 +80,22 @@ def make(name="graphs"):
     assert not advice(found)
 
 
+def test_a_loader_that_may_come_from_a_file_is_the_one_that_is_made_else(tmp_path: Path) -> None:
+    loading = """\
+def make(kept=""):
+    if kept:
+        train_loader = torch.load(kept, weights_only=False)
+        return train_loader
+    train_loader = PartLoader([1, 2])
+    return train_loader
+"""
+    found = convert(tmp_path, loading, "train_loader = make('')\ntotal = 0", "train_loader")
+    assert prepared(found.new_text) == {"model", "optimizer", "train_loader"}
+    assert advice(found) == []
+    alone = "def make():\n    return torch.load('kept', weights_only=False)\n"
+    assert advice(convert(tmp_path, alone)) != []
+
+
 def test_a_loader_that_is_kept_nowhere_is_prepared_where_it_is_made(tmp_path: Path) -> None:
     found = convert(tmp_path, "def make():\n    return PartLoader([1, 2])\n", "", "make()")
     assert "for x, y in accelerator.prepare(make()):" in found.new_text
