@@ -87,6 +87,23 @@ def test_lists(body: str, result: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("accuracy_score(y.numpy(), output.argmax(1).numpy())", MEAN),
+        ("100 * f1_score(y.numpy(), output.argmax(1).numpy(), average='macro')", MEAN),
+        ("f1_score(y.numpy(), output.argmax(1).numpy(), average=None)", OBJECTS),
+        ("accuracy_score(y.numpy(), output.argmax(1).numpy(), normalize=False)", OBJECTS),
+        ("shuffle(y.numpy())", OBJECTS),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_scores_of_sklearn_are_one_number_a_batch(value: str, line: str, named: bool) -> None:
+    body = f"share = {value}; kept.append(share)" if named else f"kept.append({value})"
+    imports = "from sklearn.metrics import accuracy_score, f1_score\nfrom sklearn.utils import shuffle"
+    check_transformed("ready", *script(body, "kept", line), imports=imports, epoch="n = train_epoch()")
+
+
+@pytest.mark.parametrize(
     ("value", "per_process", "total"),
     [
         ("1 - wrong.sum().item() / size", MEAN, ""),
