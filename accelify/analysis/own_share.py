@@ -72,6 +72,7 @@ class OwnShare:
         script: its model.
         loops: those over sharded loaders.
         draws: the calls that draw a batch of a sharded loader, and hand it out.
+        counted: the expressions in which a model tells what it counted for its batches.
         settled: whether a slot is the same on every process where it is read.
         bindings: the statements that can have bound a name where it is read; None stands for a parameter.
         gathered: expressions that are the same on every process.
@@ -87,11 +88,11 @@ class OwnShare:
         bindings: Callable[[ast.Name], Iterable[ast.stmt | None]],
         gathered: Iterable[ast.expr] = (),
         comprehensions: Iterable[ast.comprehension] = (),
+        counted: Iterable[ast.expr] = (),
     ) -> None:
         self.script, self.tree = script, script.tree
         self.loops = set(loops)
-        self.settled, self.bindings = settled, bindings
-        self.gathered = set(gathered)
+        self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
         self.held: dict[Slot, Held] = {}
         self.decisions: dict[ast.If | ast.While, Held] = {}
         self.schedules: dict[ast.Call, Held] = {}
@@ -118,8 +119,8 @@ class OwnShare:
         stepped = {loop for call in drawn for loop in script.enclosing_loops(call)[:1]}
         for loop in self.loops - stepped:
             self._begin(loop)
-        for call in drawn:
-            self._climb(call, Held(SAMPLE))
+        for told in [*drawn, *counted]:
+            self._climb(told, Held(SAMPLE))
         self._follow_hooks()
         for part in comprehensions:
             # A figure of all that a process sees, made in one expression.
@@ -139,9 +140,8 @@ class OwnShare:
             return
         target: ast.expr = loop.target
         counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-            target = target.elts[1]
-        self._assign(target, Held(SAMPLE), loop)
+        pair = counted and isinstance(target, ast.Tuple) and len(target.elts) == 2
+        self._assign(target.elts[1] if pair else target, Held(SAMPLE), loop)  # type: ignore[attr-defined]
 
     def _follow_hooks(self) -> None:
         """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
@@ -517,7 +517,9 @@ class OwnShare:
         """The statements that bound the variable in which something is stored."""
         while isinstance(target, (ast.Attribute, ast.Subscript)):
             target = target.value
-        return (set(self.bindings(target)) or None) if isinstance(target, ast.Name) else None
+        scope = self.script.scope_of(target)  # another one's variable is read there, wherever that is
+        own = isinstance(target, ast.Name) and scope.resolve(target.id) is scope
+        return (set(self.bindings(target)) or None) if own else None  # type: ignore[arg-type]
 
     def _accumulate(
         self, target: ast.expr, stmt: ast.stmt, held: Held, besides: ast.stmt | None = None

@@ -390,3 +390,66 @@ def test_what_the_data_lets_be_there_is_one(extra: str) -> None:
     )
     update = f"optimizer.step()\nextra = {extra}\nsave_states(i, extra)"
     assert found(setup=setup, update=update) == {"ACC414"}
+
+
+COUNTING = """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.layer = 0, nn.Linear(4, 2)
+    def forward(self, x):
+        {count}
+        return self.layer(x)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+    def forward(self, x):
+        return {run}
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+history = {{"calls": []}}
+"""
+TAKEN = """
+def take():
+    taken, model.part.calls = model.part.calls, 0
+    return taken
+def train_epoch():
+    calls = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        calls += {value}
+    history["calls"].append(calls / len(loader))
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "run", "value", "named"),
+    [
+        ("self.calls += int(x.abs().max())", "self.part(x)", "model.part.calls", True),
+        ("self.calls += len(x)", "self.part(x)", "take()", True),
+        ("self.calls += 1", "solve(self.part, x)", "model.part.calls", True),
+        ("self.calls += 1", "self.part(x)", "model.part.calls", False),
+        ("self.calls = 1", "self.part(x)", "model.part.calls", False),
+        ("self.calls += len(x)", "self.part(x)", "1", False),
+    ],
+)
+def test_what_a_model_counts_while_it_runs(count: str, run: str, value: str, named: bool) -> None:
+    conversion = convert(
+        imports="from solver import solve",
+        build=COUNTING.format(count=count, run=run),
+        ready=TAKEN.format(value=value),
+        epoch="train_epoch()",
+        end="print(history)",
+    )
+    assert any(f.code == "ACC306" and "`calls`" in f.message for f in conversion.remaining) is named
+
+
+def test_an_entry_of_a_dictionary_of_the_module() -> None:
+    body = "kept['hits'] = measure(kept['hits'], loss.item())"
+    loop = LOOP.format(fresh="pass", body=body, result="None")
+    assert found(ready=f"kept = {{'hits': 0}}\n{loop}", epoch="train_epoch()", end="print(kept)") == {
+        "ACC306"
+    }
