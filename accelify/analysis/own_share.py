@@ -15,7 +15,8 @@ from accelify.analysis import values as v
 from accelify.analysis.comprehensions import is_of_a_comprehension
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
-from accelify.analysis.none_tests import NoneTests, asks_for_none
+from accelify.analysis.kept_and_shown import shown_attribute
+from accelify.analysis.none_tests import NoneTests, asks_for_key, asks_for_none
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shown_elsewhere import OUTPUTS, shows
@@ -109,6 +110,7 @@ class OwnShare:
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
+        self._trainers: dict[ast.ClassDef, bool] = {}
         # Where it is asked whether such a value is None, which is told once all decisions are known.
         self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
@@ -258,7 +260,7 @@ class OwnShare:
                     if isinstance(parent.slice, ast.Constant) and f"[{parent.slice.value!r}]" != slot.entry:
                         continue
                     shown = parent
-                elif slot.entry[0] == "[" and _asks_for_a_key(parent, node):
+                elif slot.entry[0] == "[" and asks_for_key(parent, node):
                     continue
             if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
                 continue
@@ -388,6 +390,7 @@ class OwnShare:
         script, func = self.script, call.func
         callees = script.callees(call)
         if child is func:
+            self._show(call, callees, held)
             return not any(self._is_ours(c) and self._belongs_to_trainer(c) for c in callees)
         if script.models_of(func) or script.is_a(func, v.CRITERION):
             return True
@@ -430,6 +433,16 @@ class OwnShare:
             self._accumulate(receiver, self.tree.statement(call), held)
         return True
 
+    def _show(self, call: ast.Call, callees: set[Scope], held: Held) -> None:
+        """Note where an object shows what it keeps of what it was handed."""
+        kept = [o for o in held.origins if isinstance(o, ast.Expr)]
+        name = (
+            shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
+        )
+        if name is not None:
+            self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
+            self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
+
     def _is_unit(self, scope: Scope) -> bool:
         """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
         return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
@@ -443,10 +456,6 @@ class OwnShare:
             scopes = {self.script.scope_of(loop) for loop in self.loops} | self.script.training_scopes
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
-
-    @property
-    def _trainers(self) -> dict[ast.ClassDef, bool]:
-        return self.__dict__.setdefault("_known_trainers", {})  # type: ignore[no-any-return]
 
     def _parameters(self, call: ast.Call, callee: Scope, child: ast.AST) -> list[str]:
         if isinstance(child, ast.keyword):
@@ -588,13 +597,3 @@ def short_of(iterated: ast.expr) -> str:
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
     return ast.unparse(iterated)
-
-
-def _asks_for_a_key(node: ast.AST | None, container: ast.expr) -> bool:
-    """`"loss" not in totals`: which entries there are, and nothing of what they hold."""
-    return (
-        isinstance(node, ast.Compare)
-        and node.left is not container
-        and isinstance(node.left, ast.Constant)
-        and all(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_source
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import codes, convert, frame
 
@@ -453,3 +453,52 @@ def test_an_entry_of_a_dictionary_of_the_module() -> None:
     assert found(ready=f"kept = {{'hits': 0}}\n{loop}", epoch="train_epoch()", end="print(kept)") == {
         "ACC306"
     }
+
+
+BOARD = """
+class Board:
+    def __init__(self):
+        self.sums, self.seen = {"train": 0.0}, 0
+    def update(self, i, value, mode):
+        value = float(value)
+        self.sums[mode] += value
+        self.seen = i
+    def show(self, mode):
+        mean = self.sums[mode] / (self.seen + 1)
+        self._print(mode, mean)
+    def ask(self):
+        print(self.seen)
+    def _print(self, mode, text):
+        print(mode, text)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "behind", "named"),
+    [
+        ("board.update(i, loss.item(), 'train')", "board.show('train')", True),
+        ("board.update(i, loss.item(), 'train')", "board.ask()", False),
+        ("board.update(i, 1.0, 'train')", "board.show('train')", False),
+        ("board.update(i, loss.item(), 'train'); board.show('train')", "pass", False),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_an_object_keeps_and_shows(
+    tmp_path: Path, body: str, behind: str, named: bool, elsewhere: bool
+) -> None:
+    if elsewhere:
+        (tmp_path / "boards.py").write_text(BOARD)
+    script = frame(
+        imports="from boards import Board" if elsewhere else "",
+        setup="" if elsewhere else BOARD,
+        ready="board = Board()",
+        update=f"optimizer.step()\n{body}",
+        epoch=behind,
+    )
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted", conversion.reason
+    found = [f.message for f in conversion.remaining if f.code == "ACC306"]
+    assert [message.startswith("`board.sums` covers one process's share") for message in found] == [
+        True
+    ] * named
