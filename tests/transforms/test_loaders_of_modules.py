@@ -165,6 +165,25 @@ def make():
     assert prepared(text) == {"model", "optimizer", "train_loader", "other"}
 
 
+def test_each_call_of_a_helper_of_a_helper_makes_a_loader_of_its_own(tmp_path: Path) -> None:
+    loading = """
+def make(split, shuffle):
+    return torch.utils.data.DataLoader(parts(split), batch_size=2, shuffle=shuffle)
+"""
+    made = """
+def get(split, shuffle):
+    return split, make(split, shuffle=split == "train")
+_, train_loader = get("train", False)
+_, test_loader = get("test", True)
+"""
+    evaluation = "for x, y in test_loader:\n    if made:\n        kept.append(model(x))\nprint(kept)\n"
+    (tmp_path / "loading.py").write_text("import torch\n" + loading)
+    (tmp_path / "train.py").write_text(TRAIN.format(made=made, loader="train_loader") + evaluation)
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert prepared(conversion.new_text) == {"model", "optimizer", "train_loader"}
+    assert {f.code for f in conversion.remaining} == {"ACC303"}
+
+
 EITHER = """
 class Endless:
     def __init__(self, parts):
