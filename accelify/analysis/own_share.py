@@ -111,6 +111,8 @@ class OwnShare:
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
         self._trainers: dict[ast.ClassDef, bool] = {}
+        # What functions add to that are handed it, and so do their callers.
+        self._given_back: set[Slot] = set()
         # Where it is asked whether such a value is None, which is told once all decisions are known.
         self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
@@ -304,14 +306,17 @@ class OwnShare:
         if not isinstance(scope, Scope) or scope.kind != "function" or held.level < TOTAL:
             return
         names = [a.arg for a in scope.parameters()]
-        if slot.root not in names or not any(self._changes(origin, slot) for origin in held.origins):
+        changed = slot in self._given_back or any(self._changes(origin, slot) for origin in held.origins)
+        if slot.root not in names or not changed:
             return
         for call in self.script.callers(scope):
             given = self._given(call, scope, slot.root)
             base = self.slot(given) if given is not None else None
             if base is not None:
                 bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
-                self._put(Slot(base.owner, base.root, base.entry or slot.entry), held, bound or None)
+                back = Slot(base.owner, base.root, base.entry or slot.entry)
+                self._given_back.add(back)
+                self._put(back, held, bound or None)
 
     def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
         """Whether a statement changes an object in place, and does not bind a name anew."""
@@ -409,6 +414,9 @@ class OwnShare:
         if script.is_a(receiver, *_TOOLS):
             return True
         units = [c for c in callees if self._is_unit(c)]
+        shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
+        if any(shows(script, c, name) for c in shown for name in self._parameters(call, c, child)):
+            self.outputs[call] = self._joined(self.outputs.get(call), held)
         if callees and not units:
             for callee in callees:
                 for name in self._parameters(call, callee, child) if self._is_ours(callee) else ():
@@ -419,13 +427,6 @@ class OwnShare:
                         self._climb(call, self._returned[callee])
             if all(self._is_ours(c) for c in callees):
                 return False
-            if held.level == TOTAL and any(
-                shows(script, c, name)
-                for c in callees
-                if not self._is_ours(c)
-                for name in self._parameters(call, c, child)
-            ):
-                self.outputs[call] = self._joined(self.outputs.get(call), held)
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
         changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))

@@ -502,3 +502,32 @@ def test_what_an_object_keeps_and_shows(
     assert [message.startswith("`board.sums` covers one process's share") for message in found] == [
         True
     ] * named
+
+
+HANDED_ON = """
+class Log:
+    def write_down(self, kept):
+        for name, values in kept.items():
+            text = ",".join(str(v) for v in values)
+            print(name, text)
+log = Log()
+def measure_one(x, y, kept):
+    loss = F.cross_entropy(model(x), y)
+    kept["loss"].append(loss.item())
+    return loss
+def one_step(x, y, kept):
+    optimizer.zero_grad()
+    measure_one(x, y, kept).backward()
+    optimizer.step()
+def train_epoch(kept):
+    for x, y in loader:
+        one_step(x, y, kept)
+"""
+
+
+@pytest.mark.parametrize(("shown", "named"), [("log.write_down(kept)", True), ("log.write_down({})", False)])
+def test_a_dictionary_that_is_handed_from_function_to_function(shown: str, named: bool) -> None:
+    epoch = f"kept = {{'loss': []}}\ntrain_epoch(kept)\n{shown}"
+    conversion = convert(ready=HANDED_ON, epoch=epoch)
+    messages = [f.message for f in conversion.remaining if f.code == "ACC306"]
+    assert [m.split()[0] for m in messages] == ["`kept['loss']`"] * named
