@@ -65,7 +65,7 @@ def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
         if isinstance(stmt, ast.Return) and stmt.value is not None:
             yield stmt.value
         elif isinstance(stmt, ast.If):
-            taken = _decided(stmt.test, constants)
+            taken = decided(stmt.test, constants)
             if taken is not False:
                 yield from returned(stmt.body, constants)
             if taken is not True:
@@ -80,10 +80,10 @@ def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
                 yield from returned(handler.body, constants)
 
 
-def _decided(test: ast.expr, constants: Constants) -> bool | None:
+def decided(test: ast.expr, constants: Constants) -> bool | None:
     """Whether a test is true for these constants; None where they do not say."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _decided(test.operand, constants)
+        inner = decided(test.operand, constants)
         return None if inner is None else not inner
     name = dotted(test)
     if name is not None:

@@ -28,6 +28,7 @@ class Factories:
     changed: bool
     reads: ReadsOfNodes
     returns: dict[Scope, Values]
+    callers: dict[Scope, list[tuple[Module, ast.Call]]]
 
     if TYPE_CHECKING:
 
@@ -85,7 +86,7 @@ class Factories:
                 value.kind, value.site, value.module, value.qualname, value.cls, value.links, value.attributes
             )
             again.evidence = value.evidence
-            again.made_by = (*value.made_by, node)
+            again.made_by = (*self._made_by(value, target), node)
             self.things[(value, node)] = again
             self.changed = True
         return again
@@ -95,12 +96,28 @@ class Factories:
             return False
         if len(value.made_by) >= _DEEPEST or self._is_kept(value, target):
             return False
-        origin = value.made_by[-1] if value.made_by else value.site
+        origin = [value.site, *self._made_by(value, target)][-1]
         module = self.module_of(target)
         scope: Scope | None = module.scopes.of(origin) if self._stands_in(origin, module) else None
         while scope is not None and scope is not target:
             scope = scope.parent
         return scope is target
+
+    def _made_by(self, value: Thing, target: Scope) -> tuple[ast.Call, ...]:
+        """The calls that lead to a thing; of helpers that are called once as well, up to one that `target` makes."""
+        if value.made_by or not isinstance(value.site, ast.Call):
+            return value.made_by
+        found, module = [value.site], value.module
+        while module is not None and len(found) <= _DEEPEST:
+            function = module.scopes.of(found[-1])
+            calls = self.callers.get(function, []) if function.kind == "function" else []
+            if function is target or len(calls) != 1:
+                break
+            if self._times_called[function.name.rsplit(".", 1)[-1]] != 1:
+                break
+            module = calls[0][0]
+            found.append(calls[0][1])
+        return tuple(found[1:])
 
     def _stands_in(self, node: ast.AST, module: Module) -> bool:
         root = node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
@@ -10,10 +11,12 @@ from accelify.analysis.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.losses import MEAN, SUM, LossReductions
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, target_names, walk
 
 BatchLoop = ast.For | ast.AsyncFor | ast.While
 _TABLES = frozenset({"numpy.bincount", "torch.bincount", "torch.histc", "sklearn.metrics.confusion_matrix"})
+# What of sklearn.metrics is one number for a batch.
+_SCORES = re.compile(r"^sklearn\.metrics\.\w+_(score|error|loss)$")
 _COUNTING = frozenset({"sum", "nelement", "numel"})
 # Shares of a batch by a size that is set, and what they leave of a whole.
 SHARE, LEFT = "share", "left"
@@ -76,6 +79,8 @@ class Figures:
             return None
         if self.is_part_of_mean(value):
             return "mean" if self._kind(value.left, depth + 1) is not None else None  # type: ignore[attr-defined]
+        if self._is_score(plain(beside_a_number(plain(value)) or value)):
+            return "mean"
         if any(self._counts(node) for node in walk(value)):
             if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and not self.is_loss(value):
                 # Hits of a batch over its size.
@@ -95,7 +100,7 @@ class Figures:
             if made is None:
                 return None
             part = self._part(inner, made)
-            return self._kind(made, depth + 1) if part is None else self._of_parts(made, part, depth)
+            return self._kind(made, depth + 1) if part is None else self._of_parts(made, part, inner, depth)
         if isinstance(inner, ast.Call):
             last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             if last == "mean" and not inner.args:
@@ -104,6 +109,15 @@ class Figures:
                 return "mean"
             return self._of_functions(inner)
         return None
+
+    def _is_score(self, value: ast.expr) -> bool:
+        """`accuracy_score(y, predicted)`: one number for a batch, where it is asked for no other."""
+        if not isinstance(value, ast.Call) or not _SCORES.search(self.script.qualname(value.func) or ""):
+            return False
+        asked = ("average", "multioutput", "normalize")
+        return not any(
+            kw.arg in asked and is_constant(kw.value, None, False, "raw_values") for kw in value.keywords
+        )
 
     def _of_shares(self, value: ast.expr, depth: int) -> str:
         """`1 - wrong.sum() / len(x)` and `100 * (hits.sum() / len(x))` are means as their shares are."""
@@ -181,8 +195,8 @@ class Figures:
                 return names.index(name.id) if name.id in names else None
         return None
 
-    def _of_parts(self, call: ast.expr, index: int, depth: int) -> str | None:
-        """What one of the values is that the program's functions give back together."""
+    def _of_parts(self, call: ast.expr, index: int, name: ast.Name, depth: int) -> str | None:
+        """What one of the values is that the program's functions give back together, under a name."""
         assert isinstance(call, ast.Call)
         found: set[str | None] = set()
         for callee in self.script.callees(call):
@@ -192,6 +206,8 @@ class Figures:
                     made = self._made_in(callee, value) if isinstance(value, ast.Name) else value
                     kind = self._kind(made, depth + 1) if made is not None else None
                     found.add(kind or (self._of_functions(made) if made is not None else None))
+        if not found:
+            return self._of_functions(name)  # a criterion's, or of another module
         return found.pop() if len(found) == 1 else None
 
     def _made_in(self, scope: Scope, name: ast.Name) -> ast.expr | None:

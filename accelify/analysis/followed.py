@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.counted_in_forward import counted_in_forward
 from accelify.analysis.figures import draws
 from accelify.analysis.loaders import is_shuffled
 from accelify.analysis.own_share import OwnShare, Slot
@@ -61,7 +62,8 @@ def follow(
     def is_settled(slot: Slot, node: ast.expr) -> bool:
         return _is_reduced(script, settled, slot, node) or _is_gathered(plan, slot, node)
 
-    return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts)
+    counted = [node for node in counted_in_forward(script) if runs_in(script, set(loops), node)]
+    return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts, counted)
 
 
 def follow_reordered(

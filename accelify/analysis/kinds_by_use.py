@@ -13,6 +13,8 @@ from accelify.analysis.values import Thing, Value, Values
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+_READING = frozenset({"torch.load", "pickle.load", "dill.load", "joblib.load"})
+
 
 class KindsByUse:
     """The part of the interpreter that gives unknown things the kind that their use shows."""
@@ -71,9 +73,11 @@ class KindsByUse:
     def _is_another_path(self, thing: Thing) -> bool:
         """Whether something named otherwise comes to a loader's name only beside real loaders.
 
-        A function that gives back three loaders for one data set and three tensors for another one.
+        A function that gives back three loaders for one data set and three tensors for another one. What is read from
+        a file is no other kind than the loaders that are made where there is no file.
         """
-        if all(k.LOADER_NAME.search(name) for name in thing.names):
+        read = thing.qualname in _READING
+        if not read and all(k.LOADER_NAME.search(name) for name in thing.names):
             return False
         holding = [
             held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)

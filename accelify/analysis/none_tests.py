@@ -34,6 +34,16 @@ def asks_for_none(node: ast.AST | None) -> bool:
     )
 
 
+def asks_for_key(node: ast.AST | None, container: ast.expr) -> bool:
+    """`"loss" not in totals`: which entries there are, and nothing of what they hold."""
+    return (
+        isinstance(node, ast.Compare)
+        and node.left is not container
+        and isinstance(node.left, ast.Constant)
+        and all(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
+    )
+
+
 class NoneTests:
     """Whether a value is None on all processes or on none, as far as its bindings tell.
 
@@ -145,4 +155,4 @@ class NoneTests:
         return any(ancestor in self.decisions for ancestor in self.tree.ancestors(stmt))
 
 
-__all__ = ["NoneTests", "asks_for_none"]
+__all__ = ["NoneTests", "asks_for_key", "asks_for_none"]

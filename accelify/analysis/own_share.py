@@ -15,7 +15,8 @@ from accelify.analysis import values as v
 from accelify.analysis.comprehensions import is_of_a_comprehension
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
-from accelify.analysis.none_tests import NoneTests, asks_for_none
+from accelify.analysis.kept_and_shown import shown_attribute
+from accelify.analysis.none_tests import NoneTests, asks_for_key, asks_for_none
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shown_elsewhere import OUTPUTS, shows
@@ -72,6 +73,7 @@ class OwnShare:
         script: its model.
         loops: those over sharded loaders.
         draws: the calls that draw a batch of a sharded loader, and hand it out.
+        counted: the expressions in which a model tells what it counted for its batches.
         settled: whether a slot is the same on every process where it is read.
         bindings: the statements that can have bound a name where it is read; None stands for a parameter.
         gathered: expressions that are the same on every process.
@@ -87,11 +89,11 @@ class OwnShare:
         bindings: Callable[[ast.Name], Iterable[ast.stmt | None]],
         gathered: Iterable[ast.expr] = (),
         comprehensions: Iterable[ast.comprehension] = (),
+        counted: Iterable[ast.expr] = (),
     ) -> None:
         self.script, self.tree = script, script.tree
         self.loops = set(loops)
-        self.settled, self.bindings = settled, bindings
-        self.gathered = set(gathered)
+        self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
         self.held: dict[Slot, Held] = {}
         self.decisions: dict[ast.If | ast.While, Held] = {}
         self.schedules: dict[ast.Call, Held] = {}
@@ -108,6 +110,9 @@ class OwnShare:
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
+        self._trainers: dict[ast.ClassDef, bool] = {}
+        # What functions add to that are handed it, and so do their callers.
+        self._given_back: set[Slot] = set()
         # Where it is asked whether such a value is None, which is told once all decisions are known.
         self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
@@ -118,8 +123,8 @@ class OwnShare:
         stepped = {loop for call in drawn for loop in script.enclosing_loops(call)[:1]}
         for loop in self.loops - stepped:
             self._begin(loop)
-        for call in drawn:
-            self._climb(call, Held(SAMPLE))
+        for told in [*drawn, *counted]:
+            self._climb(told, Held(SAMPLE))
         self._follow_hooks()
         for part in comprehensions:
             # A figure of all that a process sees, made in one expression.
@@ -139,9 +144,8 @@ class OwnShare:
             return
         target: ast.expr = loop.target
         counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-            target = target.elts[1]
-        self._assign(target, Held(SAMPLE), loop)
+        pair = counted and isinstance(target, ast.Tuple) and len(target.elts) == 2
+        self._assign(target.elts[1] if pair else target, Held(SAMPLE), loop)  # type: ignore[attr-defined]
 
     def _follow_hooks(self) -> None:
         """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
@@ -258,7 +262,7 @@ class OwnShare:
                     if isinstance(parent.slice, ast.Constant) and f"[{parent.slice.value!r}]" != slot.entry:
                         continue
                     shown = parent
-                elif slot.entry[0] == "[" and _asks_for_a_key(parent, node):
+                elif slot.entry[0] == "[" and asks_for_key(parent, node):
                     continue
             if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
                 continue
@@ -302,14 +306,17 @@ class OwnShare:
         if not isinstance(scope, Scope) or scope.kind != "function" or held.level < TOTAL:
             return
         names = [a.arg for a in scope.parameters()]
-        if slot.root not in names or not any(self._changes(origin, slot) for origin in held.origins):
+        changed = slot in self._given_back or any(self._changes(origin, slot) for origin in held.origins)
+        if slot.root not in names or not changed:
             return
         for call in self.script.callers(scope):
             given = self._given(call, scope, slot.root)
             base = self.slot(given) if given is not None else None
             if base is not None:
                 bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
-                self._put(Slot(base.owner, base.root, base.entry or slot.entry), held, bound or None)
+                back = Slot(base.owner, base.root, base.entry or slot.entry)
+                self._given_back.add(back)
+                self._put(back, held, bound or None)
 
     def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
         """Whether a statement changes an object in place, and does not bind a name anew."""
@@ -388,6 +395,7 @@ class OwnShare:
         script, func = self.script, call.func
         callees = script.callees(call)
         if child is func:
+            self._show(call, callees, held)
             return not any(self._is_ours(c) and self._belongs_to_trainer(c) for c in callees)
         if script.models_of(func) or script.is_a(func, v.CRITERION):
             return True
@@ -406,6 +414,9 @@ class OwnShare:
         if script.is_a(receiver, *_TOOLS):
             return True
         units = [c for c in callees if self._is_unit(c)]
+        shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
+        if any(shows(script, c, name) for c in shown for name in self._parameters(call, c, child)):
+            self.outputs[call] = self._joined(self.outputs.get(call), held)
         if callees and not units:
             for callee in callees:
                 for name in self._parameters(call, callee, child) if self._is_ours(callee) else ():
@@ -416,19 +427,22 @@ class OwnShare:
                         self._climb(call, self._returned[callee])
             if all(self._is_ours(c) for c in callees):
                 return False
-            if held.level == TOTAL and any(
-                shows(script, c, name)
-                for c in callees
-                if not self._is_ours(c)
-                for name in self._parameters(call, c, child)
-            ):
-                self.outputs[call] = self._joined(self.outputs.get(call), held)
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
         changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))
         if changes and unknown:
             self._accumulate(receiver, self.tree.statement(call), held)
         return True
+
+    def _show(self, call: ast.Call, callees: set[Scope], held: Held) -> None:
+        """Note where an object shows what it keeps of what it was handed."""
+        kept = [o for o in held.origins if isinstance(o, ast.Expr)]
+        name = (
+            shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
+        )
+        if name is not None:
+            self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
+            self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
     def _is_unit(self, scope: Scope) -> bool:
         """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
@@ -443,10 +457,6 @@ class OwnShare:
             scopes = {self.script.scope_of(loop) for loop in self.loops} | self.script.training_scopes
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
-
-    @property
-    def _trainers(self) -> dict[ast.ClassDef, bool]:
-        return self.__dict__.setdefault("_known_trainers", {})  # type: ignore[no-any-return]
 
     def _parameters(self, call: ast.Call, callee: Scope, child: ast.AST) -> list[str]:
         if isinstance(child, ast.keyword):
@@ -517,7 +527,9 @@ class OwnShare:
         """The statements that bound the variable in which something is stored."""
         while isinstance(target, (ast.Attribute, ast.Subscript)):
             target = target.value
-        return (set(self.bindings(target)) or None) if isinstance(target, ast.Name) else None
+        scope = self.script.scope_of(target)  # another one's variable is read there, wherever that is
+        own = isinstance(target, ast.Name) and scope.resolve(target.id) is scope
+        return (set(self.bindings(target)) or None) if own else None  # type: ignore[arg-type]
 
     def _accumulate(
         self, target: ast.expr, stmt: ast.stmt, held: Held, besides: ast.stmt | None = None
@@ -586,13 +598,3 @@ def short_of(iterated: ast.expr) -> str:
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
     return ast.unparse(iterated)
-
-
-def _asks_for_a_key(node: ast.AST | None, container: ast.expr) -> bool:
-    """`"loss" not in totals`: which entries there are, and nothing of what they hold."""
-    return (
-        isinstance(node, ast.Compare)
-        and node.left is not container
-        and isinstance(node.left, ast.Constant)
-        and all(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
-    )

@@ -12,6 +12,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.handed_on import loaders_in
 from accelify.analysis.holders import Holder, Holders
+from accelify.analysis.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.lowered import PLACEHOLDER
@@ -379,18 +380,11 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     @cached_property
     def training_scopes(self) -> set[Scope]:
         """Every scope from which a backward is reached, directly, through calls or through a function inside."""
-        reached = {b.scope for b in self.backwards}
-        queue = list(reached)
-        while queue:
-            scope = queue.pop()
-            outer: list[Scope] = [self.scope_of(call) for call in self.callers(scope)]
-            if scope.parent is not None and scope.kind == "function" and scope.parent.kind == "function":
-                outer.append(scope.parent)
-            for other in outer:
-                if other not in reached:
-                    reached.add(other)
-                    queue.append(other)
-        return reached
+        return leading_to_backward(self, self._idle)
+
+    @cached_property
+    def _idle(self) -> set[ast.Call]:
+        return idle_calls(self, leading_to_backward(self))
 
     def trains(self, node: Node) -> bool:
         """Whether a statement or expression runs a backward, directly or through what it calls."""
@@ -400,7 +394,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     def _training_nodes(self) -> set[Node]:
         """Every call that runs a backward, and everything around one."""
         calls: list[Node] = [b.call for b in self.backwards]
-        calls += [c for c in self.calls() if self.callees(c) & self.training_scopes]
+        training = self.training_scopes
+        calls += [c for c in self.calls() if self.callees(c) & training and c not in self._idle]
         found: set[Node] = set(calls)
         for call in calls:
             for ancestor in self.tree.ancestors(call):

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
 from accelify.transforms.base import Change, Context, Rule
 
 POSITIONS = Rule(
@@ -34,7 +34,8 @@ def transform(context: Context) -> Iterator[Change]:
         if not isinstance(stmt, ast.Assign) or not any(_counts_samples(context, a) for a in call.args):
             continue
         scope = script.scope_of(stmt)
-        kept = {n for t in stmt.targets for n in target_names(t)}
+        pairs = [pair for t in stmt.targets for pair in assigned_pairs(t, stmt.value)]
+        kept = {n for t, value in pairs if call in walk(value) for n in target_names(t)}
         for loop, loaders in script.loader_loops:
             if script.scope_of(loop) is not scope or not context.plan.is_sharded(loaders):
                 continue

@@ -12,7 +12,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import SHARE, BatchLoop, Figures, Place, head_of, is_fresh, place_of, plain
+from accelify.analysis.counts import made_once
+from accelify.analysis.figures import (
+    SHARE,
+    BatchLoop,
+    Figures,
+    Place,
+    end_of,
+    head_of,
+    is_fresh,
+    place_of,
+    plain,
+)
+from accelify.analysis.losses import SUM
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
@@ -84,6 +96,10 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
             objects.append(place)
         elif found != {"other"}:
             unclear.append(place)
+    for place in [p for p in numbers["sum"] if _is_divided_by(context, loop, p, unclear)]:
+        # What it is divided by stays this process's own.
+        numbers["sum"].remove(place)
+        numbers["mean"].append(place)
     if any(numbers.values()) or objects:
         yield _gathered(context, loop, numbers, objects)
     if unclear:
@@ -91,6 +107,31 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         names, s = ", ".join(f"`{p.text}`" for p in unclear), "s" if len(unclear) == 1 else ""
         message = f"{names} hold{s} what one process recorded of its share of the data"
         yield context.change(RECORDS, head_of(loop), message)
+
+
+def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list[Place]) -> bool:
+    """Whether a list is divided by another one behind the loop: `sum(losses) / sum(counts)`."""
+    texts = {other.text for other in others}
+    for node in context.script.divisions.get(context.script.scope_of(loop), ()) if texts else ():
+        divided, by = (
+            (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
+        )
+        if context.tree.start(node) > end_of(context.tree, loop):
+            if _holds(context, divided, {place.text}) and _holds(context, by, texts):
+                return True
+    return False
+
+
+def _holds(context: Context, value: ast.expr, texts: set[str]) -> bool:
+    """Whether an expression reads one of some places, or names what was made of it: `total = sum(losses)`."""
+    for node in walk(value):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if ast.unparse(node) in texts:
+                return True
+            made = made_once(context.script, node) if isinstance(node, ast.Name) else None
+            if made is not None and any(ast.unparse(n) in texts for n in walk(made)):
+                return True
+    return False
 
 
 def _recorded(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
@@ -145,7 +186,10 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
     if share is not None and figures.kind(value) == "sum":
         return "mean"
     if figures.kind(value) == "sum":
-        return "sum" if _ends_in(value, {"item"}) or isinstance(value, ast.BinOp) else "unclear"
+        number = _ends_in(value, {"item"}) or isinstance(value, ast.BinOp)
+        if isinstance(value, ast.Name):  # one of several values that a call gives back
+            number = figures.reductions.of(value) == SUM
+        return "sum" if number else "unclear"
     if figures.kind(value) == "mean" and not _reaches_host(value, but={"item", "cpu", "numpy"}):
         return "mean"
     if _ends_in(value, _NUMBERS):

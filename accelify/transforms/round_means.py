@@ -7,6 +7,7 @@ return total / len(loader)
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accelify.analysis.figures import Figures
@@ -24,22 +25,29 @@ ROUNDS = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a note for each evaluation whose outputs are gathered and averaged round by round."""
+    """Yield a note for each evaluation that is gathered and averaged round by round, or whose means are reduced."""
     plan = context.plan
     if plan.batch_size == "total" or plan.known.reduces:
         return
     figures = Figures(context.script, plan.reductions)
     for evaluation in plan.evaluations:
-        if evaluation.problem is not None or evaluation.loses_batches or evaluation.only_looks:
+        if evaluation.loses_batches or evaluation.only_looks:
             continue
         if not evaluation.loaders & plan.prepared or plan.on_main_only(evaluation.loop):
             continue
         found = mean_over_rounds(context.script, figures, plan.prepared, evaluation)
         if found is not None and context.accelerator(evaluation.loop) is not None:
             name, node = found
+            if evaluation.problem is not None and not _is_reduced(context, evaluation.loop, name):
+                continue  # it stays one process's own, as is said there
             message = (
                 f"`{name}` is averaged over rounds of all processes' batches, and a last, shorter round counts as much "
                 "as the others: the figure then differs a little from one process's; weigh each round by its number "
                 "of samples, or convert with --batch-size total"
             )
             yield context.change(ROUNDS, node, message)
+
+
+def _is_reduced(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
+    """Whether what an evaluation adds up or collects is put together behind its loop, which cannot be gathered."""
+    return (context.script.scope_of(loop), name.partition("[")[0]) in context.reduced

@@ -80,6 +80,22 @@ def make(name="graphs"):
     assert not advice(found)
 
 
+def test_a_loader_that_may_come_from_a_file_is_the_one_that_is_made_else(tmp_path: Path) -> None:
+    loading = """\
+def make(kept=""):
+    if kept:
+        train_loader = torch.load(kept, weights_only=False)
+        return train_loader
+    train_loader = PartLoader([1, 2])
+    return train_loader
+"""
+    found = convert(tmp_path, loading, "train_loader = make('')\ntotal = 0", "train_loader")
+    assert prepared(found.new_text) == {"model", "optimizer", "train_loader"}
+    assert advice(found) == []
+    alone = "def make():\n    return torch.load('kept', weights_only=False)\n"
+    assert advice(convert(tmp_path, alone)) != []
+
+
 def test_a_loader_that_is_kept_nowhere_is_prepared_where_it_is_made(tmp_path: Path) -> None:
     found = convert(tmp_path, "def make():\n    return PartLoader([1, 2])\n", "", "make()")
     assert "for x, y in accelerator.prepare(make()):" in found.new_text
@@ -147,6 +163,25 @@ def make():
     (tmp_path / "train.py").write_text(both)
     text = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
     assert prepared(text) == {"model", "optimizer", "train_loader", "other"}
+
+
+def test_each_call_of_a_helper_of_a_helper_makes_a_loader_of_its_own(tmp_path: Path) -> None:
+    loading = """
+def make(split, shuffle):
+    return torch.utils.data.DataLoader(parts(split), batch_size=2, shuffle=shuffle)
+"""
+    made = """
+def get(split, shuffle):
+    return split, make(split, shuffle=split == "train")
+_, train_loader = get("train", False)
+_, test_loader = get("test", True)
+"""
+    evaluation = "for x, y in test_loader:\n    if made:\n        kept.append(model(x))\nprint(kept)\n"
+    (tmp_path / "loading.py").write_text("import torch\n" + loading)
+    (tmp_path / "train.py").write_text(TRAIN.format(made=made, loader="train_loader") + evaluation)
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert prepared(conversion.new_text) == {"model", "optimizer", "train_loader"}
+    assert {f.code for f in conversion.remaining} == {"ACC303"}
 
 
 EITHER = """

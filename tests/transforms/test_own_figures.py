@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_source
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import codes, convert, frame
 
@@ -390,3 +390,144 @@ def test_what_the_data_lets_be_there_is_one(extra: str) -> None:
     )
     update = f"optimizer.step()\nextra = {extra}\nsave_states(i, extra)"
     assert found(setup=setup, update=update) == {"ACC414"}
+
+
+COUNTING = """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.layer = 0, nn.Linear(4, 2)
+    def forward(self, x):
+        {count}
+        return self.layer(x)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+    def forward(self, x):
+        return {run}
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+history = {{"calls": []}}
+"""
+TAKEN = """
+def take():
+    taken, model.part.calls = model.part.calls, 0
+    return taken
+def train_epoch():
+    calls = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        calls += {value}
+    history["calls"].append(calls / len(loader))
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "run", "value", "named"),
+    [
+        ("self.calls += int(x.abs().max())", "self.part(x)", "model.part.calls", True),
+        ("self.calls += len(x)", "self.part(x)", "take()", True),
+        ("self.calls += 1", "solve(self.part, x)", "model.part.calls", True),
+        ("self.calls += 1", "self.part(x)", "model.part.calls", False),
+        ("self.calls = 1", "self.part(x)", "model.part.calls", False),
+        ("self.calls += len(x)", "self.part(x)", "1", False),
+    ],
+)
+def test_what_a_model_counts_while_it_runs(count: str, run: str, value: str, named: bool) -> None:
+    conversion = convert(
+        imports="from solver import solve",
+        build=COUNTING.format(count=count, run=run),
+        ready=TAKEN.format(value=value),
+        epoch="train_epoch()",
+        end="print(history)",
+    )
+    assert any(f.code == "ACC306" and "`calls`" in f.message for f in conversion.remaining) is named
+
+
+def test_an_entry_of_a_dictionary_of_the_module() -> None:
+    body = "kept['hits'] = measure(kept['hits'], loss.item())"
+    loop = LOOP.format(fresh="pass", body=body, result="None")
+    assert found(ready=f"kept = {{'hits': 0}}\n{loop}", epoch="train_epoch()", end="print(kept)") == {
+        "ACC306"
+    }
+
+
+BOARD = """
+class Board:
+    def __init__(self):
+        self.sums, self.seen = {"train": 0.0}, 0
+    def update(self, i, value, mode):
+        value = float(value)
+        self.sums[mode] += value
+        self.seen = i
+    def show(self, mode):
+        mean = self.sums[mode] / (self.seen + 1)
+        self._print(mode, mean)
+    def ask(self):
+        print(self.seen)
+    def _print(self, mode, text):
+        print(mode, text)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "behind", "named"),
+    [
+        ("board.update(i, loss.item(), 'train')", "board.show('train')", True),
+        ("board.update(i, loss.item(), 'train')", "board.ask()", False),
+        ("board.update(i, 1.0, 'train')", "board.show('train')", False),
+        ("board.update(i, loss.item(), 'train'); board.show('train')", "pass", False),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_an_object_keeps_and_shows(
+    tmp_path: Path, body: str, behind: str, named: bool, elsewhere: bool
+) -> None:
+    if elsewhere:
+        (tmp_path / "boards.py").write_text(BOARD)
+    script = frame(
+        imports="from boards import Board" if elsewhere else "",
+        setup="" if elsewhere else BOARD,
+        ready="board = Board()",
+        update=f"optimizer.step()\n{body}",
+        epoch=behind,
+    )
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.status == "converted", conversion.reason
+    found = [f.message for f in conversion.remaining if f.code == "ACC306"]
+    assert [message.startswith("`board.sums` covers one process's share") for message in found] == [
+        True
+    ] * named
+
+
+HANDED_ON = """
+class Log:
+    def write_down(self, kept):
+        for name, values in kept.items():
+            text = ",".join(str(v) for v in values)
+            print(name, text)
+log = Log()
+def measure_one(x, y, kept):
+    loss = F.cross_entropy(model(x), y)
+    kept["loss"].append(loss.item())
+    return loss
+def one_step(x, y, kept):
+    optimizer.zero_grad()
+    measure_one(x, y, kept).backward()
+    optimizer.step()
+def train_epoch(kept):
+    for x, y in loader:
+        one_step(x, y, kept)
+"""
+
+
+@pytest.mark.parametrize(("shown", "named"), [("log.write_down(kept)", True), ("log.write_down({})", False)])
+def test_a_dictionary_that_is_handed_from_function_to_function(shown: str, named: bool) -> None:
+    epoch = f"kept = {{'loss': []}}\ntrain_epoch(kept)\n{shown}"
+    conversion = convert(ready=HANDED_ON, epoch=epoch)
+    messages = [f.message for f in conversion.remaining if f.code == "ACC306"]
+    assert [m.split()[0] for m in messages] == ["`kept['loss']`"] * named

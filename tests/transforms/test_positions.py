@@ -32,3 +32,9 @@ def test_places_of_samples(fill: str) -> None:
 )
 def test_other_tensors(snippet: str) -> None:
     assert "ACC305" not in codes(convert(epoch=snippet))
+
+
+def test_the_one_of_several_that_has_the_places() -> None:
+    snippet = "n, rooms = 0, torch.zeros(len(loader.dataset))\nfor a, b in loader:\n    {}\n    n += 1"
+    conversion = convert(epoch=snippet.format("rooms[n] = a.sum()"))
+    assert [f.message.split()[0] for f in conversion.remaining if f.code == "ACC305"] == ["`rooms`"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, codes, convert, frame
 
 LOOP = """\
 def train_epoch():
@@ -80,6 +84,23 @@ def test_lists(body: str, result: str, line: str) -> None:
     )
     imported = "from accelify.runtime import gather_object" in conversion.new_text
     assert imported == (line == OBJECTS)
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("accuracy_score(y.numpy(), output.argmax(1).numpy())", MEAN),
+        ("100 * f1_score(y.numpy(), output.argmax(1).numpy(), average='macro')", MEAN),
+        ("f1_score(y.numpy(), output.argmax(1).numpy(), average=None)", OBJECTS),
+        ("accuracy_score(y.numpy(), output.argmax(1).numpy(), normalize=False)", OBJECTS),
+        ("shuffle(y.numpy())", OBJECTS),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_scores_of_sklearn_are_one_number_a_batch(value: str, line: str, named: bool) -> None:
+    body = f"share = {value}; kept.append(share)" if named else f"kept.append({value})"
+    imports = "from sklearn.metrics import accuracy_score, f1_score\nfrom sklearn.utils import shuffle"
+    check_transformed("ready", *script(body, "kept", line), imports=imports, epoch="n = train_epoch()")
 
 
 @pytest.mark.parametrize(
@@ -284,3 +305,50 @@ def test_what_a_function_that_trains_gives_back(given: str, criterion: str) -> N
     kept = "kept = []\nfor a, b in loader:\n    kept.append(step(a, b))\nprint(sum(kept))"
     text = convert(ready=step, end=kept).new_text
     assert (MEAN in text) == ("sum" not in criterion)
+
+
+CRITERION = """
+class TokenLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.entropy = nn.CrossEntropyLoss(reduction="sum")
+    def forward(self, output, y):
+        return self.entropy(output, y), {count}
+"""
+QUOTIENT = """
+def train_epoch():
+    sums, counts = [], []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss, count = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        sums.append(loss.item())
+        counts.append(count)
+    {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "result", "line"),
+    [
+        ("(y != 0).sum().item()", "return sum(sums) / sum(counts)", '(sums, counts), reduction="sum"'),
+        ("odd(y)", "return sum(sums) / sum(counts)", 'sums, reduction="mean"'),
+        ("odd(y)", "n = sum(counts)\n    return sum(sums) / n", 'sums, reduction="mean"'),
+        ("odd(y)", "print(counts)\n    return sum(sums) / len(data)", 'sums, reduction="sum"'),
+    ],
+)
+def test_lists_that_are_divided_by_one_another_go_together(
+    tmp_path: Path, count: str, result: str, line: str
+) -> None:
+    criterion = "from torch import nn\nfrom other import odd\n" + CRITERION.format(count=count)
+    (tmp_path / "criteria.py").write_text(criterion)
+    script = frame(
+        imports="from criteria import TokenLoss",
+        ready="criterion = TokenLoss()\n" + QUOTIENT.format(result=result),
+        epoch="print(train_epoch())",
+    )
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert f"accelerator.reduce({line})" in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is (count == "odd(y)")

@@ -8,7 +8,7 @@ from accelify.convert import Conversion, ConvertOptions, convert_source
 from accelify.findings import Severity
 from accelify.source import Source
 from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
-from tests.transforms.support import PATH
+from tests.transforms.support import PATH, convert
 
 
 def _converted(text: str, batch_size: str = "per-process") -> Conversion:
@@ -66,3 +66,36 @@ def test_a_configured_size_weighs_fewer_rounds_than_there_were_batches(factor, s
     assert found.status == "converted"
     assert "gather_for_metrics" not in found.new_text
     assert "ACC303" in {f.code for f in found.remaining}
+
+
+NESTED = """
+def evaluate(batches, deep):
+    losses, total, seen = [], 0, 0
+    with torch.no_grad():
+        for a, b in batches:
+            if deep:
+                output = model(a)
+            else:
+                output = model(a)[:, :1]
+            loss = F.cross_entropy(output, b)
+            losses.append(loss.item())
+            total += loss.item() * len(b)
+            seen += len(b)
+    return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        ("sum(losses) / len(losses)", ["`losses`"]),
+        ("np.average(losses)", ["`losses`"]),
+        ("total / seen", []),
+    ],
+)
+def test_means_that_are_reduced_where_nothing_can_be_gathered(result: str, named: list[str]) -> None:
+    parts = {"imports": "import numpy as np", "ready": NESTED.format(result=result)}
+    shared = convert(**parts, epoch="print(evaluate(loader, True))")
+    assert [m.split()[0] for _, m in _notes(shared)] == named
+    whole = convert(**parts, epoch="print(evaluate(test_loader, True))")
+    assert _notes(whole) == []
