@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.headers import Default, movable_default
+from accelify.analysis.homes import caller_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Class
@@ -76,7 +78,7 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
     needed = set(queue)
     while queue:
         for call in context.script.callers(_function(queue.pop())):
-            home = node_of(context.script, context.script.scope_of(call))
+            home = caller_of(context.script, call)
             if home in reach.threaded and home not in needed:
                 needed.add(home)
                 queue.append(home)
@@ -164,6 +166,10 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(context, function))
     for call in context.script.callers(function):
+        default = movable_default(context.script, call)
+        if default is not None:
+            edits += _made_in_the_body(context, call, default)
+            continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
@@ -173,6 +179,27 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
         else:
             edits.append(verbs.add_first_argument(tree, call, accelerator))
     return edits
+
+
+def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> list[Edit]:
+    """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
+
+    Raises:
+        EditError: the Accelerator is not known there either, or the text does not fit into a line of its own.
+    """
+    tree, first = context.tree, _first(default.function)
+    accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
+    start, end = tree.start(default.value), tree.end(default.value)
+    if accelerator is None or not tree.own_line(first) or b"\n" in tree.data[start:end]:
+        raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
+    argument = verbs.add_first_argument(tree, call, accelerator)
+    before, behind = tree.data[start : argument.start].decode(), tree.data[argument.end : end].decode()
+    lines = (f"if {default.name} is None:", f"    {default.name} = {before}{argument.text}{behind}")
+    return [verbs.replace(tree, default.value, "None"), InsertBefore(first, lines, order=-59)]
+
+
+def _name(function: Scope) -> str:
+    return getattr(function.node, "name", "")
 
 
 def _is_unbound(context: Context, call: ast.Call) -> bool:
