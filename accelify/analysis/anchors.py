@@ -27,7 +27,13 @@ _CONFIG_NAMES = frozenset(
     "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
 )
 _HARMLESS_DECORATORS = frozenset(
-    {"torch.no_grad", "torch.inference_mode", "torch.enable_grad", "builtins.staticmethod"}
+    {
+        "torch.no_grad",
+        "torch.inference_mode",
+        "torch.enable_grad",
+        "builtins.staticmethod",
+        "builtins.classmethod",
+    }
 )
 # Calls before which the Accelerator need not exist yet.
 _HARMLESS_CALLS = (
@@ -254,8 +260,9 @@ class Reach:
         """Whether a function is used as a value: called by somebody the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         name = scope.node.name
-        for node in self.tree.nodes(ast.Name):
-            if node.id == name and isinstance(node.ctx, ast.Load):
+        for node in self.tree.nodes(ast.Name, ast.Attribute):
+            named = node.id if isinstance(node, ast.Name) else node.attr
+            if named == name and isinstance(node.ctx, ast.Load):
                 parent = self.tree.parent(node)
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue

@@ -11,11 +11,14 @@ from accelify.analysis.values import Class
 
 
 def node_of(script: ScriptModel, scope: Scope) -> Scope:
-    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module."""
+    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module.
+
+    A static method or one of the class has no object that could keep it, and carries its own.
+    """
     current = scope
     while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
         current = current.parent
-    if current.is_method and current.self_name() is not None and current.parent is not None:
+    if current.has_object and current.parent is not None:
         return _made_by(script, current.parent)
     return current
 

@@ -207,7 +207,7 @@ def _is_unbound(context: Context, call: ast.Call) -> bool:
     return (
         isinstance(call.func, ast.Attribute)
         and any(isinstance(w, Class) for w in context.script.values(call.func.value))
-        and all(scope.is_method and scope.self_name() is not None for scope in context.script.callees(call))
+        and all(scope.has_object for scope in context.script.callees(call))
     )
 
 
