@@ -232,7 +232,9 @@ class Reach:
             return True
         cls = class_value(self.script, home)
         methods = [s for c in cls.ancestry() for s in c.scope.children.values()]
-        trains = any(s in self.script.training_scopes for s in methods) or keeps_optimizer(cls)
+        trains = any(s in self.script.training_scopes for s in methods if s.has_object) or keeps_optimizer(
+            cls
+        )
         return (
             trains
             and self.script.interpreter.kind_of_class(cls) == v.MODEL

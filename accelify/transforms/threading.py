@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from accelify import edits as verbs
@@ -73,7 +73,8 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
     if classes and any(holder != "self" for _, text in written for holder in _HOLDER.findall(text)):
         queue = classes[:]
     else:
-        queue = [scope for scope in classes if any(_has(tree, c, places) for c in _kept_for(context, scope))]
+        kept = {scope: _kept_for(context, scope) for scope in classes}
+        queue = [scope for scope in classes if any(_has_in_objects(tree, c, places) for c in kept[scope])]
     queue += [scope for scope in reach.threaded if scope.kind != "class" and _has(tree, scope, places)]
     needed = set(queue)
     while queue:
@@ -87,8 +88,17 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
 
 def _has(tree: Tree, scope: Scope, places: list[int]) -> bool:
     """Whether one of some places, in order, lies in a function or class."""
-    following = bisect_left(places, tree.start(scope.node))
-    return following < len(places) and places[following] <= tree.end(scope.node)
+    return _number_in(tree, scope, places) > 0
+
+
+def _has_in_objects(tree: Tree, cls: Scope, places: list[int]) -> bool:
+    """Whether one lies in a class where its objects are known: static methods and the class's own have none."""
+    bare = [s for s in cls.children.values() if s.is_method and not s.has_object]
+    return _number_in(tree, cls, places) > sum(_number_in(tree, s, places) for s in bare)
+
+
+def _number_in(tree: Tree, scope: Scope, places: list[int]) -> int:
+    return bisect_right(places, tree.end(scope.node)) - bisect_left(places, tree.start(scope.node))
 
 
 def _kept_for(context: Context, scope: Scope) -> list[Scope]:

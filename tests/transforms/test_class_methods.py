@@ -104,3 +104,49 @@ def test_a_class_method_takes_a_parameter_of_its_own(tmp_path: Path, call: str) 
     assert call.replace("(", "(accelerator, ", 1) in main
     run(tmp_path)
     run(tmp_path, ".")
+
+
+STEPS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.line = nn.Linear(size, 1)
+
+    def forward(self, x):
+        return self.line(x)
+
+    {decorator}
+    def train_on({own}model, optimizer, x, y):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    net = Net(4)
+    loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        Net.train_on(net, optimizer, x, y)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("decorator", "own"), [("@staticmethod", ""), ("@classmethod", "cls, ")])
+def test_an_object_keeps_nothing_for_its_static_methods(tmp_path: Path, decorator: str, own: str) -> None:
+    (tmp_path / "main.py").write_text(STEPS.format(decorator=decorator, own=own))
+    (found,) = convert_paths([tmp_path / "main.py"])
+    assert f"def train_on({own}accelerator, model, optimizer, x, y):" in found.new_text
+    assert "def __init__(self, size):" in found.new_text
+    assert "Net.train_on(accelerator, net, optimizer, x, y)" in found.new_text
+    (tmp_path / "main.py").write_text(found.new_text)
+    run(tmp_path)
