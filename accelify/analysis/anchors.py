@@ -15,6 +15,7 @@ from accelify.analysis.hidden_devices import hides_devices
 from accelify.analysis.homes import caller_of, class_value, init_of, node_of
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
+from accelify.analysis.reached import is_called_by_nobody
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, names_in, walk
@@ -73,6 +74,7 @@ class Reach:
         # The modules that keep it from one, because they call it and are not converted with the script.
         self.elsewhere: dict[Module, None] = {}
         self._refused: set[Scope] = set()
+        self._idle: dict[Scope, bool] = {}
 
     def expression(self, node: Node) -> str | None:
         """How the accelerator is written at a node; None where it cannot be had. Threads parameters as needed."""
@@ -90,7 +92,8 @@ class Reach:
         if self._sees_global(home) and not self._prefers_parameter():
             return NAME if self._after_anchor(home, set()) else None
         added: list[Scope] = []
-        if not self._feasible(home, added):
+        idle = home not in self.threaded and self._is_idle(home)
+        if idle or not self._feasible(home, added):
             # A name that only the main guard makes is not there for those who import the module.
             if self._sees_global(home) and (home in self.core or not self._prefers_parameter()):
                 return NAME if self._after_anchor(home, set()) else None
@@ -170,8 +173,9 @@ class Reach:
             return self._refuse(home, obstacle)
         added.append(home)
         calls = self._calls_of(home)
-        # A class that only derives from one that is made here takes what its base takes.
-        if not calls and init_of(home) not in self.script.dormant:
+        # A class that only derives from one that is made here takes what its base takes, and a function that nobody
+        # calls what it hands on.
+        if not calls and init_of(home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = caller_of(self.script, call)
@@ -189,6 +193,13 @@ class Reach:
             if self.tree.in_fstring(call) or any(isinstance(a, ast.Starred) for a in call.args[:1]):
                 return self._refuse(home, f"{called} in a way that takes no argument more")
         return True
+
+    def _is_idle(self, home: Scope) -> bool:
+        """Whether nobody calls a function, which then takes no parameter for what it does itself."""
+        if home not in self._idle:
+            idle = home.kind == "function" and not self._calls_of(home)
+            self._idle[home] = idle and is_called_by_nobody(self.script, home)
+        return self._idle[home]
 
     def _reads_a_definition(self, call: ast.Call) -> bool:
         """Whether a call is made by what defines a function or class: in a default, a decorator, a class's lines."""
