@@ -359,7 +359,8 @@ def _convert_together(
         found[0] = finished(found[0], options.runtime)
         if found[0].status == REFUSED:
             return [found[0]]
-        found[0].until = other_callers(script, plan, sources, imports)
+        mended = [finding for conversion in found[1:] for finding in conversion.applied]
+        found[0].until = other_callers(script, plan, sources, imports, mended)
         found[0].remaining += [finding for finding, _ in found[0].until]
         for module, conversion in zip(script.modules, found, strict=False):
             conversion.functions = _functions(script, plan, module)

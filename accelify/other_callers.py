@@ -1,14 +1,17 @@
-"""Who else calls what takes the Accelerator now: files of the project that are not converted with a script.
+"""Who else calls what a script's conversion changed: files of the project that are not converted with it.
 
 reader.py:     def load(path):      ->  def load(accelerator, path):
 predictor.py:  Reader.load(path)        stays as it is, and is named (ACC409)
+
+nets.py:       x = x.cuda()         ->  (gone: the prepared loader places its batches)
+predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
 """
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -22,38 +25,49 @@ from accelify.source import Source, python_files
 
 # The code of the finding about scripts that call what was converted without them.
 OTHER_CALLERS = "ACC409"
+# That of the moves which prepare takes over.
+_MOVE = "ACC104"
+_MOVES_NOTHING = "no longer moves to the device what prepare places"
 # Of a folder with more files than these, the first ones are looked at: conversion is to stay quick.
 _MOST_FILES = 4000
 
 
 def other_callers(
-    script: ScriptModel, plan: Plan, sources: list[Source], imports: Imports
+    script: ScriptModel,
+    plan: Plan,
+    sources: list[Source],
+    imports: Imports,
+    applied: Iterable[Finding] = (),
 ) -> list[tuple[Finding, frozenset[Path]]]:
-    """Functions that take the Accelerator now, where scripts outside of the group call them without: with those.
+    """Functions that were changed for all who call them, where scripts outside of the group do: with those.
 
     Args:
         script: the model of the files that are converted together.
         plan: what it says takes the Accelerator.
         sources: those files, the entry script first.
         imports: who imports whom.
+        applied: what was mended in the other files than the entry script.
     """
-    if plan.reach is None or not plan.reach.threaded or sources[0].path is None:
+    if plan.reach is None or sources[0].path is None:
+        return []
+    changed = [(scope, "takes the Accelerator now") for scope in plan.reach.threaded]
+    changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, plan.reach.threaded, applied)]
+    if not changed:
         return []
     together = {Path(source.path).resolve() for source in sources if source.path is not None}
-    named = [(scope, module) for scope in plan.reach.threaded if (module := _home(script, scope)) is not None]
+    named = [(*one, module) for one in changed if (module := _home(script, one[0])) is not None]
     found = []
     others: list[Path] | None = None
-    for scope, module in named:
+    for scope, what, module in named:
         if others is None:
-            folders = _folders(Path(sources[0].path), {module for _, module in named})
+            folders = _folders(Path(sources[0].path), {module for *_, module in named})
             others = _files(folders, together)
         name, method = _names(scope)
         callers = imports.mentioning(name, module, others, together, method)
         if callers:
             shown = f"{name}.{method}" if method else name
             message = (
-                f"`{shown}` takes the Accelerator now; not converted with it: "
-                f"{', '.join(str(caller) for caller in callers)}"
+                f"`{shown}` {what}; not converted with it: {', '.join(str(caller) for caller in callers)}"
             )
             path, line, column = script.tree.locate(script.tree.start(scope.node))
             finding = Finding(
@@ -69,6 +83,22 @@ def other_callers(
             )
             found.append((finding, frozenset(caller.resolve() for caller in callers)))
     return found
+
+
+def _without_moves(
+    script: ScriptModel, threaded: Collection[Scope], applied: Iterable[Finding]
+) -> Iterator[Scope]:
+    """The functions and classes of other modules that lost a move, and do not take the Accelerator besides."""
+    lines: dict[str, list[int]] = {}
+    for finding in applied:
+        if finding.code == _MOVE:
+            lines.setdefault(finding.path, []).append(finding.line)
+    for module in script.modules[1:] if lines else ():
+        for scope in module.scopes.module.children.values():
+            path, first, _ = script.tree.locate(script.tree.start(scope.node))
+            last = script.tree.locate(script.tree.end(scope.node))[1]
+            if scope not in threaded and any(first <= line <= last for line in lines.get(path, ())):
+                yield scope
 
 
 def _home(script: ScriptModel, scope: Scope) -> Path | None:

@@ -139,15 +139,18 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function, class or static method of a project takes the Accelerator now, and a file that stays as it was calls
-it without. Looked through are the files below the script's folder and the packages of the functions that changed, and
-below what holds both, in one project.
+    """A function, class or static method of a project takes the Accelerator now, or leaves moves to the device to
+`prepare`, and a file that stays as it was calls it as before. Looked through are the files below the script's folder
+and the packages of the functions that changed, and below what holds both, in one project.
 
 A project's files are converted together with the script that was named. Another one that calls the same function
 has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
 
     accelerator = Accelerator()
-    evaluate(accelerator, model, loader)""",
+    evaluate(accelerator, model, loader)
+
+Where a function no longer moves what it makes or is given, such a script prepares its model and its loader, or moves
+them itself before the call.""",
 )
 
 UNREAD = RuleEntry(

@@ -103,6 +103,89 @@ def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
     assert said(tmp_path, pkg__wide=own, pkg__use=use) == []
 
 
+NETS = """\
+import torch
+from torch import nn
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+
+    def forward(self, batch, mode="train"):
+        x, y = self.ready(batch)
+        if mode == "infer":
+            with torch.no_grad():
+                return self.net(x)
+        return (self.net(x) - y).pow(2).mean()
+
+    def ready(self, batch):
+        if torch.cuda.is_available():
+            batch["x"] = batch["x"].cuda()
+            batch["y"] = batch["y"].cuda()
+        return batch["x"], batch["y"]
+
+
+class Other(nn.Module):
+    def forward(self, x):
+        return x
+
+
+def make():
+    return Both().cuda()
+"""
+NET_TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+
+from work import Worker
+
+data = [{"x": torch.randn(4), "y": torch.randn(1)} for _ in range(32)]
+worker = Worker()
+for batch in DataLoader(data, batch_size=4):
+    worker.step(batch)
+"""
+WORK = """\
+import torch
+
+from nets import Other, make
+
+
+class Worker:
+    def __init__(self):
+        self.net = make()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def step(self, batch):
+        loss = self.net(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "names"),
+    [
+        ("from nets import Both\n\nnet = Both().cuda()\nprint(net({}, mode='infer'))\n", ["Both"]),
+        ("import nets\n\nnet = nets.make()\n", ["make"]),
+        ("from nets import Other\n\nnet = Other().cuda()\n", []),
+        ("from nets import Both\n\nprint(Both.__name__)\n", []),
+    ],
+)
+def test_what_a_function_no_longer_moves(tmp_path: Path, use: str, names: list[str]) -> None:
+    for name, text in (("nets", NETS), ("work", WORK), ("train", NET_TRAIN), ("show", use)):
+        (tmp_path / f"{name}.py").write_text(text)
+    found = convert_paths([tmp_path / "train.py"])
+    assert not any('["x"].cuda()' in one.new_text for one in found)
+    said = [f.message for one in found for f in one.remaining if f.code == "ACC409"]
+    assert [message.split("`")[1] for message in said] == names
+    for message in said:
+        assert "no longer moves to the device what prepare places" in message
+        assert message.endswith("show.py")
+
+
 TOOLS = """\
 import torch.nn as nn
 

@@ -10,9 +10,12 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices import option_name
 from accelify.analysis.fallback_devices import named_before
+from accelify.analysis.headers import evaluating_scope
 from accelify.analysis.hidden_devices import hides_devices
+from accelify.analysis.homes import caller_of, class_value, init_of, node_of
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
+from accelify.analysis.reached import is_called_by_nobody
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, names_in, walk
@@ -25,7 +28,13 @@ _CONFIG_NAMES = frozenset(
     "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
 )
 _HARMLESS_DECORATORS = frozenset(
-    {"torch.no_grad", "torch.inference_mode", "torch.enable_grad", "builtins.staticmethod"}
+    {
+        "torch.no_grad",
+        "torch.inference_mode",
+        "torch.enable_grad",
+        "builtins.staticmethod",
+        "builtins.classmethod",
+    }
 )
 # Calls before which the Accelerator need not exist yet.
 _HARMLESS_CALLS = (
@@ -65,10 +74,11 @@ class Reach:
         # The modules that keep it from one, because they call it and are not converted with the script.
         self.elsewhere: dict[Module, None] = {}
         self._refused: set[Scope] = set()
+        self._idle: dict[Scope, bool] = {}
 
     def expression(self, node: Node) -> str | None:
         """How the accelerator is written at a node; None where it cannot be had. Threads parameters as needed."""
-        scope = self.script.scope_of(node)
+        scope = evaluating_scope(self.script, node)
         home = node_of(self.script, scope)
         if home is self.root:
             early = self.root.kind != "class" and self.tree.start(node) < self.anchor.offset
@@ -82,7 +92,8 @@ class Reach:
         if self._sees_global(home) and not self._prefers_parameter():
             return NAME if self._after_anchor(home, set()) else None
         added: list[Scope] = []
-        if not self._feasible(home, added):
+        idle = home not in self.threaded and self._is_idle(home)
+        if idle or not self._feasible(home, added):
             # A name that only the main guard makes is not there for those who import the module.
             if self._sees_global(home) and (home in self.core or not self._prefers_parameter()):
                 return NAME if self._after_anchor(home, set()) else None
@@ -141,7 +152,7 @@ class Reach:
             return True
         seen.add(home)
         for call in self._calls_of(home):
-            caller = node_of(self.script, self.script.scope_of(call))
+            caller = caller_of(self.script, call)
             if caller.kind == "module":
                 if self.tree.start(call) < self.anchor.offset:
                     return False
@@ -162,21 +173,37 @@ class Reach:
             return self._refuse(home, obstacle)
         added.append(home)
         calls = self._calls_of(home)
-        # A class that only derives from one that is made here takes what its base takes.
-        if not calls and _init_of(home) not in self.script.dormant:
+        # A class that only derives from one that is made here takes what its base takes, and a function that nobody
+        # calls what it hands on.
+        if not calls and init_of(home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
-            caller = node_of(self.script, self.script.scope_of(call))
+            caller = caller_of(self.script, call)
             called = f"`{_shown(home)}` is called in line {self.tree.locate(self.tree.start(call))[1]}"
             if caller is not home and not self._feasible(caller, added):
+                if self._reads_a_definition(call):
+                    return self._refuse(home, f"{called}, when a definition is read and before it is made")
                 return self._refuse(home, self.obstacles.get(caller, f"{called}, where it is not known"))
             if caller is self.root and caller.kind != "class" and self.tree.start(call) < self.anchor.offset:
+                return self._refuse(home, f"{called}, before it can be made")
+            if caller is self.root and caller.kind == "class" and self._reads_a_definition(call):
                 return self._refuse(home, f"{called}, before it can be made")
             if caller is self.root and caller.kind == "module" and not self._within_guard(call):
                 return self._refuse(home, f"{called}, outside of the script's own run")
             if self.tree.in_fstring(call) or any(isinstance(a, ast.Starred) for a in call.args[:1]):
                 return self._refuse(home, f"{called} in a way that takes no argument more")
         return True
+
+    def _is_idle(self, home: Scope) -> bool:
+        """Whether nobody calls a function, which then takes no parameter for what it does itself."""
+        if home not in self._idle:
+            idle = home.kind == "function" and not self._calls_of(home)
+            self._idle[home] = idle and is_called_by_nobody(self.script, home)
+        return self._idle[home]
+
+    def _reads_a_definition(self, call: ast.Call) -> bool:
+        """Whether a call is made by what defines a function or class: in a default, a decorator, a class's lines."""
+        return self.script.scope_of(call) is not evaluating_scope(self.script, call)
 
     def _refuse(self, home: Scope, obstacle: str) -> bool:
         self._refused.add(home)
@@ -185,12 +212,12 @@ class Reach:
 
     def _obstacle(self, home: Scope) -> str | None:
         """Why a function takes no parameter more, or a class nothing to keep; None where it does."""
-        function = home if home.kind == "function" else _init_of(home)
+        function = home if home.kind == "function" else init_of(home)
         shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
             return f"{shown} has no `__init__` of its own"
         if home.kind == "class" and not self._takes_attribute(home):
-            if self._is_copied(_class_value(self.script, home)):
+            if self._is_copied(class_value(self.script, home)):
                 return f"{shown} is copied or saved whole, and it would go with it"
             return f"{shown} is a class of torch's kind, whose objects do not keep it"
         if any(a.arg == NAME for a in function.parameters()):
@@ -214,9 +241,11 @@ class Reach:
         """
         if _is_plain_class(self.script, home):
             return True
-        cls = _class_value(self.script, home)
+        cls = class_value(self.script, home)
         methods = [s for c in cls.ancestry() for s in c.scope.children.values()]
-        trains = any(s in self.script.training_scopes for s in methods) or keeps_optimizer(cls)
+        trains = any(s in self.script.training_scopes for s in methods if s.has_object) or keeps_optimizer(
+            cls
+        )
         return (
             trains
             and self.script.interpreter.kind_of_class(cls) == v.MODEL
@@ -244,8 +273,9 @@ class Reach:
         """Whether a function is used as a value: called by somebody the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         name = scope.node.name
-        for node in self.tree.nodes(ast.Name):
-            if node.id == name and isinstance(node.ctx, ast.Load):
+        for node in self.tree.nodes(ast.Name, ast.Attribute):
+            named = node.id if isinstance(node, ast.Name) else node.attr
+            if named == name and isinstance(node.ctx, ast.Load):
                 parent = self.tree.parent(node)
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue
@@ -254,7 +284,7 @@ class Reach:
         return False
 
     def _calls_of(self, home: Scope) -> list[ast.Call]:
-        function = home if home.kind == "function" else _init_of(home)
+        function = home if home.kind == "function" else init_of(home)
         return self.script.callers(function) if function is not None else []
 
 
@@ -264,34 +294,7 @@ def _shown(home: Scope) -> str:
 
 def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
     """Whether a class is the script's own and none of torch's: no module, dataset, optimizer."""
-    return script.interpreter.kind_of_class(_class_value(script, scope)) == v.INSTANCE
-
-
-def _init_of(cls: Scope) -> Scope | None:
-    for node, scope in cls.children.items():
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            return scope
-    return None
-
-
-def node_of(script: ScriptModel, scope: Scope) -> Scope:
-    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module."""
-    current = scope
-    while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
-        current = current.parent
-    if current.is_method and current.self_name() is not None and current.parent is not None:
-        return _made_by(script, current.parent)
-    return current
-
-
-def _made_by(script: ScriptModel, cls: Scope) -> Scope:
-    """The class whose `__init__` makes the objects of a class: it, or the first of its bases that has one."""
-    if _init_of(cls) is not None:
-        return cls
-    for base in _class_value(script, cls).ancestry()[1:]:
-        if _init_of(base.scope) is not None:
-            return base.scope if base.module in script.modules else cls
-    return cls
+    return script.interpreter.kind_of_class(class_value(script, scope)) == v.INSTANCE
 
 
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
@@ -353,12 +356,6 @@ def _is_own(script: ScriptModel, scope: Scope) -> bool:
     return script.module_of(scope.node) is script.module
 
 
-def _class_value(script: ScriptModel, scope: Scope) -> Class:
-    found = script.interpreter.things[(scope.node, "class")]
-    assert isinstance(found, Class)
-    return found
-
-
 def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
     """Candidates for the scope that makes the Accelerator: the homes themselves, then their callers outwards."""
     ordered = sorted(
@@ -369,7 +366,7 @@ def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
     while queue:
         home = queue.pop(0)
         for call in script.callers(_function_of(home)):
-            caller = node_of(script, script.scope_of(call))
+            caller = caller_of(script, call)
             if caller not in seen and caller.kind != "module":
                 seen.add(caller)
                 ordered.append(caller)
@@ -378,12 +375,12 @@ def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
 
 
 def _function_of(home: Scope) -> Scope:
-    return (_init_of(home) or home) if home.kind == "class" else home
+    return (init_of(home) or home) if home.kind == "class" else home
 
 
 def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> Anchor | None:
     if root.kind == "class":
-        init = _init_of(root)
+        init = init_of(root)
         if init is None:
             return None
         anchor = _in_block(script, init, init.node.body, needed)

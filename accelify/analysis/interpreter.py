@@ -325,7 +325,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         method = cls.method(name)
         if method is not None:
             _, scope = method
-            bound_to: Value | None = cls if is_class_method(scope) else receiver
+            bound_to: Value | None = cls if scope.is_class_method else receiver
             if unbound and bound_to is not cls:
                 return {self.function(scope)}  # `Base.method(self, ...)`
             key = (scope.node, ("bound", bound_to))
@@ -520,13 +520,6 @@ class Interpreter(CallEvaluator, KindsByUse):
                     self.add(held, values)
                 elif isinstance(base, Sequence):
                     self.add(base.rest, values)
-
-
-def is_class_method(scope: Scope) -> bool:
-    """Whether a method is given its class in place of an object."""
-    return isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
-        isinstance(d, ast.Name) and d.id == "classmethod" for d in scope.node.decorator_list
-    )
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -36,6 +36,49 @@ def dormant_scopes(script: ScriptModel) -> set[Scope]:
     return candidates - live
 
 
+def is_called_by_nobody(script: ScriptModel, scope: Scope) -> bool:
+    """Whether nothing calls or names a function at the top of another module.
+
+    Names that are put together choose among those that are known where they are looked up.
+    """
+    module = script.interpreter.module_of(scope)
+    if scope.kind != "function" or scope.parent is not module.scopes.module or module is script.module:
+        return False
+    assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    if scope.node.decorator_list or script.interpreter.callers.get(scope):
+        return False
+    return scope.node.name not in _mentioned(script) and not _can_be_looked_up(
+        script, module, scope.node.name
+    )
+
+
+def _can_be_looked_up(script: ScriptModel, home: Module, name: str) -> bool:
+    """Whether a function of a module can be found by a name that is put together: by `eval`, `getattr`, `globals`."""
+    for module, call in ((m, c) for m in _own_trees(script) for c in m.tree.nodes(ast.Call)):
+        called = call.func.id if isinstance(call.func, ast.Name) else ""
+        if called == "exec":
+            return True
+        if called == "getattr" and not any(isinstance(a, ast.Constant) for a in call.args[1:2]):
+            held = script.values(call.args[0]) if call.args else set()
+            if not held or not all(isinstance(w, Thing) for w in held):
+                return True
+        if called in ("eval", "globals", "locals"):
+            looking = script.module_of(call) if module is script.module else module
+            imports = [s for s in looking.scopes.module.nodes if isinstance(s, (ast.Import, ast.ImportFrom))]
+            if looking is home or name in looking.scopes.module.locals or any(map(_brings_all, imports)):
+                return True
+    options = _options(script)
+    return any(
+        _may_hold_functions(script, node, options)
+        for node in script.tree.nodes(ast.Attribute)
+        if node.attr == "__dict__"
+    )
+
+
+def _brings_all(stmt: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(stmt, ast.ImportFrom) and any(alias.name == "*" for alias in stmt.names)
+
+
 def _is_live(
     script: ScriptModel,
     scope: Scope,
@@ -117,7 +160,8 @@ def _may_hold_functions(script: ScriptModel, node: ast.Attribute, options: set[s
     shown = isinstance(parent, ast.Call) and node in parent.args and dotted(parent.func) in _SHOWING
     filled = isinstance(parent, ast.Attribute) and parent.attr == "update"
     spread = isinstance(parent, ast.keyword) and parent.arg is None
-    return not (shown or filled or spread)
+    named = isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant)
+    return not (shown or filled or spread or named)
 
 
 def _options(script: ScriptModel) -> set[str]:

@@ -81,6 +81,18 @@ class Scope:
         args = [*self.node.args.posonlyargs, *self.node.args.args]
         return args[0].arg if args else None
 
+    @property
+    def is_class_method(self) -> bool:
+        """Whether a method is given its class in place of an object."""
+        return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+            isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list
+        )
+
+    @property
+    def has_object(self) -> bool:
+        """Whether it is a method whose first parameter is an object of its class."""
+        return self.is_method and self.self_name() is not None and not self.is_class_method
+
     def resolve(self, name: str) -> Scope | None:
         """The scope that binds a name as seen from here; None for builtins and unknown names."""
         scope: Scope | None = self

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from . import checkpoint, collectives, files
+from .pickled import OfThisProcess
 from .plugins import ProjectConfiguration
 from .process import ProcessControl
 
@@ -36,7 +37,7 @@ class HookHandle:
             self._hooks.remove(self._hook)
 
 
-class Saving(ProcessControl):
+class Saving(OfThisProcess, ProcessControl):
     """The part of the Accelerator that saves and loads."""
 
     project_configuration: ProjectConfiguration
@@ -49,6 +50,7 @@ class Saving(ProcessControl):
         self._save_hooks: list[SaveHook] = []
         self._load_hooks: list[LoadHook] = []
         self._preempted = False
+        self._be_the_one()
 
     @property
     def _dataloaders(self) -> list[DataLoaderShard]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
+from accelify.analysis.headers import Default, movable_default
+from accelify.analysis.homes import caller_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Class
@@ -71,12 +73,13 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
     if classes and any(holder != "self" for _, text in written for holder in _HOLDER.findall(text)):
         queue = classes[:]
     else:
-        queue = [scope for scope in classes if any(_has(tree, c, places) for c in _kept_for(context, scope))]
+        kept = {scope: _kept_for(context, scope) for scope in classes}
+        queue = [scope for scope in classes if any(_has_in_objects(tree, c, places) for c in kept[scope])]
     queue += [scope for scope in reach.threaded if scope.kind != "class" and _has(tree, scope, places)]
     needed = set(queue)
     while queue:
         for call in context.script.callers(_function(queue.pop())):
-            home = node_of(context.script, context.script.scope_of(call))
+            home = caller_of(context.script, call)
             if home in reach.threaded and home not in needed:
                 needed.add(home)
                 queue.append(home)
@@ -85,8 +88,17 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
 
 def _has(tree: Tree, scope: Scope, places: list[int]) -> bool:
     """Whether one of some places, in order, lies in a function or class."""
-    following = bisect_left(places, tree.start(scope.node))
-    return following < len(places) and places[following] <= tree.end(scope.node)
+    return _number_in(tree, scope, places) > 0
+
+
+def _has_in_objects(tree: Tree, cls: Scope, places: list[int]) -> bool:
+    """Whether one lies in a class where its objects are known: static methods and the class's own have none."""
+    bare = [s for s in cls.children.values() if s.is_method and not s.has_object]
+    return _number_in(tree, cls, places) > sum(_number_in(tree, s, places) for s in bare)
+
+
+def _number_in(tree: Tree, scope: Scope, places: list[int]) -> int:
+    return bisect_right(places, tree.end(scope.node)) - bisect_left(places, tree.start(scope.node))
 
 
 def _kept_for(context: Context, scope: Scope) -> list[Scope]:
@@ -164,6 +176,10 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(context, function))
     for call in context.script.callers(function):
+        default = movable_default(context.script, call)
+        if default is not None:
+            edits += _made_in_the_body(context, call, default)
+            continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
@@ -175,12 +191,33 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
     return edits
 
 
+def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> list[Edit]:
+    """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
+
+    Raises:
+        EditError: the Accelerator is not known there either, or the text does not fit into a line of its own.
+    """
+    tree, first = context.tree, _first(default.function)
+    accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
+    start, end = tree.start(default.value), tree.end(default.value)
+    if accelerator is None or not tree.own_line(first) or b"\n" in tree.data[start:end]:
+        raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
+    argument = verbs.add_first_argument(tree, call, accelerator)
+    before, behind = tree.data[start : argument.start].decode(), tree.data[argument.end : end].decode()
+    lines = (f"if {default.name} is None:", f"    {default.name} = {before}{argument.text}{behind}")
+    return [verbs.replace(tree, default.value, "None"), InsertBefore(first, lines, order=-59)]
+
+
+def _name(function: Scope) -> str:
+    return getattr(function.node, "name", "")
+
+
 def _is_unbound(context: Context, call: ast.Call) -> bool:
     """Whether a method is called through its class, with the object as the first argument."""
     return (
         isinstance(call.func, ast.Attribute)
         and any(isinstance(w, Class) for w in context.script.values(call.func.value))
-        and all(scope.is_method and scope.self_name() is not None for scope in context.script.callees(call))
+        and all(scope.has_object for scope in context.script.callees(call))
     )
 
 

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from ..nested import send_to_device
+from ..pickled import WrittenAsOriginal
 from ..state import GradientState, PartialState
 from .iterable import IterableDatasetShard, SharedCollate, cut_batch
 from .random_state import (
@@ -213,7 +214,7 @@ class LoaderIterator:
             self.close()
 
 
-class DataLoaderShard(DataLoader[Any]):
+class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
     """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and shared out.
 
     Args:

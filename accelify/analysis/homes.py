@@ -1,0 +1,54 @@
+"""What carries the Accelerator for a piece of code: a function, the class of a method, or the module."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.headers import evaluating_scope, movable_default
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.values import Class
+
+
+def node_of(script: ScriptModel, scope: Scope) -> Scope:
+    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module.
+
+    A static method or one of the class has no object that could keep it, and carries its own.
+    """
+    current = scope
+    while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
+        current = current.parent
+    if current.has_object and current.parent is not None:
+        return _made_by(script, current.parent)
+    return current
+
+
+def caller_of(script: ScriptModel, call: ast.Call) -> Scope:
+    """What carries the accelerator to a call: for one in a default, the function that can make it in its body."""
+    default = movable_default(script, call)
+    return node_of(script, default.function if default is not None else evaluating_scope(script, call))
+
+
+def _made_by(script: ScriptModel, cls: Scope) -> Scope:
+    """The class whose `__init__` makes the objects of a class: it, or the first of its bases that has one."""
+    if init_of(cls) is not None:
+        return cls
+    for base in class_value(script, cls).ancestry()[1:]:
+        if init_of(base.scope) is not None:
+            return base.scope if base.module in script.modules else cls
+    return cls
+
+
+def init_of(cls: Scope) -> Scope | None:
+    """The `__init__` of a class's own; None where it has none."""
+    for node, scope in cls.children.items():
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return scope
+    return None
+
+
+def class_value(script: ScriptModel, scope: Scope) -> Class:
+    """The class that a scope belongs to."""
+    found = script.interpreter.things[(scope.node, "class")]
+    assert isinstance(found, Class)
+    return found

@@ -1,0 +1,152 @@
+"""The Accelerator in methods that have no object: those of a class, and static ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_paths
+
+KEEPING = """\
+import os
+
+import torch
+
+
+class Keeping(object):
+    NAME = "weights.pt"
+
+    def __init__(self, model, step):
+        self.model, self.step = model, step
+
+    def save(self, folder):
+        torch.save(self.model, os.path.join(folder, self.NAME))
+
+    @classmethod
+    def load(cls, folder):
+        model = torch.load(os.path.join(folder, cls.NAME), weights_only=False)
+        return Keeping(model, 0)
+
+    @classmethod
+    def last(cls, folder):
+        return cls.load(folder)
+
+    @classmethod
+    def name(cls):
+        return cls.NAME
+
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MAIN = """\
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from keeping import Keeping, train
+
+torch.manual_seed(0)
+if len(sys.argv) > 1:
+    model = {call}.model
+else:
+    model = torch.nn.Linear(4, 1)
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, loader, optimizer)
+Keeping(model, 1).save(".")
+print(Keeping.name())
+"""
+
+
+def converted(folder: Path, call: str) -> tuple[str, str]:
+    for name, text in (("keeping", KEEPING), ("main", MAIN.replace("{call}", call))):
+        (folder / f"{name}.py").write_text(text)
+    found = {one.source.text: one for one in convert_paths([folder / "main.py"])}
+    for conversion in found.values():
+        assert conversion.source.path is not None
+        assert conversion.status == "converted", conversion.reason
+        Path(conversion.source.path).write_text(conversion.new_text)
+    return (folder / "main.py").read_text(), (folder / "keeping.py").read_text()
+
+
+def test_one_that_is_handed_on_takes_none(tmp_path: Path) -> None:
+    main, keeping = converted(tmp_path, "next(map(Keeping.load, sys.argv[1:]))")
+    assert "def load(cls, folder):" in keeping
+    assert "model = torch.load(os.path.join(folder, cls.NAME), weights_only=False)\n" in keeping
+    assert "map(Keeping.load, sys.argv[1:])" in main
+    run(tmp_path)
+    run(tmp_path, ".")
+
+
+def run(folder: Path, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "main.py", *arguments], cwd=folder, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("call", ["Keeping.last(sys.argv[1])", "Keeping.last(folder=sys.argv[1])"])
+def test_a_class_method_takes_a_parameter_of_its_own(tmp_path: Path, call: str) -> None:
+    main, keeping = converted(tmp_path, call)
+    assert "    def load(cls, accelerator, folder):\n" in keeping
+    assert "map_location=accelerator.device)" in keeping
+    assert "cls.accelerator" not in keeping
+    assert "    def name(cls):\n" in keeping
+    assert call.replace("(", "(accelerator, ", 1) in main
+    run(tmp_path)
+    run(tmp_path, ".")
+
+
+STEPS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.line = nn.Linear(size, 1)
+
+    def forward(self, x):
+        return self.line(x)
+
+    {decorator}
+    def train_on({own}model, optimizer, x, y):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    net = Net(4)
+    loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        Net.train_on(net, optimizer, x, y)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("decorator", "own"), [("@staticmethod", ""), ("@classmethod", "cls, ")])
+def test_an_object_keeps_nothing_for_its_static_methods(tmp_path: Path, decorator: str, own: str) -> None:
+    (tmp_path / "main.py").write_text(STEPS.format(decorator=decorator, own=own))
+    (found,) = convert_paths([tmp_path / "main.py"])
+    assert f"def train_on({own}accelerator, model, optimizer, x, y):" in found.new_text
+    assert "def __init__(self, size):" in found.new_text
+    assert "Net.train_on(accelerator, net, optimizer, x, y)" in found.new_text
+    (tmp_path / "main.py").write_text(found.new_text)
+    run(tmp_path)
