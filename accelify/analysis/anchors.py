@@ -149,6 +149,10 @@ class Reach:
                 return False
         return True
 
+    def can_be_given_to(self, home: Scope) -> bool:
+        """Whether a function, or the objects of a class, can be given the accelerator."""
+        return self._feasible(home, [])
+
     def _feasible(self, home: Scope, added: list[Scope]) -> bool:
         """Whether an `accelerator` parameter can be threaded to a function from every place that calls it."""
         if home is self.root or home in self.threaded or home in added:
@@ -315,12 +319,9 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
     started = _where_it_starts(script, homes, core) if not needed_names else None
     if started is not None:
         return started
-    for root in _roots(script, homes):
+    for root in [*_roots(script, homes), *([script.scopes.module] if script.main_guard else [])]:
         anchor = _root_anchor(script, root, needed_names)
-        if anchor is None:
-            continue
-        reach = Reach(script, anchor)
-        if all(h is root or reach._feasible(h, []) for h in homes):
+        if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
     # Threading is not possible: the module's own name reaches every function.
     anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
@@ -335,10 +336,8 @@ def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -
     found = [_root_anchor(script, r, frozenset()) for r in _roots(script, homes) if _is_own(script, r)]
     found.append(_in_block(script, script.scopes.module, _module_block(script, core), frozenset()))
     for anchor in found:
-        if anchor is not None:
-            reach = Reach(script, anchor)
-            if all(reach._feasible(home, []) for home in homes):
-                return anchor
+        if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
+            return anchor
     return None
 
 
@@ -389,7 +388,8 @@ def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> An
         anchor = _in_block(script, init, init.node.body, needed)
         anchor.root, anchor.attribute = root, True
         return anchor
-    return _in_block(script, root, root.node.body, needed)
+    guard = script.main_guard if root.kind == "module" else None
+    return _in_block(script, root, (guard or root.node).body, needed)
 
 
 def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
