@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -79,8 +80,10 @@ class Devices:
             return any(map(self.is_device_expression, arms))
         if isinstance(node, ast.BoolOp):
             return all(self.is_device_expression(value) for value in node.values)
-        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+        if isinstance(node, ast.Constant):
             return self.script.is_a(node, v.DEVICE)
+        if is_numbered_gpu(node):
+            return True
         if isinstance(node, ast.Call):
             name = self.script.qualname(node.func)
             if name in k.DEVICE_CALLS:

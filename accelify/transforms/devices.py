@@ -18,6 +18,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.bound_later import bound_later
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
@@ -99,10 +100,16 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
-    values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-    if not all(isinstance(one, (ast.Constant, ast.JoinedStr)) for one in values):
+    if not _is_text(value):
         return f"{accelerator}.device"
     return device_for(context.script, dotted(target) or "", accelerator)
+
+
+def _is_text(value: ast.expr) -> bool:
+    """Whether a device is a text, whatever way is taken through a choice of several."""
+    if isinstance(value, ast.IfExp):
+        return _is_text(value.body) and _is_text(value.orelse)
+    return isinstance(value, ast.Constant) or is_numbered_gpu(value)
 
 
 def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
@@ -188,13 +195,10 @@ def _constants(context: Context) -> Iterator[Change]:
             text = value.value if isinstance(value, ast.Constant) else None
             if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device":
                 first = value.args[0] if value.args else None
-                text = (
-                    first.value
-                    if isinstance(first, ast.Constant)
-                    else "cuda"
-                    if isinstance(first, ast.IfExp)
-                    else None
-                )
+                chosen = isinstance(first, ast.IfExp) or is_numbered_gpu(first)
+                text = first.value if isinstance(first, ast.Constant) else "cuda" if chosen else None
+            elif is_numbered_gpu(value):
+                text = "cuda:"
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
             if not isinstance(text, str) or not text.startswith("cuda"):
@@ -204,7 +208,7 @@ def _constants(context: Context) -> Iterator[Change]:
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
-            if isinstance(value, ast.Constant) and _is_foreign(context, call):
+            if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
                 # What is no torch's own may read the text that it is given.
                 device = f"str({device})" if ":" in text else f"{device}.type"
             edit = verbs.replace(tree, value, device)
