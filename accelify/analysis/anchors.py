@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_choices import binds_device, chooses_device, settles_device
 from accelify.analysis.devices import option_name
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.hidden_devices import hides_devices
@@ -71,9 +72,10 @@ class Reach:
         scope = self.script.scope_of(node)
         home = node_of(self.script, scope)
         if home is self.root:
-            early = self.root.kind != "class" and self.tree.start(node) < self.anchor.offset
-            if early and not self._runs_later(scope):
-                return None
+            if self.tree.start(node) < self.anchor.offset:
+                # Of a class, methods run when its constructor has made it.
+                if scope is _init_of(home) if home.kind == "class" else not self._runs_later(scope):
+                    return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
             return self._written(scope, home)
@@ -408,17 +410,13 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
         if script.trains(stmt) or _asks_rank(script, stmt):
             return body
         if isinstance(stmt, ast.Assign):
-            if any(script.is_a(stmt.value, kind) for kind in wanted) or _chooses_device(script, stmt):
+            if any(script.is_a(stmt.value, kind) for kind in wanted) or chooses_device(script, stmt):
                 return body
         elif isinstance(stmt, ast.If) and any(
-            isinstance(s, ast.Assign) and _chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
+            isinstance(s, ast.Assign) and chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
         ):
             return body
     return guard.body
-
-
-def _chooses_device(script: ScriptModel, stmt: ast.Assign) -> bool:
-    return script.is_a(stmt.value, v.DEVICE) and any(isinstance(n, ast.Call) for n in walk(stmt.value))
 
 
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
@@ -428,6 +426,9 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     for index, stmt in enumerate(block):
         if (script.trains(stmt) or _asks_rank(script, stmt)) and not isinstance(stmt, _DEFINITIONS):
             break
+        if settles_device(script, block, index, needed):
+            if not any(_extends_arguments(script, s, needed) for s in block[index:]):
+                break
         if _is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):
@@ -453,7 +454,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     place = earliest
     while place < len(block) and _harmless(script, block[place]):
         place += 1
-    if place == len(block) or not _first_device(script, block[place]):
+    if place == len(block) or not binds_device(script, block[place]):
         place = earliest
     if not constrained:
         # Definitions between imports and code stay where they are; the Accelerator comes after them.
@@ -569,7 +570,7 @@ def _defines(stmt: ast.stmt) -> set[str]:
 def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
     if isinstance(stmt, (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass)):
         return True
-    if _first_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
+    if binds_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
         return False
     if _asks_rank(script, stmt):
         return False
@@ -587,12 +588,6 @@ def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
     """Whether a statement asks the Accelerator for something that its plain form cannot say."""
     start, end = script.tree.start(stmt), script.tree.end(stmt)
     return any(start <= script.tree.start(n) < end for n in script.placeholders)
-
-
-def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:
-    nodes = walk(stmt) if isinstance(stmt, ast.If) else [stmt]
-    values = [n.value for n in nodes if isinstance(n, ast.Assign)]
-    return any(script.is_a(value, v.DEVICE) and not script.is_a(value, v.MODEL) for value in values)
 
 
 __all__ = ["NAME", "Anchor", "Reach", "find_anchor", "names_in", "node_of"]

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.anchors import NAME
 from accelify.analysis.bound_later import bound_later
 from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
@@ -147,6 +148,39 @@ def written_out(context: Context) -> Iterator[Change]:
     yield from _constants(context)
     yield from _selections(context)
     yield from _of_objects(context)
+    yield from _chosen_before(context)
+
+
+def _chosen_before(context: Context) -> Iterator[Change]:
+    """The names of devices that are chosen above the Accelerator, which has to wait for options, and read behind it."""
+    anchor, script = context.plan.anchor, context.script
+    place = anchor.before or anchor.after if anchor is not None else None
+    if anchor is None or place is None:
+        return
+    accelerator = f"{script.scope_of(place).self_name() or 'self'}.{NAME}" if anchor.attribute else NAME
+    done = {told.text for told in context.plan.named_devices}
+    for assignment in context.plan.devices.assignments:
+        statement, target = assignment.statement, assignment.target
+        if script.scope_of(statement) is not script.scope_of(place) or context.is_claimed(assignment.value):
+            continue
+        if (
+            not isinstance(target, ast.Name)
+            or target.id in done
+            or context.tree.start(statement) >= anchor.offset
+        ):
+            continue
+        owner = script.scope_of(statement).resolve(target.id)
+        reads = script.reads(target.id, owner) if owner is not None else []
+        if all(context.is_claimed(n) or context.tree.start(n) < anchor.offset for n in reads):
+            continue
+        done.add(target.id)
+        lines = (f"{target.id} = {device_for(script, target.id, accelerator)}",)
+        if anchor.before is not None:
+            edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
+        else:
+            edit = InsertAfter(place, lines, order=-49)
+        message = f"every process would use `{short(context.tree.segment(assignment.value))}`"
+        yield context.change(CHOICE, statement, message, [edit], core=True)
 
 
 def _of_objects(context: Context) -> Iterator[Change]:
