@@ -2,6 +2,7 @@
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
+noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 
 if args.train:                                          ->  if args.train:
@@ -19,10 +20,12 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.anchors import NAME
 from accelify.analysis.bound_later import bound_later
+from accelify.analysis.default_devices import calls_without
 from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.seen_options import place_of
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
@@ -149,6 +152,27 @@ def written_out(context: Context) -> Iterator[Change]:
     yield from _selections(context)
     yield from _of_objects(context)
     yield from _chosen_before(context)
+    yield from _left_to_defaults(context)
+
+
+def _left_to_defaults(context: Context) -> Iterator[Change]:
+    """Calls that leave a device to a GPU which their function takes by default."""
+    script, anchor = context.script, context.plan.anchor
+    here = place_of(script, anchor) if anchor is not None else None
+    told = {named.text for named in context.plan.named_devices}
+    for call, callee, name, text in calls_without(script):
+        if context.is_claimed(call) or context.tree.in_fstring(call) or (callee is here and name in told):
+            continue
+        if script.interpreter.module_of(callee) in script.modules:
+            if all(map(context.is_claimed, script.reads(name, callee))):
+                continue  # it was for the moves that are gone
+        accelerator = context.accelerator(call)
+        message = f"`{callee.name}` works on {text!r}, its default, on every process"
+        if accelerator is not None:
+            edit = verbs.add_keyword(context.tree, call, f"{name}={device_for(script, name, accelerator)}")
+            yield context.change(CHOICE, call, message, [edit], core=True)
+        elif ":" in text:
+            yield context.change(CHOICE, call, f"{message}: give it the device of the process")
 
 
 def _chosen_before(context: Context) -> Iterator[Change]:
