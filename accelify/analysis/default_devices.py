@@ -40,16 +40,8 @@ def is_never_told(script: ScriptModel, told: NamedDevice) -> bool:
 
 def _defaults(script: ScriptModel, callee: Scope) -> Iterator[tuple[str, str]]:
     """The parameters of a function that name a GPU by default, with its text."""
-    arguments = getattr(callee.node, "args", None)
-    if not isinstance(arguments, ast.arguments):
-        return
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    for argument, default in pairs:
-        if argument in arguments.posonlyargs:
+    for argument, default in callee.defaults():
+        if argument in callee.node.args.posonlyargs:  # type: ignore[union-attr]
             continue
         text = _text_of(default)
         if text is None or not text.startswith("cuda") or not k.DEVICE_TEXT.match(text):

@@ -206,20 +206,12 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
 def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
     """A parameter whose default is a device's name."""
     owner = script.scope_of(name).resolve(name.id)
-    arguments = getattr(owner.node, "args", None) if owner is not None else None
-    if owner is None or not isinstance(arguments, ast.arguments):
-        return False
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return any(
+    return owner is not None and any(
         argument.arg == name.id
         and isinstance(default, ast.Constant)
         and isinstance(default.value, str)
         and bool(k.DEVICE_TEXT.match(default.value))
-        for argument, default in pairs
+        for argument, default in owner.defaults()
     )
 
 
