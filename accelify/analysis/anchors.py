@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_choices import binds_device, chooses_device, settles_device
 from accelify.analysis.devices import option_name
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.headers import evaluating_scope
@@ -81,9 +82,10 @@ class Reach:
         scope = evaluating_scope(self.script, node)
         home = node_of(self.script, scope)
         if home is self.root:
-            early = self.root.kind != "class" and self.tree.start(node) < self.anchor.offset
-            if early and not self._runs_later(scope):
-                return None
+            if self.tree.start(node) < self.anchor.offset:
+                # Of a class, methods run when its constructor has made it.
+                if scope is _init_of(home) if home.kind == "class" else not self._runs_later(scope):
+                    return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
             return self._written(scope, home)
@@ -159,6 +161,10 @@ class Reach:
             elif not self._after_anchor(caller, seen):
                 return False
         return True
+
+    def can_be_given_to(self, home: Scope) -> bool:
+        """Whether a function, or the objects of a class, can be given the accelerator."""
+        return self._feasible(home, [])
 
     def _feasible(self, home: Scope, added: list[Scope]) -> bool:
         """Whether an `accelerator` parameter can be threaded to a function from every place that calls it."""
@@ -318,12 +324,9 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
     started = _where_it_starts(script, homes, core) if not needed_names else None
     if started is not None:
         return started
-    for root in _roots(script, homes):
+    for root in [*_roots(script, homes), *([script.scopes.module] if script.main_guard else [])]:
         anchor = _root_anchor(script, root, needed_names)
-        if anchor is None:
-            continue
-        reach = Reach(script, anchor)
-        if all(h is root or reach._feasible(h, []) for h in homes):
+        if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
     # Threading is not possible: the module's own name reaches every function.
     anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
@@ -338,10 +341,8 @@ def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -
     found = [_root_anchor(script, r, frozenset()) for r in _roots(script, homes) if _is_own(script, r)]
     found.append(_in_block(script, script.scopes.module, _module_block(script, core), frozenset()))
     for anchor in found:
-        if anchor is not None:
-            reach = Reach(script, anchor)
-            if all(reach._feasible(home, []) for home in homes):
-                return anchor
+        if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
+            return anchor
     return None
 
 
@@ -386,7 +387,8 @@ def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> An
         anchor = _in_block(script, init, init.node.body, needed)
         anchor.root, anchor.attribute = root, True
         return anchor
-    return _in_block(script, root, root.node.body, needed)
+    guard = script.main_guard if root.kind == "module" else None
+    return _in_block(script, root, (guard or root.node).body, needed)
 
 
 def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
@@ -405,17 +407,13 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
         if script.trains(stmt) or _asks_rank(script, stmt):
             return body
         if isinstance(stmt, ast.Assign):
-            if any(script.is_a(stmt.value, kind) for kind in wanted) or _chooses_device(script, stmt):
+            if any(script.is_a(stmt.value, kind) for kind in wanted) or chooses_device(script, stmt):
                 return body
         elif isinstance(stmt, ast.If) and any(
-            isinstance(s, ast.Assign) and _chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
+            isinstance(s, ast.Assign) and chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
         ):
             return body
     return guard.body
-
-
-def _chooses_device(script: ScriptModel, stmt: ast.Assign) -> bool:
-    return script.is_a(stmt.value, v.DEVICE) and any(isinstance(n, ast.Call) for n in walk(stmt.value))
 
 
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
@@ -425,6 +423,9 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     for index, stmt in enumerate(block):
         if (script.trains(stmt) or _asks_rank(script, stmt)) and not isinstance(stmt, _DEFINITIONS):
             break
+        if settles_device(script, block, index, needed):
+            if not any(_extends_arguments(script, s, needed) for s in block[index:]):
+                break
         if _is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):
@@ -450,7 +451,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     place = earliest
     while place < len(block) and _harmless(script, block[place]):
         place += 1
-    if place == len(block) or not _first_device(script, block[place]):
+    if place == len(block) or not binds_device(script, block[place]):
         place = earliest
     if not constrained:
         # Definitions between imports and code stay where they are; the Accelerator comes after them.
@@ -566,7 +567,7 @@ def _defines(stmt: ast.stmt) -> set[str]:
 def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
     if isinstance(stmt, (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass)):
         return True
-    if _first_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
+    if binds_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
         return False
     if _asks_rank(script, stmt):
         return False
@@ -584,12 +585,6 @@ def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
     """Whether a statement asks the Accelerator for something that its plain form cannot say."""
     start, end = script.tree.start(stmt), script.tree.end(stmt)
     return any(start <= script.tree.start(n) < end for n in script.placeholders)
-
-
-def _first_device(script: ScriptModel, stmt: ast.stmt) -> bool:
-    nodes = walk(stmt) if isinstance(stmt, ast.If) else [stmt]
-    values = [n.value for n in nodes if isinstance(n, ast.Assign)]
-    return any(script.is_a(value, v.DEVICE) and not script.is_a(value, v.MODEL) for value in values)
 
 
 __all__ = ["NAME", "Anchor", "Reach", "find_anchor", "names_in", "node_of"]

@@ -48,15 +48,7 @@ def constants_of_object(cls: Class, made: ast.AST | None) -> dict[str, object]:
 
 
 def _defaults(function: Scope) -> dict[str, object]:
-    arguments = getattr(function.node, "args", None)
-    if not isinstance(arguments, ast.arguments):
-        return {}
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return {a.arg: value.value for a, value in pairs if isinstance(value, ast.Constant)}
+    return {a.arg: value.value for a, value in function.defaults() if isinstance(value, ast.Constant)}
 
 
 def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.expressions import Expressions
 from accelify.analysis.factories import Factories
 from accelify.analysis.handed_back import handed_back, is_super
@@ -251,6 +252,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             found = self.made_by_name(module, scope, node, held, arguments, keywords)
             if found:
                 return found
+        if is_numbered_gpu(node):
+            return {self.thing(node, "device", v.DEVICE, module)}
         namespace = namespace_of(node.func)
         if namespace is not None:
             held = self.evaluate(module, scope, namespace)

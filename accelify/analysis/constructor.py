@@ -12,6 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.anchors import Anchor
 from accelify.analysis.attributes import told_here
 from accelify.analysis.base_devices import wish_of_base_class
+from accelify.analysis.default_devices import is_never_told
 from accelify.analysis.device_constants import DeviceConstant
 from accelify.analysis.devices import Devices, is_option_for_gpu, negated
 from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
@@ -65,8 +66,9 @@ class ConstructorArguments:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
         elif not self.devices.assignments and self._asking_names():
-            told = self._asking_names()[0]
-            self.arguments["cpu"] = f'str({told.text}) == "cpu"'
+            # A parameter that nobody gives is asked last.
+            told = min(self._asking_names(), key=lambda one: is_never_told(self.script, one))
+            self.arguments["cpu"] = told.wish
             self.argument_reads["cpu"] = frozenset({told.name})
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.asked_helpers import as_given, choice_of
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -79,8 +81,10 @@ class Devices:
             return any(map(self.is_device_expression, arms))
         if isinstance(node, ast.BoolOp):
             return all(self.is_device_expression(value) for value in node.values)
-        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+        if isinstance(node, ast.Constant):
             return self.script.is_a(node, v.DEVICE)
+        if is_numbered_gpu(node):
+            return True
         if isinstance(node, ast.Call):
             name = self.script.qualname(node.func)
             if name in k.DEVICE_CALLS:
@@ -211,6 +215,12 @@ class Devices:
             return self._if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
+        if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
+            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+        if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
+            given = [as_given(test, asked[0], value) for test in self._chain(asked[1])]
+            known = [test for test in given if test is not None]
+            return list[ast.expr](known) if len(known) == len(given) else None
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
             if self._is_constant_in_use(value):
                 return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.sites import PrepareSite
 from accelify.analysis.syntax import dotted, walk
@@ -21,6 +21,11 @@ _RUNNING_FUNCTIONS = frozenset(
 
 _KNOWN = frozenset({"torch", "builtins"})
 
+# Methods that reckon with two tensors, which have to lie on one device for it; `copy_` takes one from another.
+_RECKONING = frozenset(
+    name + end for name in "add sub mul div lerp addcmul addcdiv dist".split() for end in ("", "_")
+)
+
 
 def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], model: v.Thing) -> bool:
     """Whether the model has to be on the device before prepare puts it there: it is run, or copied, by then."""
@@ -30,9 +35,66 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
         for call in script.calls():
             if script.scope_of(call) is not site.scope:
                 continue
-            if script.tree.start(call) < script.tree.end(site.after) and _runs_or_copies(script, call, model):
+            if script.tree.start(call) >= script.tree.end(site.after):
+                continue
+            if _runs_or_copies(script, call, model) or _reckons_with_another(script, sites, call, model):
                 return True
     return False
+
+
+def _reckons_with_another(
+    script: ScriptModel, sites: Iterable[PrepareSite], call: ast.Call, model: v.Thing
+) -> bool:
+    """Whether a call reckons with the weights of the model and those of one that the script moves by itself.
+
+    `blend(slow, model)`, or `zip(slow.parameters(), model.parameters())` of a loop that does it.
+    """
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    if len(given) < 2 or not any(model in _models_read(script, argument) for argument in given):
+        return False
+    prepared = {thing for site in sites for item in site.items for thing in item.things}
+    others = {other for argument in given for other in _models_read(script, argument)} - prepared
+    if not others or not any(_is_moved_before(script, call, other) for other in others):
+        return False
+    parent = script.tree.parent(call)
+    if dotted(call.func) == "zip" and isinstance(parent, ast.For):
+        return any(map(_reckons, walk(parent)))
+    return any(_reckons(node) for _, node in _run_by(script, call))
+
+
+def _models_read(script: ScriptModel, argument: ast.expr) -> set[v.Thing]:
+    """The models that an argument is, or of whose parameters or state it is: `model.parameters()`."""
+    func = argument.func if isinstance(argument, ast.Call) else None
+    return script.models_of(func.value if isinstance(func, ast.Attribute) else argument)
+
+
+def _is_moved_before(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+    return any(
+        isinstance(move.func, ast.Attribute)
+        and move.func.attr in ("to", "cuda")
+        and script.tree.start(move) < script.tree.start(call)
+        and model in script.models_of(move.func.value)
+        for move in script.calls()
+    )
+
+
+def _reckons(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) or (isinstance(node, ast.Attribute) and node.attr in _RECKONING)
+
+
+def _run_by(script: ScriptModel, call: ast.Call) -> Iterator[tuple[Scope, ast.AST]]:
+    """The functions of the project that a call comes to, with all of their nodes, those of models left out."""
+    seen: set[Scope] = set()
+    queue = in_order(script.callees(call))
+    while queue:
+        function = queue.pop()
+        if function in seen or function.kind != "function" or is_in_model(script, function):
+            continue
+        seen.add(function)
+        for node in walk(function.node):
+            yield function, node
+            if isinstance(node, ast.Call):
+                queue += in_order(script.callees(node))
 
 
 def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
@@ -82,19 +144,10 @@ def _runs_parts(script: ScriptModel, method: Scope) -> bool:
 
 def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     """Whether a function of the project that is called runs the model, as its argument or as everybody's."""
-    seen: set[Scope] = set()
-    queue = list(script.callees(call))
-    while queue:
-        function = queue.pop()
-        if function in seen or function.kind != "function" or is_in_model(script, function):
-            continue
-        seen.add(function)
-        for inner in walk(function.node):
-            if isinstance(inner, ast.Call):
-                if model in _called_in(script, function, inner.func):
-                    return True
-                queue += script.callees(inner)
-    return False
+    return any(
+        isinstance(inner, ast.Call) and model in _called_in(script, function, inner.func)
+        for function, inner in _run_by(script, call)
+    )
 
 
 def _called_in(script: ScriptModel, function: Scope, func: ast.expr) -> Iterable[object]:

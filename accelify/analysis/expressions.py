@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.torch_calls import is_of, kinds_of
@@ -54,6 +55,8 @@ class Expressions:
     def _binary(self, module: Module, scope: Scope, node: ast.BinOp) -> Values:
         left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
         both = left | right
+        if is_numbered_gpu(node):
+            return {self.thing(node, "device", v.DEVICE, module)}
         if isinstance(node.op, ast.Add) and any(
             isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in both
         ):
@@ -61,10 +64,7 @@ class Expressions:
         return self.tensor_from(module, node, both)
 
     def _joined(self, module: Module, scope: Scope, node: ast.JoinedStr) -> Values:
-        head = node.values[0] if node.values else None
-        if isinstance(head, ast.Constant) and str(head.value).startswith("cuda:"):
-            return {self.thing(node, "device", v.DEVICE, module)}
-        return set()
+        return {self.thing(node, "device", v.DEVICE, module)} if is_numbered_gpu(node) else set()
 
     def _comprehended(
         self, module: Module, scope: Scope, node: ast.ListComp | ast.GeneratorExp | ast.SetComp

@@ -10,7 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.analysis.told_devices import Way, Ways, self_of
+from accelify.analysis.told_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.values import Mapping, Thing
 
 # Methods of a string that a device's kind alone would not do for.
@@ -36,6 +36,11 @@ class NamedDevice:
     options: ast.expr | None = None
     others: frozenset[str] = frozenset()
     copies: frozenset[ast.expr] = frozenset()
+
+    @property
+    def wish(self) -> str:
+        """What is true where the option asks for the CPU, as source text."""
+        return f'str({self.text}) == "cpu"'
 
 
 def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
@@ -182,7 +187,11 @@ def _is_text(node: ast.expr) -> bool:
 def _is_option(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression is an entry of the script's options (and not the device of a tensor or a model)."""
     if isinstance(node, ast.Name):
-        return _is_defaulted(script, node)
+        # What callers hand over by a name is told further out.
+        return _is_defaulted(script, node) and not any(
+            isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
+            for given in handed_to_parameter(script, node, node.id)
+        )
     if isinstance(node, ast.Subscript):
         literal = isinstance(node.slice, ast.Constant) and k.DEVICE_NAME.search(str(node.slice.value))
         return bool(literal) and isinstance(node.value, ast.Name) and _holds_options(script, node.value)
@@ -197,20 +206,12 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
 def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
     """A parameter whose default is a device's name."""
     owner = script.scope_of(name).resolve(name.id)
-    arguments = getattr(owner.node, "args", None) if owner is not None else None
-    if owner is None or not isinstance(arguments, ast.arguments):
-        return False
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return any(
+    return owner is not None and any(
         argument.arg == name.id
         and isinstance(default, ast.Constant)
         and isinstance(default.value, str)
         and bool(k.DEVICE_TEXT.match(default.value))
-        for argument, default in pairs
+        for argument, default in owner.defaults()
     )
 
 

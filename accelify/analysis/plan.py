@@ -17,6 +17,7 @@ from accelify.analysis.bound import is_surely_bound
 from accelify.analysis.casts import casts_its_own_way
 from accelify.analysis.constructor import ConstructorArguments
 from accelify.analysis.counted_rounds import counted_by_batches, early_schedules
+from accelify.analysis.default_devices import is_never_told
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
@@ -414,7 +415,9 @@ class Plan(ConstructorArguments):
             if told is not None:
                 self.arguments[name] = told
             if name in self.arguments and (told is None or not self._names_known(found)):
-                self.dropped[name] = self.arguments.pop(name)
+                wish = self.arguments.pop(name)
+                if not any(wish == one.wish and is_never_told(script, one) for one in self.named_devices):
+                    self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
                     self.script.keep_precision()
@@ -477,8 +480,8 @@ class Plan(ConstructorArguments):
         names = self.argument_reads.get("cpu", frozenset())
         for index, told in enumerate(self.named_devices):
             self.named_devices[index] = here = seen_from(script, told, scope)
-            if cpu == f'str({told.text}) == "cpu"' and here is not told:
-                cpu, names = f'str({here.text}) == "cpu"', frozenset({here.name})
+            if cpu == told.wish and here is not told:
+                cpu, names = here.wish, frozenset({here.name})
         cpu, names = wish_seen_from(script, cpu, names, scope)
         if cpu == before:
             return anchor

@@ -62,6 +62,18 @@ class Scope:
         double = [a.kwarg] if a.kwarg else []
         return [*a.posonlyargs, *a.args, *star, *a.kwonlyargs, *double]
 
+    def defaults(self) -> list[tuple[ast.arg, ast.expr]]:
+        """The parameters of a function that have a default, with it."""
+        arguments = getattr(self.node, "args", None)
+        if not isinstance(arguments, ast.arguments):
+            return []
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        return [(argument, default) for argument, default in pairs if default is not None]
+
     def positional(self) -> list[str]:
         """Names of the parameters that take positional arguments, in order."""
         if isinstance(self.node, (ast.Module, ast.ClassDef)):

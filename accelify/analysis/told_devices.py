@@ -68,7 +68,9 @@ class Ways:
                 continue
             names |= {text}
             stack += [(value, names, (*copies, value), left - 1) for value in self._bound(current, text)]
-            stack += [(given, names, copies, left - 1) for given in _handed(self.script, current, text)]
+            stack += [
+                (given, names, copies, left - 1) for given in handed_to_parameter(self.script, current, text)
+            ]
 
     def _bound(self, node: ast.expr, text: str) -> list[ast.expr]:
         """What is assigned to a variable, or to an attribute of `self` in its class and those of its family."""
@@ -121,7 +123,7 @@ def _are_related(cls: Class | None, script: ScriptModel, scope: Scope) -> bool:
     return cls in other.ancestry() or other in cls.ancestry()
 
 
-def _handed(script: ScriptModel, node: ast.expr, text: str) -> Iterator[ast.expr]:
+def handed_to_parameter(script: ScriptModel, node: ast.expr, text: str) -> Iterator[ast.expr]:
     """What callers hand to a parameter."""
     owner = script.scope_of(node).resolve(text) if isinstance(node, ast.Name) else None
     if owner is None or owner.kind != "function" or text == owner.self_name():
@@ -137,4 +139,4 @@ def _handed(script: ScriptModel, node: ast.expr, text: str) -> Iterator[ast.expr
             yield given
 
 
-__all__ = ["Way", "Ways", "self_of"]
+__all__ = ["Way", "Ways", "handed_to_parameter", "self_of"]

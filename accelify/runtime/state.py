@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import enum
 import functools
+import multiprocessing
 import os
 import threading
 import weakref
@@ -52,12 +53,21 @@ def _env_int(name: str, default: int) -> int:
         raise ValueError(f"environment variable {name} must be a whole number, not {text!r}") from None
 
 
+def _is_being_spawned() -> bool:
+    """Whether this is the start of a process that multiprocessing spawns, which runs the main script's own lines anew.
+
+    multiprocessing marks it so for itself. Such a process has its parent's variables of rank and world and is none of
+    the ranks: a loader's worker that joined them would wait for ever.
+    """
+    return getattr(multiprocessing.current_process(), "_inheriting", False)
+
+
 def _pick_device(cpu: bool, local_rank: int, xla: Any = None) -> torch.device:
     from .backends import xla_device
 
     cpu = cpu or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
     xla = xla or xla_device.launchers_plugin()
-    if xla_device.asked_for(xla, cpu):
+    if xla_device.asked_for(xla, cpu) and not _is_being_spawned():
         return xla_device.choose(xla)
     if cpu:
         return torch.device("cpu")
@@ -76,7 +86,8 @@ class PartialState:
         backend, init_method, timeout: passed to `torch.distributed.init_process_group`.
 
     Under the environment variables of torchrun, or of srun with several tasks, the process group is formed here: NCCL
-    on CUDA devices, else gloo.
+    on CUDA devices, else gloo. A worker that a rank's loader spawns runs the script's own lines anew; it joins no group
+    and takes no GPU.
 
     Raises:
         ValueError: an environment variable that should be a number is not, or `cpu=True` comes after an
@@ -92,6 +103,8 @@ class PartialState:
     backend: str | None
     distributed_type: DistributedType
     debug: bool
+    # Whether this is no rank but a process that one of them spawned.
+    is_beside: bool
 
     def __init__(
         self,
@@ -116,9 +129,10 @@ class PartialState:
                 )
             return
         find_rank()
+        self.is_beside = _is_being_spawned()
         device = _pick_device(cpu, _env_int("LOCAL_RANK", _env_int("RANK", 0)), kwargs.get("xla"))
         world_size = _env_int("WORLD_SIZE", 1)
-        if not dist.is_available():
+        if self.is_beside or not dist.is_available():
             world_size = 1
         elif not dist.is_initialized() and world_size > 1:
             if device.type == "mps":
@@ -130,7 +144,7 @@ class PartialState:
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
             if dist.get_backend() == "gloo":
                 atexit.register(self._leave_at_exit)
-        if device.type == "cuda":
+        if device.type == "cuda" and not self.is_beside:
             torch.cuda.set_device(device)
         self.cpu = cpu
         self.device = device
@@ -143,6 +157,10 @@ class PartialState:
         else:
             self.num_processes, self.process_index, self.local_process_index = 1, 0, 0
             self.backend = None
+            if (
+                self.is_beside
+            ):  # what one rank does for all, its own workers do as they did in the plain script
+                self.process_index, self.local_process_index = _env_int("RANK", 0), _env_int("LOCAL_RANK", 0)
         if self.num_processes > 1:
             from .guard import start
 
@@ -201,7 +219,7 @@ class PartialState:
     @property
     def data_rank(self) -> int:
         """Which of them are this rank's."""
-        return self.process_index // self.ranks_per_batch
+        return 0 if self.is_beside else self.process_index // self.ranks_per_batch
 
     @property
     def initialized(self) -> bool:

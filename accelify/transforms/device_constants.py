@@ -39,6 +39,8 @@ CONSTANT = Rule(
     "A device that a module of the project chooses is the same one on every process.",
     Severity.ERROR,
 )
+# What a device can be written as where it is chosen.
+_WRITTEN = (ast.Call, ast.Constant, ast.JoinedStr, ast.BinOp)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -145,7 +147,7 @@ def _among_others(context: Context) -> Iterator[Change]:
         targets = [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts]
         for target in targets:
             chosen = script.things(target, DEVICE) if isinstance(target, (ast.Name, ast.Attribute)) else set()
-            made = [t.site for t in chosen if isinstance(t.site, (ast.Call, ast.Constant, ast.JoinedStr))]
+            made = [t.site for t in chosen if isinstance(t.site, _WRITTEN)]
             if not made or len(made) < len(chosen) or all(names_cpu(site) for site in made):
                 continue
             accelerator = context.accelerator(stmt)

@@ -2,6 +2,7 @@
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
+noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 
 if args.train:                                          ->  if args.train:
@@ -17,10 +18,14 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.anchors import NAME
 from accelify.analysis.bound_later import bound_later
+from accelify.analysis.default_devices import calls_without
+from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.seen_options import place_of
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
@@ -99,10 +104,16 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
-    values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-    if not all(isinstance(one, (ast.Constant, ast.JoinedStr)) for one in values):
+    if not _is_text(value):
         return f"{accelerator}.device"
     return device_for(context.script, dotted(target) or "", accelerator)
+
+
+def _is_text(value: ast.expr) -> bool:
+    """Whether a device is a text, whatever way is taken through a choice of several."""
+    if isinstance(value, ast.IfExp):
+        return _is_text(value.body) and _is_text(value.orelse)
+    return isinstance(value, ast.Constant) or is_numbered_gpu(value)
 
 
 def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
@@ -140,6 +151,60 @@ def written_out(context: Context) -> Iterator[Change]:
     yield from _constants(context)
     yield from _selections(context)
     yield from _of_objects(context)
+    yield from _chosen_before(context)
+    yield from _left_to_defaults(context)
+
+
+def _left_to_defaults(context: Context) -> Iterator[Change]:
+    """Calls that leave a device to a GPU which their function takes by default."""
+    script, anchor = context.script, context.plan.anchor
+    here = place_of(script, anchor) if anchor is not None else None
+    told = {named.text for named in context.plan.named_devices}
+    for call, callee, name, text in calls_without(script):
+        if context.is_claimed(call) or context.tree.in_fstring(call) or (callee is here and name in told):
+            continue
+        if script.interpreter.module_of(callee) in script.modules:
+            if all(map(context.is_claimed, script.reads(name, callee))):
+                continue  # it was for the moves that are gone
+        accelerator = context.accelerator(call)
+        message = f"`{callee.name}` works on {text!r}, its default, on every process"
+        if accelerator is not None:
+            edit = verbs.add_keyword(context.tree, call, f"{name}={device_for(script, name, accelerator)}")
+            yield context.change(CHOICE, call, message, [edit], core=True)
+        elif ":" in text:
+            yield context.change(CHOICE, call, f"{message}: give it the device of the process")
+
+
+def _chosen_before(context: Context) -> Iterator[Change]:
+    """The names of devices that are chosen above the Accelerator, which has to wait for options, and read behind it."""
+    anchor, script = context.plan.anchor, context.script
+    place = anchor.before or anchor.after if anchor is not None else None
+    if anchor is None or place is None:
+        return
+    accelerator = f"{script.scope_of(place).self_name() or 'self'}.{NAME}" if anchor.attribute else NAME
+    done = {told.text for told in context.plan.named_devices}
+    for assignment in context.plan.devices.assignments:
+        statement, target = assignment.statement, assignment.target
+        if script.scope_of(statement) is not script.scope_of(place) or context.is_claimed(assignment.value):
+            continue
+        if (
+            not isinstance(target, ast.Name)
+            or target.id in done
+            or context.tree.start(statement) >= anchor.offset
+        ):
+            continue
+        owner = script.scope_of(statement).resolve(target.id)
+        reads = script.reads(target.id, owner) if owner is not None else []
+        if all(context.is_claimed(n) or context.tree.start(n) < anchor.offset for n in reads):
+            continue
+        done.add(target.id)
+        lines = (f"{target.id} = {device_for(script, target.id, accelerator)}",)
+        if anchor.before is not None:
+            edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
+        else:
+            edit = InsertAfter(place, lines, order=-49)
+        message = f"every process would use `{short(context.tree.segment(assignment.value))}`"
+        yield context.change(CHOICE, statement, message, [edit], core=True)
 
 
 def _of_objects(context: Context) -> Iterator[Change]:
@@ -188,13 +253,10 @@ def _constants(context: Context) -> Iterator[Change]:
             text = value.value if isinstance(value, ast.Constant) else None
             if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device":
                 first = value.args[0] if value.args else None
-                text = (
-                    first.value
-                    if isinstance(first, ast.Constant)
-                    else "cuda"
-                    if isinstance(first, ast.IfExp)
-                    else None
-                )
+                chosen = isinstance(first, ast.IfExp) or is_numbered_gpu(first)
+                text = first.value if isinstance(first, ast.Constant) else "cuda" if chosen else None
+            elif is_numbered_gpu(value):
+                text = "cuda:"
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
             if not isinstance(text, str) or not text.startswith("cuda"):
@@ -204,7 +266,7 @@ def _constants(context: Context) -> Iterator[Change]:
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
-            if isinstance(value, ast.Constant) and _is_foreign(context, call):
+            if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
                 # What is no torch's own may read the text that it is given.
                 device = f"str({device})" if ":" in text else f"{device}.type"
             edit = verbs.replace(tree, value, device)

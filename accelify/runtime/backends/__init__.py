@@ -34,6 +34,7 @@ _ASKING = {
 
 # The first that is asked for runs. Adding an engine means adding its file and its line here.
 ENGINES = (
+    Engine("single", "SingleBackend", lambda process, options: process.is_beside, frozenset(_ASKING)),
     Engine(
         "deepspeed",
         "DeepSpeedBackend",

@@ -1,0 +1,62 @@
+"""Devices that a script names by a text which it puts together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import check_transformed, convert
+
+TOLD = "import argparse, json\nargs = argparse.ArgumentParser().parse_args()"
+TEXTS = [
+    '"cuda:" + str(args.gpu)',
+    '"cuda:%d" % args.gpu',
+    '"cuda:{}".format(args.gpu)',
+    'f"cuda:{args.gpu}"',
+]
+texts = pytest.mark.parametrize("text", TEXTS)
+
+
+@texts
+def test_a_number_behind_the_kind(text: str) -> None:
+    made = "accelerator = Accelerator()\ndevice = accelerator.device"
+    check_transformed(
+        "setup", f"device = {text}", made, imports=TOLD, batch="x, y = x.to(device), y.to(device)"
+    )
+
+
+@texts
+def test_a_choice_between_it_and_the_cpu(text: str) -> None:
+    made = "accelerator = Accelerator(cpu=args.gpu < 0)\ndevice = accelerator.device"
+    one = f"device = {text} if args.gpu >= 0 else 'cpu'"
+    check_transformed("setup", one, made, imports=TOLD)
+    lines = f"if args.gpu >= 0:\n    device = {text}\nelse:\n    device = 'cpu'"
+    check_transformed("setup", lines, made, imports=TOLD)
+
+
+@texts
+def test_options_that_are_written_out_keep_a_text(text: str) -> None:
+    setup = f"args.device = {text} if args.gpu >= 0 else 'cpu'"
+    batch = "x, y = x.to(args.device), y.to(args.device)"
+    end = "json.dump(vars(args), open('a.json', 'w'))"
+    found = convert(imports=TOLD, setup=setup, batch=batch, end=end)
+    assert "args.device = str(accelerator.device)\n" in found.new_text
+
+
+@texts
+def test_where_it_is_used(text: str) -> None:
+    check_transformed("batch", f"x, y = x.to({text}), y.to({text})", "", imports=TOLD)
+    for before, after in (
+        (f"torch.zeros(4, device={text})", "torch.zeros(4, device=accelerator.device)"),
+        (f"torch.zeros(4, device=torch.device({text}))", "torch.zeros(4, device=accelerator.device)"),
+        (f"summary(model, device={text})", "summary(model, device=str(accelerator.device))"),
+    ):
+        given = {"imports": f"{TOLD}\nfrom torchsummary import summary"}
+        check_transformed("end", f"noise = {before}", f"noise = {after}", **given)
+
+
+@pytest.mark.parametrize(
+    "text", ['"cuda: " + str(args.gpu)', '"cuda:%d is used" % args.gpu', 'f"cuda: {args.gpu}"']
+)
+def test_messages(text: str) -> None:
+    found = convert(imports=TOLD, setup=f"said = {text}", end="print(said)")
+    assert f"said = {text}\n" in found.new_text

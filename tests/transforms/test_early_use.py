@@ -1,0 +1,61 @@
+"""Models that something is done with before prepare puts them on the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import convert
+
+BUILD = """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def blend(slow, fast, keep=0.9):
+    for p, q in zip(slow.parameters(), fast.parameters()):
+        p.data.mul_(keep).add_(q.data, alpha=1 - keep)
+
+def outer(slow, fast):
+    blend(slow, fast, keep=0)
+
+def copied(slow, fast):
+    for p, q in zip(slow.parameters(), fast.parameters()):
+        p.data.copy_(q.data)
+
+def loaded(slow, fast):
+    slow.load_state_dict(fast.state_dict())
+
+model = nn.Linear(4, 2).to(device)
+slow = nn.Linear(4, 2){move}
+{early}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        "blend(slow, model, 0)",
+        "outer(slow=slow, fast=model)",
+        "for p, q in zip(slow.parameters(), model.parameters()):\n    p.data = 0.9 * p.data + 0.1 * q.data",
+    ],
+)
+def test_a_model_that_is_reckoned_with_beside_one_on_the_device(early: str) -> None:
+    text = convert(build=BUILD.format(move=".to(device)", early=early)).new_text
+    assert "model = nn.Linear(4, 2).to(device)\nslow = nn.Linear(4, 2).to(device)\n" in text
+    # Nothing is on the device yet: neither is the one that prepare puts there.
+    text = convert(build=BUILD.format(move="", early=early)).new_text
+    assert "model = nn.Linear(4, 2)\nslow = nn.Linear(4, 2)\n" in text
+
+
+@pytest.mark.parametrize("early", ["copied(slow, model)", "loaded(slow, model)", "print(slow, model)", ""])
+def test_copies_over_devices_need_no_move(early: str) -> None:
+    text = convert(build=BUILD.format(move=".to(device)", early=early), end="blend(slow, model)").new_text
+    assert "model = nn.Linear(4, 2)\nslow = nn.Linear(4, 2).to(device)\n" in text
+
+
+def test_two_models_that_prepare_places() -> None:
+    """Both are on the CPU until then."""
+    build = BUILD.format(move=".to(device)", early="blend(slow, model)").replace(
+        "model.parameters(), lr", "[*model.parameters(), *slow.parameters()], lr"
+    )
+    text = convert(build=build, loss="loss = F.cross_entropy(model(x) + slow(x), y)").new_text
+    assert "model = nn.Linear(4, 2)\nslow = nn.Linear(4, 2)\n" in text
