@@ -53,6 +53,22 @@ def gives_back(stmt: ast.stmt, name: str) -> bool:
     return (dotted(value) or "").rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]
 
 
+def takes_to_host(stmt: ast.stmt, name: str) -> bool:
+    """Whether an assignment takes a model out of its wrapper, to the host: `net = net.cpu().module`."""
+    value, moved, bare = getattr(stmt, "value", None), False, False
+    while isinstance(value, (ast.Call, ast.Attribute)) and dotted(value) != name:
+        if isinstance(value, ast.Attribute):
+            bare |= value.attr == "module"
+            moved |= value.attr == "cpu"
+            if value.attr != "module" and value.attr not in k.SELF_RETURNING:
+                return False
+            value = value.value
+        else:
+            moved |= any(isinstance(a, ast.Constant) and a.value == "cpu" for a in value.args)
+            value = value.func
+    return moved and bare and dotted(value) == name
+
+
 def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
     """Whether a statement stands in another one, or is it."""
     if node is outer:
