@@ -85,6 +85,8 @@ class LibraryCalls:
             return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
         if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
             return first or (keywords.get("module") or set())
+        if k.is_unread_wrapper(name, node):
+            return first or (keywords.get("module") or set())
         if name in k.SPLIT_RUNS:
             models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
             inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())

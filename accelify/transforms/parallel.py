@@ -2,6 +2,7 @@
 
 model = nn.DataParallel(model)    ->  (gone)
 model = nn.DataParallel(Net())    ->  model = Net()
+model = ParallelWithHooks(model, device_ids=ids)    ->  (gone; of a module that is not read)
 self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which is not prepared by itself)
 
 model.load_state_dict(torch.load(path))
@@ -35,7 +36,7 @@ from accelify.analysis.values import Class, Sequence, Thing
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
-from accelify.findings import Severity
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 PARALLEL = Rule(
@@ -85,9 +86,11 @@ def transform(context: Context) -> Iterator[Change]:
         else:
             edits = list(verbs.keep_argument(context.tree, call, inner))
             context.claim(call.func, *[kw.value for kw in call.keywords])
-        yield context.change(
-            PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
-        )
+        message, safety = "prepare distributes the model; DataParallel must not wrap it", None
+        if k.is_unread_wrapper(name := context.script.qualname(call.func) or "", call):
+            what = f"`{name.rpartition('.')[2]}`, which is not read, passes for a DataParallel"
+            message, safety = f"prepare distributes the model; {what} and must not wrap it", Safety.REVIEW
+        yield context.change(PARALLEL, call, message, edits, core=True, safety=safety)
     yield from _inner_modules(context, parts)
     yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
@@ -352,8 +355,13 @@ def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
 
 
 def _wraps(context: Context, call: ast.Call) -> bool:
-    """Whether a call makes a DataParallel, or a class of the project that is one."""
-    return context.script.qualname(call.func) in k.PARALLEL_WRAPPERS or any(
+    """Whether a call makes a DataParallel, a class of the project that is one, or one that passes for it."""
+    name = context.script.qualname(call.func) or ""
+    if name in k.PARALLEL_WRAPPERS:
+        return True
+    if k.is_unread_wrapper(name, call):
+        return context.script.is_a(call, v.MODEL, v.CRITERION)
+    return any(
         isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
     )
 

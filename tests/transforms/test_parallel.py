@@ -45,6 +45,35 @@ def test_a_wrapper_that_is_moved_leaves_nothing_behind() -> None:
     assert "accelerator.prepare(model, optimizer" in place_of(text, "ready")
 
 
+@pytest.mark.parametrize("made", ["ParallelWithHooks(model, device_ids=[0, 1])", "DataParallelOfOurs(model)"])
+def test_a_wrapper_of_a_module_that_is_not_read_goes_as_well(made: str) -> None:
+    name = made.partition("(")[0]
+    ready = (
+        f"if os.path.exists('gpus'):\n    model = {made}\n    bare = model.module\nelse:\n    bare = model"
+    )
+    conversion = convert(imports=f"from outside.wrappers import {name}", ready=ready)
+    assert f"{name}(" not in conversion.new_text
+    assert ".module" not in conversion.new_text
+    found = [f for f in conversion.applied if f.code == "ACC109"]
+    assert [(f.safety.value, f.message.partition("; ")[2]) for f in found] == [
+        ("review", f"`{name}`, which is not read, passes for a DataParallel and must not wrap it")
+    ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "ShardedDataParallel(model)",
+        "Board(model, device_ids=[0, 1])",
+        "ParallelRunner(path='a', device_ids=[0, 1])",
+        "DataParallelBy(2, model)",
+    ],
+)
+def test_what_else_is_not_read_stays(made: str) -> None:
+    name = made.partition("(")[0]
+    check_noop("ready", f"other = {made}", "ACC109", imports=f"from outside.wrappers import {name}")
+
+
 def test_a_part_of_a_model_is_read_without_its_wrapper() -> None:
     net = """
 class Net(nn.Module):
