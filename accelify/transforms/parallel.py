@@ -12,8 +12,9 @@ out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
 Scripts of the same folder that load what is saved here into a DataParallel are a finding. So is a DataParallel that is
 made in a module which stays as it is: of several processes on several GPUs only the first can run it.
-What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding, and so is
-what a function of another module gives the model from the host: DataParallel moved it to the GPU.
+Functions of other modules that take the model out of it (`net = net.module` under a flag) are told that it is in none,
+or named. What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding,
+and so is what a function of another module gives the model from the host: DataParallel moved it to the GPU.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from accelify.analysis.saved_weights import saves_weights
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
+from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.values import Class, Sequence, Thing
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
@@ -95,6 +97,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
     yield from _saved_for_others(context, set(wrapped))
+    yield from _unwrapped_elsewhere(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
@@ -118,6 +121,44 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
             message += ", and `module.` from the names of weights in files that were saved with it"
             note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
+
+
+def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """`.module` of other modules, which on one process there is none of: told by the script's own flag, or named."""
+    done: set[ast.Call] = set()
+    for one in unwrapped_elsewhere(context.script, set(wrapped)):
+        models, tree = context.script.models_of(one.model), context.tree
+        accelerator, flag = context.accelerator(one.call), one.flag
+        if one.call in done or tree.in_fstring(one.call) or context.is_claimed(one.model):
+            continue
+        done.add(one.call)
+        file = one.module.path.name if one.module.path is not None else "another module"
+        where = f"{file}, line {one.read.lineno}"
+        wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
+        if accelerator is None or flag is None or not _tells_of(context, flag, wraps):
+            message = f"`{one.callee.name}` takes the model out of a DataParallel ({where}), in which it no longer is"
+            mark = f"take `.module` out of `{one.callee.name}` ({where})"
+            yield context.todo(PARALLEL, one.call, message, mark)
+            continue
+        edits: list[Edit] = [verbs.replace(tree, flag, "False")]
+        if context.plan.after_prepare(one.call, models):
+            edits.append(verbs.replace(tree, one.model, context.unwrapped(one.model, accelerator)))
+        context.claim(flag, one.model)
+        message = f"`{one.callee.name}` is told of a DataParallel ({where}), in which the model no longer is"
+        yield context.change(PARALLEL, one.call, message, edits, core=True)
+
+
+def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
+    """Whether a flag is what the script asks before it wraps the model."""
+    name = dotted(flag)
+    return (
+        name is not None
+        and bool(wraps)
+        and all(
+            any(isinstance(a, ast.If) and dotted(a.test) == name for a in context.tree.ancestors(wrap))
+            for wrap in wraps
+        )
+    )
 
 
 def left(context: Context) -> Iterator[Change]:
