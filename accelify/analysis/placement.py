@@ -104,7 +104,8 @@ class Placement:
                 if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
                     continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
-                    continue  # one of several: they are prepared where they are kept
+                    if not self.held.only_chosen(creations):
+                        continue  # one of several: they are prepared where they are kept
                 item = Item(holder, kind, scope, creations, {thing})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
