@@ -340,6 +340,18 @@ ASKED = "if {test}:\n    model = nn.DataParallel(model)"
         ("torch.save({'net': model.state_dict()}, 'm.pt')", {}, True),
         ("state = {'net': model.state_dict()}\ntorch.save(state, 'm.pt')", {}, True),
         ("torch.save(model.module.state_dict(), 'm.pt')", {}, False),
+        ("torch.save(model.module.state_dict() if 1 else model.state_dict(), 'm.pt')", {}, False),
+        (
+            "if os.path.exists('a'):\n    torch.save(model.module.state_dict(), 'm.pt')\n"
+            "else:\n    torch.save(model.state_dict(), 'm.pt')",
+            {},
+            False,
+        ),
+        (
+            "if os.path.exists('a'):\n    n = model.module.state_dict()\n    torch.save(model.state_dict(), 'm.pt')",
+            {},
+            True,
+        ),
         ("torch.save(optimizer.state_dict(), 'm.pt')", {}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": LOAD, "load": WRAP}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": ""}, False),
