@@ -27,7 +27,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
-from accelify.analysis.loaded import comes_from
+from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saves_weights
 from accelify.analysis.scopes import Scope
@@ -196,7 +196,8 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
     """Files of the script as it was have `module.` before the names of weights that a wrapped model is given."""
     script, tree = context.script, context.tree
     calls = list(script.calls()) if wrapped and b"load_state_dict" in tree.data else []
-    loads = {c for c in calls if script.qualname(c.func) == "torch.load"}
+    read = {c for c in calls if script.qualname(c.func) == "torch.load"}
+    loads = with_callers(script, read | loads_elsewhere(script)) if calls else set()
     given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
     # Where a script tells the wrapped model from the bare one, it knows about the names.
     minded = {

@@ -245,6 +245,21 @@ def test_weights_that_were_saved_under_the_wrapper(place: str) -> None:
     assert f"model.load_state_dict({BARE.format(mapped)})\n" in text
 
 
+READS = "def resume(path):\n    state = torch.load(path)\n    return state\n"
+
+
+def test_weights_that_a_function_gives_back(tmp_path: Path) -> None:
+    lines = "state = resume('m.pt')\nmodel.load_state_dict(state['model'])"
+    bare = BARE.format("state['model']")
+    wanted = f"model.load_state_dict({bare})\n"
+    assert wanted in convert(setup=READS, ready=LOADS.format(lines)).new_text
+    (tmp_path / "files.py").write_text(f"import torch\n\n\n{READS}")
+    (tmp_path / "train.py").write_text(frame(imports="from files import resume", ready=LOADS.format(lines)))
+    assert wanted in convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    (tmp_path / "files.py").write_text("import torch\n\n\ndef resume(path):\n    return {'model': {}}\n")
+    assert "removeprefix" not in convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+
+
 @pytest.mark.parametrize("above", ["def", "class"])
 def test_where_the_function_that_trains_stands_above(above: str) -> None:
     trains = "    optimizer.zero_grad()\n    F.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
