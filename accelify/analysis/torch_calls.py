@@ -15,6 +15,8 @@ from accelify.analysis.syntax import call_argument, call_keyword, is_constant, w
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
 
 TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
+_CHAINS = frozenset({"itertools.chain", "itertools.chain.from_iterable"})
+_ITERATORS = _CHAINS | {"itertools.cycle", "itertools.islice"}
 
 
 class LibraryCalls:
@@ -113,11 +115,16 @@ class LibraryCalls:
                     self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
                 }
             return first
-        if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
+        if name in _ITERATORS:
             if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
                 return set().union(*arguments)
             iterator = self.thing(node, "iterator", v.ITERATOR, module)
-            for values in arguments if name.endswith("chain") else arguments[:1]:
+            for argument, values in zip(
+                node.args, arguments if name in _CHAINS else arguments[:1], strict=False
+            ):
+                if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
+                    # One after the other, what goes through each of several is gone through.
+                    values = {e for value in values for e in self.element_values(module, node, value)}
                 self.link(iterator, "iterated", values)
             return {iterator}
         if name == "itertools.repeat" and arguments:

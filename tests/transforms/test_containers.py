@@ -102,6 +102,27 @@ def test_those_that_are_read_elsewhere_are_prepared_where_they_are_kept() -> Non
     assert "nets = {name: accelerator.prepare(" in text
 
 
+@pytest.mark.parametrize(
+    "through", ["itertools.chain.from_iterable(loaders)", "chain(*loaders)", "chain(loaders[0], loaders[1])"]
+)
+def test_loaders_that_are_gone_through_one_after_the_other(through: str) -> None:
+    made = "loaders = [DataLoader(data, batch_size=n) for n in (2, 4)]\n"
+    trains = f"net = nn.Linear(3, 1)\nopt = {SGD.format('net')}\n"
+    imports = "import itertools\nfrom itertools import chain\n"
+    text = converted(script(imports, trains, made, ONE.replace("in loader", f"in {through}")))
+    assert "loaders = [accelerator.prepare(DataLoader(data, batch_size=n)) for n in (2, 4)]\n" in text
+
+
+def test_lists_of_batches_are_no_loaders() -> None:
+    made = "batches = [[(torch.randn(2, 3), torch.randn(2, 1))] for _ in range(3)]\n"
+    trains = f"net = nn.Linear(3, 1)\nopt = {SGD.format('net')}\n"
+    text = converted(
+        script("from itertools import chain\n", trains, made, ONE.replace("loader", "chain(*batches)"))
+    )
+    assert "net, opt = accelerator.prepare(net, opt)\n" in text
+    assert made in text
+
+
 def test_a_tuple() -> None:
     made = (
         'nets = (nn.Linear(3, 3), nn.Linear(3, 1))\nparams = [{"params": net.parameters()} for net in nets]\n'
