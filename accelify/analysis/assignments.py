@@ -26,7 +26,7 @@ def is_none(stmt: ast.stmt) -> bool:
 def is_alias(stmt: ast.stmt) -> bool:
     """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
     value = getattr(stmt, "value", None)
-    if isinstance(value, ast.Call) and value.args and (dotted(value.func) or "").endswith("DataParallel"):
+    if isinstance(value, ast.Call) and value.args and _wraps(value):
         value = value.args[0]
     if isinstance(value, ast.IfExp):
         return isinstance(value.body, (ast.Name, ast.Attribute)) and isinstance(
@@ -46,11 +46,32 @@ def gives_back(stmt: ast.stmt, name: str) -> bool:
     while isinstance(value, ast.Call):
         if isinstance(value.func, ast.Attribute) and value.func.attr in k.SELF_RETURNING:
             value = value.func.value
-        elif value.args and (dotted(value.func) or "").endswith(("DataParallel", "compile")):
+        elif value.args and (_wraps(value) or (dotted(value.func) or "").endswith("compile")):
             value = value.args[0]
         else:
             return False
     return (dotted(value) or "").rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]
+
+
+def _wraps(call: ast.Call) -> bool:
+    name = dotted(call.func) or ""
+    return name.endswith("DataParallel") or k.is_unread_wrapper(name, call)
+
+
+def takes_to_host(stmt: ast.stmt, name: str) -> bool:
+    """Whether an assignment takes a model out of its wrapper, to the host: `net = net.cpu().module`."""
+    value, moved, bare = getattr(stmt, "value", None), False, False
+    while isinstance(value, (ast.Call, ast.Attribute)) and dotted(value) != name:
+        if isinstance(value, ast.Attribute):
+            bare |= value.attr == "module"
+            moved |= value.attr == "cpu"
+            if value.attr != "module" and value.attr not in k.SELF_RETURNING:
+                return False
+            value = value.value
+        else:
+            moved |= any(isinstance(a, ast.Constant) and a.value == "cpu" for a in value.args)
+            value = value.func
+    return moved and bare and dotted(value) == name
 
 
 def stands_in(node: ast.stmt, outer: ast.AST) -> bool:

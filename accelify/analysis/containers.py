@@ -104,18 +104,28 @@ class Containers:
 
     def takes_out(self, stmt: ast.stmt) -> bool:
         """Whether an assignment only takes one of several things out of a container: `model = models[0]`."""
-        value = getattr(stmt, "value", None)
-        if isinstance(value, ast.Subscript):
-            value = value.value
-        elif (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in ("get", "pop")
-        ):
-            value = value.func.value
-        elif not (isinstance(value, (ast.Name, ast.Attribute)) and self.script.enclosing_loops(stmt)):
-            return False
+        value = _container(stmt)
+        if value is None:
+            value = getattr(stmt, "value", None)
+            if not isinstance(value, (ast.Name, ast.Attribute)) or not self.script.enclosing_loops(stmt):
+                return False
         return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(value))
+
+    def only_chosen(self, stmts: list[ast.stmt]) -> bool:
+        """Whether containers are there to be chosen from once: nothing else reads those that statements take out of."""
+        taken = [_container(stmt) for stmt in stmts]
+        chosen = {w for node in taken if node is not None for w in self.script.values(node)}
+        containers = {w for w in chosen if isinstance(w, (Sequence, Mapping))}
+        if not containers or any(self.script.enclosing_loops(stmt) for stmt in stmts):
+            return False
+        names = {dotted(node) for node in taken if node is not None}
+        for node in self.tree.nodes(ast.Name, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load) or not containers & self.script.values(node):
+                continue
+            stmt = self.tree.statement(node)
+            if dotted(node) not in names or not self.takes_out(stmt) or self.script.enclosing_loops(stmt):
+                return False
+        return True
 
     def keeps(self, stmt: ast.stmt, things: set[Thing], run: bool) -> bool:
         """Whether a statement puts one of some things into a container, a composite module or the like.
@@ -213,6 +223,15 @@ def _run_by(call: ast.Call) -> ast.expr:
     if isinstance(func, ast.Attribute) and func.attr in ("forward", "step", "zero_grad"):
         return func.value
     return func
+
+
+def _container(stmt: ast.stmt) -> ast.expr | None:
+    """What an assignment takes one element of: the list of `model = models[0]`."""
+    value = getattr(stmt, "value", None)
+    if isinstance(value, ast.Subscript):
+        return value.value
+    func = value.func if isinstance(value, ast.Call) else None
+    return func.value if isinstance(func, ast.Attribute) and func.attr in ("get", "pop") else None
 
 
 def within(container: Value) -> set[Value]:

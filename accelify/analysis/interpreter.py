@@ -59,6 +59,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self.things: dict[tuple[object, object], Value] = {}
         self.changed = False
         self._settled: list[bool] = []
+        self._set_outside: list[bool] = []
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
@@ -93,8 +94,10 @@ class Interpreter(CallEvaluator, KindsByUse):
                 self._run(module, scope, node)
         # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
         # parameter holds, only because its function had not been looked at yet would never go away again.
-        for settled in (False, True):
-            self._settled += [True] * settled
+        # Last comes what a class of the program is only read for: an unknown result may be what another sets there.
+        for reached in (None, self._settled, self._set_outside):
+            if reached is not None:
+                reached.append(True)
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
                 self._memo.clear()
@@ -291,8 +294,10 @@ class Interpreter(CallEvaluator, KindsByUse):
         if name in base.attributes:
             self.reads.note(base.attributes[name])
             return base.attributes[name]
-        if base.kind == v.INSTANCE and base.cls is not None and not self.settled():
-            return set()
+        if base.kind == v.INSTANCE and base.cls is not None:
+            self.reads.note(self._set_outside)
+            if not self._set_outside:
+                return set()
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
             if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 LOADER_CLASSES = frozenset(
@@ -91,6 +92,21 @@ PARALLEL_WRAPPERS = frozenset(
         "torch.nn.parallel.data_parallel.DataParallel",
     }
 )
+# Libraries whose wrappers of that name take batches of another form than the model does.
+_OWN_BATCHES = ("torch.", "torch_geometric.")
+
+
+def is_unread_wrapper(name: str, call: ast.Call) -> bool:
+    """Whether a class that is not read passes for a DataParallel: `ParallelWithHooks(model, device_ids=ids)`."""
+    last = name.rpartition(".")[2]
+    if "Parallel" not in last or name.startswith(_OWN_BATCHES) or "Distributed" in last or "Shard" in last:
+        return False
+    named = {kw.arg for kw in call.keywords}
+    if "device_ids" in named:
+        return bool(call.args) or "module" in named
+    return "DataParallel" in last and len(call.args) == 1 and not call.keywords
+
+
 # What runs a model on parts of a batch, each on a GPU of its own, in one call.
 SPLIT_RUNS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
 # The same in steps that the script does by itself.

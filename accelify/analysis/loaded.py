@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.steps import sources
-from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.syntax import call_argument, dotted, target_names
+from accelify.analysis.values import Imported
+
+_LOAD = b"torch.load"
 
 # How many names lie between a checkpoint and what is read of it at most.
 _FAR = 4
@@ -64,7 +69,13 @@ def loads_of_states(script: ScriptModel, loads: Iterable[ast.Call]) -> set[ast.C
 
 
 def _is_taken(script: ScriptModel, load: ast.Call, taken: list[ast.expr]) -> bool:
-    given: set[ast.expr] = {load}
+    given = with_callers(script, {load})
+    return any(comes_from(script, state, given) for state in taken)
+
+
+def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.expr]:
+    """Some calls, and those of the functions that give back what comes of them, through one more function."""
+    given: set[ast.expr] = set(calls)
     for _ in range(2):
         inside = {script.scope_of(one) for one in given}
         for scope in inside:
@@ -72,4 +83,29 @@ def _is_taken(script: ScriptModel, load: ast.Call, taken: list[ast.expr]) -> boo
             parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
             if scope.kind == "function" and any(comes_from(script, part, given) for part in parts):
                 given |= set(script.callers(scope))
-    return any(comes_from(script, state, given) for state in taken)
+    return given
+
+
+def loads_elsewhere(script: ScriptModel) -> set[ast.Call]:
+    """The calls of functions of other modules that give back what they read: `return torch.load(path)`."""
+    others = {m for m in script.program.modules.values() if m not in script.modules and _LOAD in m.tree.data}
+    return {
+        call
+        for call in (script.calls() if others else ())
+        for callee in script.callees(call)
+        if (module := script.interpreter.module_of(callee)) in others and _gives_load(script, module, callee)
+    }
+
+
+def _gives_load(script: ScriptModel, module: Module, callee: Scope) -> bool:
+    returned = [n.value for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None]
+    names = {n.id for n in returned if isinstance(n, ast.Name)}
+    made = [
+        n.value for n in callee.nodes if isinstance(n, ast.Assign) and names & set(target_names(n.targets[0]))
+    ]
+    return any(
+        isinstance(value, Imported) and value.name == "torch.load"
+        for given in [*returned, *made]
+        if isinstance(given, ast.Call)
+        for value in script.interpreter.evaluate(module, callee, given.func)
+    )

@@ -15,6 +15,7 @@ from accelify.analysis.assignments import (
     is_alias,
     is_none,
     stands_in,
+    takes_to_host,
 )
 from accelify.analysis.containers import Containers, within
 from accelify.analysis.scopes import Scope
@@ -88,14 +89,23 @@ class Placement:
                     # The name may be used again for one that is not shared out.
                     every = [s for s in every if self._gives(s, thing)]
                 # `model = model.train()` makes nothing new.
-                creations = [s for s in every if not gives_back(s, holder.name)]
+                handed = [s for s in every if gives_back(s, holder.name)]
+                last = max((self.tree.start(s) for s in handed), default=0)
+                creations = [
+                    s
+                    for s in every
+                    if s not in handed
+                    # What stays on the host from here on is the script's bare model.
+                    and not (takes_to_host(s, holder.name) and self.tree.start(s) > last)
+                ]
                 if not creations and kind == v.MODEL and self._is_made_elsewhere(holder, scope):
                     continue  # `self.net = DataParallel(self.net)` of one that a method made
                 creations = creations or every
                 if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
                     continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
-                    continue  # one of several: they are prepared where they are kept
+                    if not self.held.only_chosen(creations):
+                        continue  # one of several: they are prepared where they are kept
                 item = Item(holder, kind, scope, creations, {thing})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)

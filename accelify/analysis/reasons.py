@@ -150,7 +150,8 @@ class Reasons:
             what = next(iter(sorted(root.names)), "an argument")
             message = f"the {kind} `{name}` comes from `{what}`, which a caller outside of this file hands to"
             return Blocker("ACC004", f"{message} `{root.site.name}`; {_OUTSIDE}", root.site)
-        if root is not thing and root.qualname and isinstance(root.site, ast.Call):
+        converted = root.cls is not None and root.cls.module in self.script.modules
+        if root is not thing and root.qualname and isinstance(root.site, ast.Call) and not converted:
             made = root.qualname.rsplit(".", 1)[-1]
             message = f"the {kind} `{name}` is kept by an object of `{made}`"
             return Blocker("ACC005", f"{message}, whose code is not converted with this file", root.site)
@@ -234,7 +235,11 @@ class Reasons:
 
     def _set_outside(self, thing: Thing) -> Class | None:
         """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
-        owners = [w.cls for w in thing.link("whole") if w.cls is not None and w is w.cls.instance]
+        owners = [
+            w.cls
+            for w in thing.link("whole")
+            if w.cls is not None and (w is w.cls.instance or w.cls.module in self.script.modules)
+        ]
         return min(owners, key=lambda cls: cls.name, default=None)
 
     def _unread_base(self, cls: Class) -> str | None:

@@ -9,7 +9,7 @@ import ast
 
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Thing
 
 # How many functions lie between a model that is handed over and its weights at most.
@@ -29,6 +29,8 @@ def saves_weights(effects: SideEffects, call: ast.Call, models: set[Thing]) -> b
         if (dotted(func.value) or "").endswith(".module") or not script.models_of(func.value) & models:
             return False
         around = list(script.tree.ancestors(call))
+        if any(isinstance(a, (ast.If, ast.IfExp)) and _has_bare_names(a, func) for a in around):
+            return False
         if any(isinstance(a, ast.Dict) for a in around):
             return b"torch.save" in script.tree.data or any(_saves(effects, c) for c in script.calls())
         return any(isinstance(a, ast.Call) and _saves(effects, a) for a in around)
@@ -42,6 +44,17 @@ def saves_weights(effects: SideEffects, call: ast.Call, models: set[Thing]) -> b
         )
         and _saves(effects, call)
         for callee in in_order(script.callees(call))
+    )
+
+
+def _has_bare_names(choice: ast.If | ast.IfExp, func: ast.Attribute) -> bool:
+    """Whether the other way takes the weights of what a wrapper holds: their names were the same in both."""
+    bare = f"{dotted(func.value)}.module.state_dict"
+    ways = [w if isinstance(w, list) else [w] for w in (choice.body, choice.orelse)]
+    return any(
+        any(isinstance(n, ast.Attribute) and dotted(n) == bare for part in other for n in walk(part))
+        for own, other in (ways, ways[::-1])
+        if any(n is func for part in own for n in walk(part))
     )
 
 

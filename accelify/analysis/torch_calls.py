@@ -15,6 +15,8 @@ from accelify.analysis.syntax import call_argument, call_keyword, is_constant, w
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
 
 TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
+_CHAINS = frozenset({"itertools.chain", "itertools.chain.from_iterable"})
+_ITERATORS = _CHAINS | {"itertools.cycle", "itertools.islice"}
 
 
 class LibraryCalls:
@@ -85,6 +87,8 @@ class LibraryCalls:
             return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
         if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
             return first or (keywords.get("module") or set())
+        if k.is_unread_wrapper(name, node):
+            return first or (keywords.get("module") or set())
         if name in k.SPLIT_RUNS:
             models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
             inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
@@ -111,11 +115,16 @@ class LibraryCalls:
                     self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
                 }
             return first
-        if name in ("itertools.cycle", "itertools.islice", "itertools.chain"):
+        if name in _ITERATORS:
             if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
                 return set().union(*arguments)
             iterator = self.thing(node, "iterator", v.ITERATOR, module)
-            for values in arguments if name.endswith("chain") else arguments[:1]:
+            for argument, values in zip(
+                node.args, arguments if name in _CHAINS else arguments[:1], strict=False
+            ):
+                if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
+                    # One after the other, what goes through each of several is gone through.
+                    values = {e for value in values for e in self.element_values(module, node, value)}
                 self.link(iterator, "iterated", values)
             return {iterator}
         if name == "itertools.repeat" and arguments:

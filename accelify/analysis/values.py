@@ -64,7 +64,9 @@ class Thing(Value):
     def place(self) -> tuple[object, ...]:
         """Where it is made, for an order that is the same in every run: of one making, the calls of it tell."""
         sites = [(getattr(n, "lineno", 0), getattr(n, "col_offset", 0)) for n in (self.site, *self.made_by)]
-        return (*sites[0], sites[1:], sorted(self.names))
+        # What is read off an object, and made nowhere, is told by the object.
+        wholes = sorted(order_of(whole) for whole in self.link("whole"))
+        return (*sites[0], sites[1:], sorted(self.names), getattr(self.module, "name", ""), wholes)
 
     def note(self, text: str) -> None:
         """Keep a reason for the kind this thing is of."""

@@ -271,10 +271,10 @@ class Accelerator(Exchange, Saving, Tracking):
             evaluation_mode: it will not be trained: no engine wraps it.
         """
         known = self._remembered(not_split(model, self.num_processes, self.device))
+        if self.device_placement if device_placement is None else device_placement:
+            self.backend.place(model if known is None else known)  # which may be on the host by now
         if known is not None:
             return known  # type: ignore[no-any-return]
-        if self.device_placement if device_placement is None else device_placement:
-            self.backend.place(model)
         wrapped = self.backend.wrap(model, evaluation_mode)
         if self.dynamo.backend != "no":
             wrapped = self.backend.compile(wrapped, self.dynamo)

@@ -12,6 +12,8 @@ super().__init__(options)     ->  super().__init__(options)
 
 mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only behind it)
 
+Head([0, 1])                      ->  (a finding where another module puts tensors on what it is handed)
+
 What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
 the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
 """
@@ -25,6 +27,7 @@ from accelify import edits as verbs
 from accelify.analysis.base_devices import own_devices
 from accelify.analysis.device_constants import DeviceConstant, constant_of
 from accelify.analysis.devices import names_cpu
+from accelify.analysis.handed_numbers import handed_numbers
 from accelify.analysis.on_import import placed_on_import
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted
@@ -61,6 +64,26 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
+    yield from _handed(context)
+
+
+def _handed(context: Context) -> Iterator[Change]:
+    """GPUs that other modules are handed by their numbers, which are the same ones for every process."""
+    told = {named.text for named in context.plan.named_devices}
+    for one in handed_numbers(context.script):
+        if context.is_claimed(one.argument) or dotted(one.argument) in told:
+            continue
+        owner = one.callee.owner_class
+        where = f"{_file(one.module)}, line {one.place.lineno}"
+        what = owner.name if owner is not None else one.callee.name.rpartition(".")[2]
+        given = context.tree.segment(one.argument)
+        device = f"{context.accelerator(one.call) or 'accelerator'}.device"
+        wanted = f"[{device}]" if one.several else device
+        message = (
+            f"`{what}` puts tensors on the GPU that `{given}` names by its number ({where}), the same one for every "
+            f"process: give it {wanted}"
+        )
+        yield context.todo(CONSTANT, one.call, message, f"give `{what}` {wanted} in the place of {given}")
 
 
 def _on_import(context: Context) -> Iterator[Change]:

@@ -227,7 +227,9 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
         func, stmt = call.func, context.tree.parent(call)
         if not isinstance(func, ast.Attribute) or func.attr not in ("cpu", "to"):
             continue
-        own = isinstance(stmt, ast.Expr) or (isinstance(stmt, ast.Assign) and stmt.value is call)
+        if isinstance(stmt, ast.Attribute) and stmt.attr == "module":
+            stmt = context.tree.parent(stmt)  # out of a wrapper that is gone: `model = model.cpu().module`
+        own = isinstance(stmt, (ast.Expr, ast.Assign))
         device = call_argument(call, 0, "device")
         if own and (func.attr == "cpu" or (device is not None and context.plan.devices.is_cpu(device))):
             models = context.script.models_of(func.value)

@@ -2,6 +2,7 @@
 
 model = nn.DataParallel(model)    ->  (gone)
 model = nn.DataParallel(Net())    ->  model = Net()
+model = ParallelWithHooks(model, device_ids=ids)    ->  (gone; of a module that is not read)
 self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which is not prepared by itself)
 
 model.load_state_dict(torch.load(path))
@@ -11,8 +12,9 @@ out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
 Scripts of the same folder that load what is saved here into a DataParallel are a finding. So is a DataParallel that is
 made in a module which stays as it is: of several processes on several GPUs only the first can run it.
-What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding, and so is
-what a function of another module gives the model from the host: DataParallel moved it to the GPU.
+Functions of other modules that take the model out of it (`net = net.module` under a flag) are told that it is in none,
+or named. What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding,
+and so is what a function of another module gives the model from the host: DataParallel moved it to the GPU.
 """
 
 from __future__ import annotations
@@ -25,17 +27,18 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
-from accelify.analysis.loaded import comes_from
+from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saves_weights
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
+from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.values import Class, Sequence, Thing
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
-from accelify.findings import Severity
+from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
 PARALLEL = Rule(
@@ -85,13 +88,16 @@ def transform(context: Context) -> Iterator[Change]:
         else:
             edits = list(verbs.keep_argument(context.tree, call, inner))
             context.claim(call.func, *[kw.value for kw in call.keywords])
-        yield context.change(
-            PARALLEL, call, "prepare distributes the model; DataParallel must not wrap it", edits, core=True
-        )
+        message, safety = "prepare distributes the model; DataParallel must not wrap it", None
+        if k.is_unread_wrapper(name := context.script.qualname(call.func) or "", call):
+            what = f"`{name.rpartition('.')[2]}`, which is not read, passes for a DataParallel"
+            message, safety = f"prepare distributes the model; {what} and must not wrap it", Safety.REVIEW
+        yield context.change(PARALLEL, call, message, edits, core=True, safety=safety)
     yield from _inner_modules(context, parts)
     yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
     yield from _saved_for_others(context, set(wrapped))
+    yield from _unwrapped_elsewhere(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
@@ -115,6 +121,44 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
             message += ", and `module.` from the names of weights in files that were saved with it"
             note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
+
+
+def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """`.module` of other modules, which on one process there is none of: told by the script's own flag, or named."""
+    done: set[ast.Call] = set()
+    for one in unwrapped_elsewhere(context.script, set(wrapped)):
+        models, tree = context.script.models_of(one.model), context.tree
+        accelerator, flag = context.accelerator(one.call), one.flag
+        if one.call in done or tree.in_fstring(one.call) or context.is_claimed(one.model):
+            continue
+        done.add(one.call)
+        file = one.module.path.name if one.module.path is not None else "another module"
+        where = f"{file}, line {one.read.lineno}"
+        wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
+        if accelerator is None or flag is None or not _tells_of(context, flag, wraps):
+            message = f"`{one.callee.name}` takes the model out of a DataParallel ({where}), in which it no longer is"
+            mark = f"take `.module` out of `{one.callee.name}` ({where})"
+            yield context.todo(PARALLEL, one.call, message, mark)
+            continue
+        edits: list[Edit] = [verbs.replace(tree, flag, "False")]
+        if context.plan.after_prepare(one.call, models):
+            edits.append(verbs.replace(tree, one.model, context.unwrapped(one.model, accelerator)))
+        context.claim(flag, one.model)
+        message = f"`{one.callee.name}` is told of a DataParallel ({where}), in which the model no longer is"
+        yield context.change(PARALLEL, one.call, message, edits, core=True)
+
+
+def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
+    """Whether a flag is what the script asks before it wraps the model."""
+    name = dotted(flag)
+    return (
+        name is not None
+        and bool(wraps)
+        and all(
+            any(isinstance(a, ast.If) and dotted(a.test) == name for a in context.tree.ancestors(wrap))
+            for wrap in wraps
+        )
+    )
 
 
 def left(context: Context) -> Iterator[Change]:
@@ -152,7 +196,8 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
     """Files of the script as it was have `module.` before the names of weights that a wrapped model is given."""
     script, tree = context.script, context.tree
     calls = list(script.calls()) if wrapped and b"load_state_dict" in tree.data else []
-    loads = {c for c in calls if script.qualname(c.func) == "torch.load"}
+    read = {c for c in calls if script.qualname(c.func) == "torch.load"}
+    loads = with_callers(script, read | loads_elsewhere(script)) if calls else set()
     given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
     # Where a script tells the wrapped model from the bare one, it knows about the names.
     minded = {
@@ -352,8 +397,13 @@ def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
 
 
 def _wraps(context: Context, call: ast.Call) -> bool:
-    """Whether a call makes a DataParallel, or a class of the project that is one."""
-    return context.script.qualname(call.func) in k.PARALLEL_WRAPPERS or any(
+    """Whether a call makes a DataParallel, a class of the project that is one, or one that passes for it."""
+    name = context.script.qualname(call.func) or ""
+    if name in k.PARALLEL_WRAPPERS:
+        return True
+    if k.is_unread_wrapper(name, call):
+        return context.script.is_a(call, v.MODEL, v.CRITERION)
+    return any(
         isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
     )
 

@@ -1,6 +1,7 @@
 """Attributes and methods of a model that is wrapped after prepare.
 
 model.module.encoder                  ->  accelerator.unwrap_model(model).encoder
+model = model.cpu().module            ->  model = accelerator.unwrap_model(model).cpu()
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
@@ -43,6 +44,7 @@ _CLASS_BOUND = frozenset(
 )
 _SCRIPTED = "torch.jit.ScriptModule"
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
+_LOWER = "`{}` lies one level down once the model is wrapped"
 UNWRAP = Rule(
     "ACC208",
     "unwrap-model",
@@ -57,6 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _bare_uses(context)
     yield from _copied(context)
     yield from _in_text(context)
+    yield from _behind_a_move(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
@@ -96,10 +99,7 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(node)
         if accelerator is None:
             if through_module:
-                yield Change(
-                    context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding, (), True,
-                    f"`.module` in line {node.lineno} is read where the Accelerator cannot be had",
-                )  # fmt: skip
+                yield _out_of_reach(context, node)
             continue
         text = f"{accelerator}.unwrap_model({tree.segment(base)})"
         end = tree.end(node) if node.attr == "module" and not own else tree.end(node.value)
@@ -107,10 +107,45 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             UNWRAP,
             node,
-            f"`{tree.segment(node)}` lies one level down once the model is wrapped",
+            _LOWER.format(tree.segment(node)),
             [edit],
             core=through_module,
         )
+
+
+def _behind_a_move(context: Context) -> Iterator[Change]:
+    """`model.cpu().module`: what moves a model or sets its mode gives it back as it is, wrapped or not."""
+    tree = context.tree
+    for node in tree.nodes(ast.Attribute) if b").module" in tree.data else ():
+        model: ast.expr = node.value
+        while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute):
+            if model.func.attr not in _GIVING_BACK:
+                break
+            model = model.func.value
+        if node.attr != "module" or model is node.value or not isinstance(model, (ast.Name, ast.Attribute)):
+            continue
+        if context.is_claimed(node) or tree.in_fstring(node) or not _is_prepared_name(context, model):
+            continue
+        if _has_part_of_that_name(context, model):
+            continue
+        gone = Replace(tree.end(node.value), tree.end(node), "")
+        if _is_before_prepare(context, node):
+            message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
+            yield context.change(UNWRAP, node, message, [gone], core=True)
+            continue
+        accelerator = context.accelerator(node)
+        if accelerator is None:
+            yield _out_of_reach(context, node)
+            continue
+        bare = verbs.replace(tree, model, f"{accelerator}.unwrap_model({tree.segment(model)})")
+        yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [bare, gone], core=True)
+
+
+def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
+    """What keeps a script from being converted: a `.module` that there is no Accelerator to take away."""
+    finding = context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding
+    reason = f"`.module` in line {node.lineno} is read where the Accelerator cannot be had"
+    return Change(finding, (), True, reason)
 
 
 def _either_way(context: Context) -> Iterator[Change]:

@@ -74,6 +74,55 @@ for x, y in loader:
     assert "opts = {name: accelerator.prepare(opt) for name, opt in opts.items()}\n" in text
 
 
+NETS = "nets = {'small': nn.Linear(3, 1), 'deep': nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))}\n"
+ONE = """\
+for x, y in loader:
+    loss = (net(x) - y).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("taken", ["nets[os.environ['NET']]", "nets['deep']", "nets.get(os.environ['NET'])"])
+def test_the_one_that_is_chosen_is_prepared_alone(taken: str) -> None:
+    text = converted(script(NETS, f"net = {taken}\nopt = {SGD.format('net')}\n", LOADER, ONE))
+    assert "\nnet, opt, loader = accelerator.prepare(net, opt, loader)\n" in text
+    assert "nets.items()" not in text
+
+
+def test_those_that_are_read_elsewhere_are_prepared_where_they_are_kept() -> None:
+    made = f"net = nets[os.environ['NET']]\nopt = {SGD.format('net')}\n"
+    text = converted(script(NETS, made, LOADER, ONE, "for other in nets.values():\n    other.eval()\n"))
+    assert "nets = {name: accelerator.prepare(" in text
+    loop = "".join(f"    {line}\n" for line in (made + ONE).splitlines())
+    text = converted(
+        script(NETS, LOADER, f"for name in ('small', 'deep'):\n{loop}").replace("os.environ['NET']", "name")
+    )
+    assert "nets = {name: accelerator.prepare(" in text
+
+
+@pytest.mark.parametrize(
+    "through", ["itertools.chain.from_iterable(loaders)", "chain(*loaders)", "chain(loaders[0], loaders[1])"]
+)
+def test_loaders_that_are_gone_through_one_after_the_other(through: str) -> None:
+    made = "loaders = [DataLoader(data, batch_size=n) for n in (2, 4)]\n"
+    trains = f"net = nn.Linear(3, 1)\nopt = {SGD.format('net')}\n"
+    imports = "import itertools\nfrom itertools import chain\n"
+    text = converted(script(imports, trains, made, ONE.replace("in loader", f"in {through}")))
+    assert "loaders = [accelerator.prepare(DataLoader(data, batch_size=n)) for n in (2, 4)]\n" in text
+
+
+def test_lists_of_batches_are_no_loaders() -> None:
+    made = "batches = [[(torch.randn(2, 3), torch.randn(2, 1))] for _ in range(3)]\n"
+    trains = f"net = nn.Linear(3, 1)\nopt = {SGD.format('net')}\n"
+    text = converted(
+        script("from itertools import chain\n", trains, made, ONE.replace("loader", "chain(*batches)"))
+    )
+    assert "net, opt = accelerator.prepare(net, opt)\n" in text
+    assert made in text
+
+
 def test_a_tuple() -> None:
     made = (
         'nets = (nn.Linear(3, 3), nn.Linear(3, 1))\nparams = [{"params": net.parameters()} for net in nets]\n'

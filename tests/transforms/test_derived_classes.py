@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,84 @@ def test_a_model_that_a_base_class_of_another_module_makes_is_called_so(tmp_path
     reason = refusal(tmp_path, main=main + LOADER + LEARNS, base=base).reason
     assert "the model `net` is made in base.py by `Base`, a base class that is not converted" in reason
     assert "kept in no" not in reason
+
+
+LOOKED_UP = """\
+import importlib
+import torch
+
+
+class Lazy(dict):
+    def __getitem__(self, key):
+        return importlib.import_module("nets." + key).Net
+
+
+class Base:
+    def __init__(self, args):
+        self.args = args
+        self.nets = Lazy()
+        {kept}
+
+    def build(self):
+        raise NotImplementedError
+"""
+RUNS = """\
+from base import Base
+import torch
+
+
+class {name}(Base):
+    def __init__(self, args):
+        super().__init__(args)
+
+    def build(self):
+        net = self.nets[self.args.net](self.args).float()
+        return net
+
+    def learn(self, loader):
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = (self.net(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+CHOSEN = """\
+from one import One
+from two import Two
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--net", default="small")
+args = parser.parse_args()
+if args.net == "small":
+    kind = One
+else:
+    kind = Two
+"""
+
+
+def looked_up(kept: str) -> dict[str, str]:
+    main = HEAD + CHOSEN + LOADER + "kind(args).learn(loader)\n"
+    modules = {name.lower(): RUNS.format(name=name) for name in ("One", "Two")}
+    return {"main": main, "base": LOOKED_UP.format(kept=kept), **modules}
+
+
+def test_a_model_of_a_class_that_is_found_at_run_time(tmp_path: Path) -> None:
+    texts = project(tmp_path, **looked_up("self.net = self.build().to(torch.device('cpu'))"))
+    assert "        self.net = self.accelerator.prepare(self.net)\n" in texts["base"]
+    assert "            self.accelerator.backward(loss)\n" in texts["one"]
+    assert "            self.accelerator.backward(loss)\n" in texts["two"]
+
+
+def test_why_a_model_that_nobody_sets_is_none_is_said_alike_in_every_run(tmp_path: Path) -> None:
+    for name, text in looked_up("pass").items():
+        (tmp_path / f"{name}.py").write_text(text)
+    said = set()
+    for seed in "0123":
+        command = [sys.executable, "-m", "accelify", "convert", "--diff", str(tmp_path / "main.py")]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        said.add(done.stderr)
+    (words,) = said
+    assert words.index("`net` of `One` is set outside") < words.index("`net` of `Two` is set outside")
+    assert "not converted" not in words

@@ -45,6 +45,35 @@ def test_a_wrapper_that_is_moved_leaves_nothing_behind() -> None:
     assert "accelerator.prepare(model, optimizer" in place_of(text, "ready")
 
 
+@pytest.mark.parametrize("made", ["ParallelWithHooks(model, device_ids=[0, 1])", "DataParallelOfOurs(model)"])
+def test_a_wrapper_of_a_module_that_is_not_read_goes_as_well(made: str) -> None:
+    name = made.partition("(")[0]
+    ready = (
+        f"if os.path.exists('gpus'):\n    model = {made}\n    bare = model.module\nelse:\n    bare = model"
+    )
+    conversion = convert(imports=f"from outside.wrappers import {name}", ready=ready)
+    assert f"{name}(" not in conversion.new_text
+    assert ".module" not in conversion.new_text
+    found = [f for f in conversion.applied if f.code == "ACC109"]
+    assert [(f.safety.value, f.message.partition("; ")[2]) for f in found] == [
+        ("review", f"`{name}`, which is not read, passes for a DataParallel and must not wrap it")
+    ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "ShardedDataParallel(model)",
+        "Board(model, device_ids=[0, 1])",
+        "ParallelRunner(path='a', device_ids=[0, 1])",
+        "DataParallelBy(2, model)",
+    ],
+)
+def test_what_else_is_not_read_stays(made: str) -> None:
+    name = made.partition("(")[0]
+    check_noop("ready", f"other = {made}", "ACC109", imports=f"from outside.wrappers import {name}")
+
+
 def test_a_part_of_a_model_is_read_without_its_wrapper() -> None:
     net = """
 class Net(nn.Module):
@@ -216,6 +245,21 @@ def test_weights_that_were_saved_under_the_wrapper(place: str) -> None:
     assert f"model.load_state_dict({BARE.format(mapped)})\n" in text
 
 
+READS = "def resume(path):\n    state = torch.load(path)\n    return state\n"
+
+
+def test_weights_that_a_function_gives_back(tmp_path: Path) -> None:
+    lines = "state = resume('m.pt')\nmodel.load_state_dict(state['model'])"
+    bare = BARE.format("state['model']")
+    wanted = f"model.load_state_dict({bare})\n"
+    assert wanted in convert(setup=READS, ready=LOADS.format(lines)).new_text
+    (tmp_path / "files.py").write_text(f"import torch\n\n\n{READS}")
+    (tmp_path / "train.py").write_text(frame(imports="from files import resume", ready=LOADS.format(lines)))
+    assert wanted in convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    (tmp_path / "files.py").write_text("import torch\n\n\ndef resume(path):\n    return {'model': {}}\n")
+    assert "removeprefix" not in convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+
+
 @pytest.mark.parametrize("above", ["def", "class"])
 def test_where_the_function_that_trains_stands_above(above: str) -> None:
     trains = "    optimizer.zero_grad()\n    F.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
@@ -311,6 +355,18 @@ ASKED = "if {test}:\n    model = nn.DataParallel(model)"
         ("torch.save({'net': model.state_dict()}, 'm.pt')", {}, True),
         ("state = {'net': model.state_dict()}\ntorch.save(state, 'm.pt')", {}, True),
         ("torch.save(model.module.state_dict(), 'm.pt')", {}, False),
+        ("torch.save(model.module.state_dict() if 1 else model.state_dict(), 'm.pt')", {}, False),
+        (
+            "if os.path.exists('a'):\n    torch.save(model.module.state_dict(), 'm.pt')\n"
+            "else:\n    torch.save(model.state_dict(), 'm.pt')",
+            {},
+            False,
+        ),
+        (
+            "if os.path.exists('a'):\n    n = model.module.state_dict()\n    torch.save(model.state_dict(), 'm.pt')",
+            {},
+            True,
+        ),
         ("torch.save(optimizer.state_dict(), 'm.pt')", {}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": LOAD, "load": WRAP}, False),
         ("torch.save(model.state_dict(), 'm.pt')", {"wrap": ""}, False),

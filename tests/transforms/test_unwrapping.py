@@ -100,6 +100,57 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     check_transformed("build", before, after.replace(".module", ""))
 
 
+@pytest.mark.parametrize("moved", ["cpu()", "cpu().eval()", "to('cpu')"])
+def test_module_behind_a_move(moved: str) -> None:
+    text = check_transformed(
+        "end",
+        f"model = model.{moved}.module\nn = model.weight",
+        f"model = accelerator.unwrap_model(model).{moved}\nn = model.weight",
+        ready="model = nn.DataParallel(model)",
+    ).new_text
+    assert "DataParallel" not in text
+    before = f"""
+    model = nn.DataParallel(nn.Linear(4, 2))
+    if os.path.exists("wide"):
+        model = model.{moved}.module
+        model.weight.data.zero_()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    text = convert(build=before).new_text
+    assert f"model = model.{moved}\n" in text
+    assert ".module" not in text
+
+
+def test_what_is_taken_out_and_wrapped_again_is_prepared_again() -> None:
+    check_transformed(
+        "end",
+        "model = model.cpu().module\nmodel.weight.data.zero_()\nmodel = nn.DataParallel(model).cuda()\nout = model(x)",
+        "model = accelerator.unwrap_model(model).cpu()\nmodel.weight.data.zero_()\n"
+        "model = accelerator.prepare(model)\nout = model(x)",
+        ready="model = nn.DataParallel(model).cuda()",
+    )
+
+
+def test_what_is_taken_out_to_the_host_is_given_what_is_there() -> None:
+    end = "model = model.cpu().module\nout = model(torch.randn(3, 4))"
+    text = convert(ready="model = nn.DataParallel(model).cuda()", end=end).new_text
+    assert place_of(text, "end").endswith("\nout = model(torch.randn(3, 4))")
+
+
+def test_a_part_that_is_called_module_behind_a_move() -> None:
+    setup = """
+class Wrap(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.module(x)
+"""
+    build = "model = Wrap()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    check_noop("build", f"{build}\nn = model.cpu().module.weight", "ACC208", setup=setup)
+
+
 def test_a_part_that_is_called_module() -> None:
     setup = """
 class Wrap(nn.Module):
