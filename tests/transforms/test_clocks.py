@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, place_of
 
 IMPORTS = "import glob\nimport time\nfrom datetime import datetime\n"
 SAVED = 'torch.save(model.state_dict(), os.path.join(folder, "best.pt"))\n'
@@ -318,3 +318,42 @@ def step(model, x):
     assert [c.status for c in found] == ["converted", "converted"], found[0].reason
     assert f"    name = broadcast_object_list([{ONE}])[0]\n" in found[1].new_text
     assert "broadcast_object_list" not in found[0].new_text
+
+
+TAKERS = {
+    "function": "def fit(net, name):\n    out = os.path.join('runs', name)\n    os.makedirs(out, exist_ok=True)\n",
+    "further on": "def folder(name):\n    return os.path.join('runs', name)\n"
+    "def fit(net, name):\n    out = folder(f'{name}-1')\n",
+    "object": "class fit:\n    def __init__(self, net, name):\n        self.net, self.name = net, name\n"
+    "        self.label = name + '-1'\n    def keep(self):\n        return open(self.label, 'w')\n",
+}
+OTHERS = {
+    "shown": "def fit(net, name):\n    print(name)\n    return os.path.join('runs', 'a')\n",
+    "other argument": "def fit(net, name):\n    return os.path.join('runs', net)\n",
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS.values(), ids=TAKERS)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_name_that_is_handed_to_what_makes_the_path(tmp_path: Path, taker: str, elsewhere: bool) -> None:
+    helper = f"import os\n{taker}"
+    imports = IMPORTS + ("from helper import fit" if elsewhere else helper)
+    (tmp_path / "helper.py").write_text(helper)
+    for before, after in (
+        (f"fit('a', 'run-' + {ONE})", f"fit('a', broadcast_object_list(['run-' + {ONE}])[0])"),
+        (
+            f"name = {ONE}\nfit('a', name=name)",
+            f"name = broadcast_object_list([{ONE}])[0]\nfit('a', name=name)",
+        ),
+        (f"run = fit('a', {ONE})", f"run = fit('a', broadcast_object_list([{ONE}])[0])"),
+    ):
+        (tmp_path / "train.py").write_text(frame(imports=imports, ready=before))
+        found = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+        assert place_of(found, "ready") == after
+
+
+@pytest.mark.parametrize("taker", OTHERS.values(), ids=OTHERS)
+def test_a_name_that_is_handed_to_what_makes_no_path_of_it(taker: str) -> None:
+    imports = f"{IMPORTS}{taker}"
+    check_noop("ready", f"out = fit('a', 'run-' + {ONE})", "ACC211", imports=imports)
+    check_noop("ready", f"name = {ONE}\nout = fit('a', name)", "ACC211", imports=imports)
