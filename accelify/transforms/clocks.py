@@ -12,7 +12,8 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
 The processes read the clock one after the other. A name is meant where the text of a time becomes part of a path. What
-a function of another module names without giving it back is said.
+a function of another module names without giving it back is said. A folder that such a function makes and numbers by
+what lies beside it is one for all, too.
 """
 
 from __future__ import annotations
@@ -25,25 +26,36 @@ from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
 from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.effect_sites import TERMINAL
+from accelify.analysis.folders import folder_made, makes_folder
+from accelify.analysis.numbered_folders import gives_numbered
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_keyword, dotted, walk
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 
-CLOCK = Rule("ACC211", "clock-name", "Every process would name a file or folder by its own clock.")
+CLOCK = Rule(
+    "ACC211",
+    "clock-name",
+    "Every process would name a file or folder by its own clock, or by what it finds there.",
+)
 _ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3
+_LISTING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk")
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the broadcasts, and a finding where the Accelerator is not there yet."""
     script, texts = context.script, ClockTexts(context.script)
-    if context.plan.anchor is None or not texts.is_near:
+    if context.plan.anchor is None:
+        return
+    yield from _numbered_elsewhere(context)
+    if not texts.is_near:
         return
     # The functions whose texts are one for all, so that what they give back is.
     agreed: set[Scope] = set()
@@ -158,16 +170,63 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             if place is None or not (_makes_files(context, call) or _reads(context)):
                 continue
             function, node = place
-            written = script.interpreter.module_of(function).tree
-            path, line, _ = written.locate(written.start(node))
-            where = path.replace("\\", "/").rsplit("/", 1)[-1]
+            where = _where(script.interpreter.module_of(function), node)
             yield context.change(
                 CLOCK,
                 call,
-                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}, line {line}), which "
+                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}), which "
                 f"every process would read for itself: behind this call, {_ADVICE}",
             )
             break
+
+
+def _numbered_elsewhere(context: Context) -> Iterator[Change]:
+    """Calls of functions, which are not converted, that make a folder numbered by what lies beside it."""
+    script, tree = context.script, context.tree
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            module = script.interpreter.module_of(callee)
+            data = module.tree.data
+            if module in script.modules or b"dir" not in data or not any(w in data for w in _LISTING_WORDS):
+                continue
+            made = [n for n in callee.nodes if isinstance(n, ast.Call) and makes_folder(n)]
+            if not made or script.enclosing_loops(call):
+                continue
+            if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+                continue
+            paths = [path for making in made if (path := folder_made(making)) is not None]
+            listing = gives_numbered(callee, paths, partial(context.effects.qualname, module, callee))
+            if listing is None:
+                continue
+            where = _where(module, listing)
+            message = f"every process would make a folder of its own, numbered by what lies there ({where})"
+            stmt, accelerator = tree.statement(call), context.accelerator(call)
+            edits: list[Edit] = []
+            if (
+                isinstance(stmt, ast.Assign)
+                and stmt.value is call
+                and accelerator is not None
+                and _is_behind_anchor(context, stmt)
+                and is_run_once(context, stmt)
+                and context.runs_everywhere(stmt)
+                and not context.needs_all(stmt)
+            ):
+                end = f" if {accelerator}.is_main_process else None])[0]"
+                edits = [
+                    verbs.insert(tree, tree.start(call), "broadcast_object_list(["),
+                    verbs.insert(tree, tree.end(call), end),
+                    _import(context, stmt),
+                ]
+                context.claim(call)
+            advice = "" if edits else f": behind the Accelerator, {_ADVICE}"
+            yield context.change(CLOCK, call, f"{message}{advice}", edits)
+            break
+
+
+def _where(module: Module, node: ast.AST) -> str:
+    """`tools.py, line 3`."""
+    path, line, _ = module.tree.locate(module.tree.start(node))
+    return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}, line {line}"
 
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:

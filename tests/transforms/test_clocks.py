@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project, convert_source
+from accelify.convert import Conversion, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, place_of
 
@@ -357,3 +357,63 @@ def test_a_name_that_is_handed_to_what_makes_no_path_of_it(taker: str) -> None:
     imports = f"{IMPORTS}{taker}"
     check_noop("ready", f"out = fit('a', 'run-' + {ONE})", "ACC211", imports=imports)
     check_noop("ready", f"name = {ONE}\nout = fit('a', name)", "ACC211", imports=imports)
+
+
+NUMBERED = {
+    "length": "    number = 1 + len(os.listdir(parent))\n    path = os.path.join(parent, '%s-%d' % (name, number))\n",
+    "greatest": "    number = 0\n    for one in os.listdir(parent):\n        one = int(one.split('-')[-1])\n"
+    "        if one > number:\n            number = one\n    number += 1\n"
+    "    path = os.path.join(parent, name) + '-{}'.format(number)\n",
+    "pattern": "    path = f\"{parent}/{name}{len(glob.glob(os.path.join(parent, '*')))}\"\n",
+}
+UNNUMBERED = {
+    "classes of the data": "    path = os.path.join(parent, str(len(os.listdir(name))))\n",
+    "what is there": "    path = os.path.join(parent, max(os.listdir(parent)))\n",
+}
+
+
+def _new_run(lines: str) -> str:
+    head = "import glob\nimport os\n\n\ndef new_run(parent, name):\n"
+    return f"{head}{lines}    os.makedirs(path)\n    return path\n"
+
+
+def _numbered(folder: Path, lines: str, **snippets: str) -> Conversion:
+    (folder / "tools.py").write_text(_new_run(lines))
+    (folder / "train.py").write_text(frame(imports="import tools", **snippets))
+    return convert_project(Source.read(folder / "train.py"))[0]
+
+
+@pytest.mark.parametrize("lines", NUMBERED.values(), ids=NUMBERED)
+def test_a_folder_that_is_numbered_by_what_lies_there(tmp_path: Path, lines: str) -> None:
+    call = "tools.new_run('runs', 'a')"
+    found = _numbered(tmp_path, lines, ready=f"run = {call}")
+    one = f"run = broadcast_object_list([{call} if accelerator.is_main_process else None])[0]"
+    assert place_of(found.new_text, "ready") == one
+    assert "ACC210" not in codes(found)
+
+
+@pytest.mark.parametrize("lines", UNNUMBERED.values(), ids=UNNUMBERED)
+def test_a_folder_that_is_numbered_by_nothing_there(tmp_path: Path, lines: str) -> None:
+    found = _numbered(tmp_path, lines, ready="run = tools.new_run('runs', 'a')")
+    assert "ACC211" not in codes(found)
+
+
+def test_a_numbered_folder_of_a_helper_in_a_branch_is_named(tmp_path: Path) -> None:
+    ready = "if torch.rand(1) > 0.5:\n    run = tools.new_run('runs', 'a')"
+    (finding,) = [
+        f for f in _numbered(tmp_path, NUMBERED["length"], ready=ready).remaining if f.code == "ACC211"
+    ]
+    assert "numbered by what lies there (tools.py, line 6)" in finding.message
+
+
+@pytest.mark.parametrize("lines", NUMBERED.values(), ids=NUMBERED)
+def test_all_look_what_lies_there_before_a_numbered_folder_is_made(lines: str) -> None:
+    text = convert(setup=_new_run(lines), ready="run = new_run('runs', 'a')").new_text
+    wait = "    accelerator.wait_for_everyone()\n    if accelerator.is_main_process:\n        os.makedirs(path)\n"
+    assert wait in text
+
+
+@pytest.mark.parametrize("lines", UNNUMBERED.values(), ids=UNNUMBERED)
+def test_nobody_waits_before_another_folder_is_made(lines: str) -> None:
+    text = convert(setup=_new_run(lines), ready="run = new_run('runs', 'a')").new_text
+    assert "wait_for_everyone" not in text
