@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.comprehensions import is_of_a_comprehension
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
 from accelify.analysis.none_tests import NoneTests, asks_for_none
@@ -138,8 +139,7 @@ class OwnShare:
         if isinstance(loop, ast.While):
             return
         target: ast.expr = loop.target
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        if isinstance(target, ast.Tuple) and counter_of(self.script, loop) is not None:
             target = target.elts[1]
         self._assign(target, Held(SAMPLE), loop)
 
