@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from accelify.analysis.effect_sites import LISTING
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import Node, dotted, target_names, walk
 
 Qualname = Callable[[ast.expr], str | None]
 
@@ -58,13 +58,13 @@ def _numbers(scope: Scope, listing: ast.Call) -> set[str]:
                 if _reads(node.iter, listed, listing):
                     listed.update(target_names(node.target))
             elif isinstance(node, ast.Assign):
-                names = {name for target in node.targets for name in target_names(target)}
-                if _counts(node.value, listed, listing) or names_in(node.value) & found:
+                names = {name for target in node.targets for name in _bound(target)}
+                if _counts(node.value, listed, listing) or _named(node.value) & found:
                     found |= names
                 elif _reads(node.value, listed, listing):
                     listed |= names
             elif isinstance(node, ast.AugAssign) and (name := dotted(node.target)) is not None:
-                if (isinstance(node.op, ast.Add) and name in listed) or names_in(node.value) & found:
+                if (isinstance(node.op, ast.Add) and name in listed) or _named(node.value) & found:
                     found.add(name)
     return found
 
@@ -89,33 +89,44 @@ def _is_one_more(sum_: ast.BinOp, listed: set[str], listing: ast.Call) -> bool:
 
 
 def _reads(value: Node, listed: set[str], listing: ast.Call) -> bool:
-    return any(n is listing for n in walk(value)) or bool(names_in(value) & listed)
+    return any(n is listing for n in walk(value)) or bool(_named(value) & listed)
 
 
 def _holds(value: ast.expr, numbers: set[str], listing: ast.Call) -> bool:
-    return bool(names_in(value) & numbers) or _counts(value, set(), listing)
+    return bool(_named(value) & numbers) or _counts(value, set(), listing)
 
 
 def _lies_in(scope: Scope, path: ast.expr, listing: ast.Call) -> bool:
     """Whether a path is made with the one that is listed: what counts classes of the data names no run."""
-    names, before = names_in(path), -1
+    names, before = _named(path), -1
     values: list[ast.expr] = [path]
     while len(names) > before:
         before = len(names)
         values = [path]
         for node in scope.nodes:
-            if isinstance(node, ast.Assign) and any(names & set(target_names(t)) for t in node.targets):
+            if isinstance(node, ast.Assign) and any(names & set(_bound(t)) for t in node.targets):
                 values.append(node.value)
-                names |= names_in(node.value)
+                names |= _named(node.value)
     inside = set(walk(listing))
     beside = [n for value in values for n in walk(value) if n not in inside]
     listed = listing.args[0]
-    called = {id(n) for c in walk(listed) if isinstance(c, ast.Call) for n in walk(c.func)}
-    words = {n.id for n in walk(listed) if isinstance(n, ast.Name) and id(n) not in called}
+    functions = {name for c in walk(listed) if isinstance(c, ast.Call) for name in _named(c.func)}
+    words = _named(listed) - functions
+    words = {word for word in words if not any(other.startswith(f"{word}.") for other in words)}
     if words:
-        return any(isinstance(n, ast.Name) and n.id in words for n in beside)
+        return any(isinstance(n, (ast.Name, ast.Attribute)) and dotted(n) in words for n in beside)
     texts = {text.partition("*")[0] for text in _texts(walk(listed))} - {""}
     return any(text.startswith(one) for text in _texts(beside) for one in texts)
+
+
+def _named(node: Node) -> set[str]:
+    """The variables in some code, attributes as they are written: `self.path`."""
+    return {name for n in walk(node) if (name := dotted(n)) is not None}
+
+
+def _bound(target: ast.expr) -> list[str]:
+    name = dotted(target)
+    return [name] if name is not None else target_names(target)
 
 
 def _texts(nodes: list[Node]) -> list[str]:

@@ -210,6 +210,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 and is_run_once(context, stmt)
                 and context.runs_everywhere(stmt)
                 and not context.needs_all(stmt)
+                and not context.effects.not_alone(context.effects.of_call(call, callee))
             ):
                 end = f" if {accelerator}.is_main_process else None])[0]"
                 edits = [

@@ -417,3 +417,17 @@ def test_all_look_what_lies_there_before_a_numbered_folder_is_made(lines: str) -
 def test_nobody_waits_before_another_folder_is_made(lines: str) -> None:
     text = convert(setup=_new_run(lines), ready="run = new_run('runs', 'a')").new_text
     assert "wait_for_everyone" not in text
+
+
+def test_a_numbered_folder_that_an_object_keeps_is_named(tmp_path: Path) -> None:
+    """The others would have none: their object was not asked."""
+    lines = "import os\n\n\nclass Runs:\n    def new(self, parent):\n"
+    lines += "        self.path = os.path.join(parent, str(len(os.listdir(parent))))\n"
+    lines += "        os.makedirs(self.path, exist_ok=True)\n        return self.path\n\n"
+    lines += "    def file(self, name):\n        return os.path.join(self.path, name)\n"
+    (tmp_path / "tools.py").write_text(lines)
+    ready = "runs = tools.Runs()\nrun = runs.new('runs')\npath = runs.file('a')"
+    (tmp_path / "train.py").write_text(frame(imports="import tools", ready=ready))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert place_of(found.new_text, "ready") == ready
+    assert "ACC211" in {f.code for f in found.remaining}
