@@ -84,7 +84,7 @@ class Reach:
         if home is self.root:
             if self.tree.start(node) < self.anchor.offset:
                 # Of a class, methods run when its constructor has made it.
-                if scope is _init_of(home) if home.kind == "class" else not self._runs_later(scope):
+                if scope is init_of(home) if home.kind == "class" else not self._runs_later(scope):
                     return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None

@@ -264,6 +264,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return self._imported(module, name)
         callees = self.evaluate(module, scope, node.func)
         if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
+            if node.func.id == "eval":
+                return self.evaluated(module, scope, node)
             if hasattr(builtins, node.func.id):
                 return self._builtin(module, node, node.func.id, arguments)
         if any(isinstance(callee, Imported) for callee in callees):
@@ -503,6 +505,9 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return set(arguments[0])  # the model in it, as with torch's own
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
+        if kind == v.DATASET and made.cls is not None and made.cls is not cls:
+            # Where one of several is made, each does what its own methods do.
+            made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
         # A loss whose own weights are trained is a model from then on.
         if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
             made.kind = kind

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 
 Place = tuple[Scope, ast.AST]
+# A text that is handed on and on: beyond this it is not followed.
+_FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
 _TELLING = re.compile(rb"\b(?:strftime|isoformat|ctime|asctime|time|now|today|utcnow)\(")
@@ -53,9 +55,9 @@ class ClockTexts:
         """Whether a module of the program asks for the time at all."""
         return any(self._tells_time(m) for m in self._script.program.modules.values())
 
-    def named_in(self, function: Scope) -> set[str]:
-        """The variables of a function, and attributes that it sets, that hold text of the clock."""
-        names: set[str] = set()
+    def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
+        """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
+        names: set[str] = set(told)
         before = -1
         while len(names) > before:
             before = len(names)
@@ -108,13 +110,43 @@ class ClockTexts:
                 self._places[function] = self._place(function, is_path)
         return self._places[function]
 
-    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        names = self.named_in(function)
+    def is_taken_into_path(
+        self, function: Scope, name: str, is_path: Callable[[Scope, ast.AST], bool], left: int = _FARTHEST
+    ) -> bool:
+        """Whether a parameter of a function becomes part of a path: there, in a method of its class or further on."""
+        names = self.named_in(function, {name})
+        places = [(function, names)]
+        if function.is_method and function.parent is not None:
+            own = f"{function.self_name()}."
+            kept = [n.removeprefix(own) for n in names if n.startswith(own)]
+            for method in function.parent.children.values() if kept else ():
+                told = {f"{method.self_name()}.{n}" for n in kept}
+                places.append((method, self.named_in(method, told)))
+        return any(self._first_path(scope, held, is_path) for scope, held in places) or any(
+            self.is_taken_into_path(callee, parameter, is_path, left - 1)
+            for scope, held in (places if left else ())
+            for node in scope.nodes
+            if isinstance(node, ast.Call)
+            for callee in self._called(node)
+            for given, parameter in handed_to(node, callee)
+            if self.is_text(given, held)
+        )
+
+    def _first_path(
+        self, function: Scope, names: set[str], is_path: Callable[[Scope, ast.AST], bool]
+    ) -> ast.AST | None:
+        """The first path of a function that text in it, or some names, become part of."""
         for node in function.nodes:
             if is_path(function, node):
                 parts = [node.left, node.right] if isinstance(node, ast.BinOp) else getattr(node, "args", [])
                 if any(self.is_text(part, names) for part in parts):
-                    return function, node
+                    return node
+        return None
+
+    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
+        own = self._first_path(function, self.named_in(function), is_path)
+        if own is not None:
+            return function, own
         for node in function.nodes:
             for callee in in_order(self._called(node)):
                 inner = self.in_path(callee, is_path)

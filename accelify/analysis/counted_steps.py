@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import Loop, ScriptModel
@@ -113,11 +114,7 @@ class CountedSteps:
 
     def _is_index(self, name: str) -> bool:
         """`i` of `for i, batch in enumerate(loader)`."""
-        loop = self.loop
-        if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Tuple):
-            return False
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        return counted and dotted(loop.target.elts[0]) == name
+        return counter_of(self.script, self.loop) == name
 
     def given(self, scope: Scope, name: str) -> Iterator[tuple[ast.expr, Scope]]:
         """What is handed over for a parameter, in the calls for every batch where there are such."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import values as v
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
@@ -139,7 +140,7 @@ def counts_own(
             if script.things(node.args[0], v.LOADER) & loaders:
                 return True
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            if node.id == _index_of(loop) or steps_of(script, loop, node.id):
+            if node.id == counter_of(script, loop) or steps_of(script, loop, node.id):
                 return True
             made = made_once(script, node)
             if (
@@ -150,15 +151,6 @@ def counts_own(
                 if script.scope_of(made) is script.scope_of(node) and counts_own(script, loop, loaders, made):
                     return True
     return False
-
-
-def _index_of(loop: ast.For | ast.AsyncFor | ast.While) -> str | None:
-    """The counter of `for i, batch in enumerate(loader)`."""
-    if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Tuple) or not loop.target.elts:
-        return None
-    counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-    first = loop.target.elts[0]
-    return first.id if counted and isinstance(first, ast.Name) else None
 
 
 def steps_of(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.enumerated import is_enumerated
 from accelify.analysis.losses import MEAN, SUM, LossReductions
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -270,9 +271,8 @@ class Figures:
         # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
         if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):
             found = set(target_names(loop.target))
-            if isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "enumerate":
-                if isinstance(loop.target, ast.Tuple):
-                    found -= set(target_names(loop.target.elts[0]))
+            if isinstance(loop.target, ast.Tuple) and is_enumerated(self.script, loop.iter):
+                found -= set(target_names(loop.target.elts[0]))
         for stmt in walk(loop):
             if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
                 found |= {n for t in stmt.targets for n in target_names(t)}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from accelify.analysis.numbered_folders import is_numbered
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
@@ -26,7 +27,7 @@ class Asked:
 
     call: ast.Call
     making: ast.stmt
-    removing: tuple[ast.stmt, ...]  # in the other branch of the question
+    removing: tuple[ast.stmt, ...] = ()  # in the other branch of the question
 
 
 def makes_folder(call: ast.Call) -> bool:
@@ -143,6 +144,9 @@ def folders_asked_for(script: ScriptModel, skip: Callable[[ast.Call], bool]) -> 
             if any(made == one or (parents and made.startswith(f"{one}/")) for one in texts):
                 yield Asked(call, around, _removed_beside(script, beside, around, texts))
                 break
+        else:
+            if is_numbered(script.scope_of(call), path, script.qualname) is not None:
+                yield Asked(call, around)
 
 
 def _removed_beside(

@@ -222,7 +222,11 @@ class Interpreter(CallEvaluator, KindsByUse):
         """What a name holds as seen from a scope."""
         owner = scope.resolve(name)
         if owner is None:
-            return self._from_stars(module, name, {module}) or self._from_libraries(module, name)
+            held = self._from_stars(module, name, {module}) or self._from_libraries(module, name)
+            if not held and name == "input":
+                # The builtin to which scripts for Python 2 and 3 give another name: `raw_input = input`.
+                return {self.things.setdefault(("import", name), Imported("builtins.input"))}
+            return held
         held = self.variable(owner, name)
         if held:
             return held

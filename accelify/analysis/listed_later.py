@@ -7,7 +7,7 @@ self.load_checkpoint("last")        # max(os.listdir(self.folder))
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,6 +74,7 @@ class ListedLater:
         for call in self.script.callers(scope) if scope.kind == "function" else ():
             outer, given = self.script.scope_of(call), handed_to(call, scope)
             texts = {self._text(outer, a) for a, name in given if f"{{{name}}}" in folders.texts}
+            texts |= {t for a, name in given for t in _renamed(folders.texts, name, dotted(a))}
             texts |= {t for t in folders.texts if self._is_shared(t, scope, outer)}
             told = self._folders(outer, frozenset(texts))
             if not told.attributes:
@@ -111,7 +112,9 @@ class ListedLater:
 
     def _handed(self, scope: Scope, call: ast.Call, callee: Scope, folders: _Folders) -> _Folders:
         """The folders as a function that is called knows them."""
-        texts = {f"{{{name}}}" for a, name in handed_to(call, callee) if self._are(scope, a, folders)}
+        given = handed_to(call, callee)
+        texts = {f"{{{name}}}" for a, name in given if self._are(scope, a, folders)}
+        texts |= {t for a, name in given for t in _renamed(folders.texts, dotted(a), name)}
         texts |= {text for text in folders.texts if self._is_shared(text, scope, callee)}
         if folders.cls is None or callee.owner_class is not folders.cls:
             return _Folders(frozenset(texts))
@@ -139,11 +142,28 @@ class ListedLater:
         if folders.cls is not None and scope.owner_class is folders.cls and text.startswith(own):
             if text[len(own) :].partition("}")[0] in folders.attributes:
                 return True
-        return any(
-            text == one or one.startswith(f"{text}/") or text.startswith(f"{one}/")
-            for one in folders.texts
-            if text
-        )
+        around = any(text == one or one.startswith(f"{text}/") for one in folders.texts if text)
+        inside = {text, *(self._text(scope, one) for one in self._beginnings(scope, node, _DEEPEST))}
+        return around or any(t == one or t.startswith(f"{one}/") for t in inside for one in folders.texts)
+
+    def _beginnings(self, scope: Scope, node: ast.expr, left: int) -> Iterator[ast.expr]:
+        """What a path may begin with: `a` and `b` of `join(a or b, name)`, by whatever name the function keeps it."""
+        inner: list[ast.expr] = []
+        if isinstance(node, ast.BoolOp):
+            inner = node.values
+        elif isinstance(node, ast.IfExp):
+            inner = [node.body, node.orelse]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            inner = [node.left]
+        elif isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("path.join"):
+            inner = node.args[:1]
+        elif isinstance(node, ast.Name):
+            inner = [
+                s.value for s in scope.nodes if isinstance(s, ast.Assign) and dotted(s.targets[0]) == node.id
+            ]
+        for one in inner if left else ():
+            yield one
+            yield from self._beginnings(scope, one, left - 1)
 
     def _text(self, scope: Scope, node: ast.expr) -> str:
         if self.script.interpreter.module_of(scope) in self.script.modules:
@@ -159,6 +179,13 @@ class ListedLater:
                 if isinstance(loop.iter, (ast.Tuple, ast.List)):
                     return loop.iter.elts
         return [path]
+
+
+def _renamed(texts: frozenset[str], holder: str | None, name: str | None) -> Iterator[str]:
+    """The texts that read an attribute off an object (`{args.folder}/logs`), by another name of that object."""
+    for text in texts:
+        if holder is not None and name is not None and text.startswith(f"{{{holder}."):
+            yield f"{{{name}{text[len(holder) + 1 :]}"
 
 
 __all__ = ["ListedLater"]

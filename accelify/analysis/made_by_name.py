@@ -9,6 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
+from accelify.analysis.evaluated_names import evaluated_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted
@@ -45,6 +46,7 @@ class MadeByName:
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
         def variable(self, owner: Scope, name: str) -> Values: ...
+        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
         def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def link_optimizer(self, module: Module, made: Thing, arguments: list[Values]) -> None: ...
         def call_function(
@@ -179,6 +181,20 @@ class MadeByName:
                     own = Function(init[1], init[0].module, None)
                     self.call_function(module, scope, node, own, arguments, keywords)
         return found
+
+    def evaluated(self, module: Module, scope: Scope, node: ast.Call) -> Values:
+        """What `eval(TABLE[name])` stands for: the data sets whose names the table has, and functions that make one."""
+        held = [w for name in evaluated_names(module.tree, node) for w in self.lookup(module, scope, name)]
+        return {
+            w
+            for w in held
+            if (isinstance(w, Class) and self._is_data(w))
+            or (isinstance(w, Function) and self._makes_data(w))
+        }
+
+    def _is_data(self, cls: Class) -> bool:
+        derived = any(base.startswith("torchvision.datasets.") for base in cls.external_bases())
+        return derived or self.kind_of_class(cls) == v.DATASET
 
     def _makers_of_data(self, target: Module) -> list[Class | Function]:
         """The data sets that a module has names for, and its functions that return a new one."""

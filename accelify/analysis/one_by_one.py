@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.analysis.enumerated import is_enumerated
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, is_constant, target_names, walk
 
@@ -41,7 +42,7 @@ def one_by_one(
     """
     if any(isinstance(stmt, ast.Break) for stmt in loop.body):
         return "it ends with its first batch"
-    parts = _Parts(loop)
+    parts = _Parts(script, loop)
     for stmt in statements[: last + 1]:
         for node in walk(stmt):
             sample = parts.sample(node)
@@ -56,10 +57,9 @@ def one_by_one(
 class _Parts:
     """The variables that hold the batch, or one part of it (inputs, targets) of all samples."""
 
-    def __init__(self, loop: ast.For | ast.AsyncFor) -> None:
+    def __init__(self, script: ScriptModel, loop: ast.For | ast.AsyncFor) -> None:
         target: ast.expr = loop.target
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        if isinstance(target, ast.Tuple) and len(target.elts) == 2 and is_enumerated(script, loop.iter):
             target = target.elts[1]
         self.wholes = {target.id} if isinstance(target, ast.Name) else set()
         self.parts: set[str] = set()

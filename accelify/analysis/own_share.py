@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.comprehensions import is_of_a_comprehension
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
 from accelify.analysis.kept_and_shown import shown_attribute
@@ -143,9 +144,8 @@ class OwnShare:
         if isinstance(loop, ast.While):
             return
         target: ast.expr = loop.target
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(loop.iter))
-        pair = counted and isinstance(target, ast.Tuple) and len(target.elts) == 2
-        self._assign(target.elts[1] if pair else target, Held(SAMPLE), loop)  # type: ignore[attr-defined]
+        counted = isinstance(target, ast.Tuple) and counter_of(self.script, loop) is not None
+        self._assign(target.elts[1] if counted else target, Held(SAMPLE), loop)  # type: ignore[attr-defined]
 
     def _follow_hooks(self) -> None:
         """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""

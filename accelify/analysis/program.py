@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelify.analysis.evaluated_names import evaluated_names
 from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.own_main import only_for_main
 from accelify.analysis.scopes import Scope, Scopes
@@ -367,10 +368,12 @@ class _Names:
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:
     """Every name read or written in some code, with the attributes that follow it: `a.b.c` as (a, b, c).
 
-    Of `a.__dict__[name]` any name of `a` may be meant.
+    Of `a.__dict__[name]` any name of `a` may be meant, of `eval(TABLE[name])` those in the table.
     """
     for name in walk(node):
         if isinstance(name, ast.Name):
+            if name.id == "eval" and isinstance(call := tree.parent(name), ast.Call):
+                yield from ((text,) for text in evaluated_names(tree, call))
             chain, current = [name.id], tree.parent(name)
             while isinstance(current, ast.Attribute) and current.attr != "__dict__":
                 chain.append(current.attr)

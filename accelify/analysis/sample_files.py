@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.enumerated import is_enumerated
 from accelify.analysis.plan import Plan
-from accelify.analysis.syntax import target_names, walk
+from accelify.analysis.syntax import dotted, target_names, walk
 
 _TEXT_METHODS = frozenset(
     "split rsplit replace strip rstrip lstrip lower upper zfill join format decode with_suffix splitext".split()
@@ -57,14 +58,10 @@ class _Named:
 
     def _bind(self, target: ast.expr, iterated: ast.expr) -> None:
         """The names of a loop, without those that count its rounds."""
-        if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name):
-            if iterated.func.id == "range":
-                return
-            counted = iterated.func.id == "enumerate" or any(
-                isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(iterated)
-            )
-            if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-                target = target.elts[1]
+        if isinstance(iterated, ast.Call) and dotted(iterated.func) == "range":
+            return
+        if isinstance(target, ast.Tuple) and len(target.elts) == 2 and is_enumerated(self.script, iterated):
+            target = target.elts[1]
         self.parts |= set(target_names(target))
 
     def carries(self, node: ast.expr) -> bool:

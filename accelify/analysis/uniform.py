@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from accelify.analysis import values as v
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names
 from accelify.analysis.values import Thing, Values
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import ScriptModel
 
 _COUNTERS = frozenset(
     {"args", "opt", "config", "cfg", "epoch", "step", "iteration", "i", "it", "epochs", "self"}
@@ -110,6 +114,7 @@ class UniformValues:
                     )
                     first = target_names(node.target)[:1]
                     counted = kind in ("range", "trange") or (kind == "enumerate" and first == [name.id])
+                    counted = counted or counter_of(cast("ScriptModel", self), node) == name.id
                     if not counted and not _is_written_out(node.iter):
                         return False
             if value is not None and any(name.id in target_names(t) for t in targets):

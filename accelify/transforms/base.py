@@ -73,10 +73,10 @@ class Context:
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()
-        # Statements that stand under a main-process guard already.
-        self.guarded: set[ast.AST] = set()
+        self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
         # Statements that one process after the other runs, the main process first.
         self.taking_turns: set[ast.stmt] = set()
+        self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
         # Totals that are reduced behind their loop, and so the same on every process.
         self.reduced: set[tuple[Scope, str]] = set()
         # The same by name, with the loop behind which it is done and how it is written there.

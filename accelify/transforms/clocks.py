@@ -6,48 +6,64 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
         return strftime("%H-%M-%S")
     run = os.path.join("runs", run_name())   ->  run = broadcast_object_list([os.path.join("runs", run_name())])[0]
 
+    fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
+
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
 The processes read the clock one after the other. A name is meant where the text of a time becomes part of a path. What
-a function of another module names without giving it back is said.
+a function of another module names without giving it back is said. A folder that such a function makes and numbers by
+what lies beside it is one for all, too.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import node_of
 from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.effect_sites import TERMINAL
-from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.folders import folder_made, makes_folder
+from accelify.analysis.numbered_folders import gives_numbered
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_keyword, dotted, walk
 from accelify.edits import Edit, InsertBefore
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
-CLOCK = Rule("ACC211", "clock-name", "Every process would name a file or folder by its own clock.")
+CLOCK = Rule(
+    "ACC211",
+    "clock-name",
+    "Every process would name a file or folder by its own clock, or by what it finds there.",
+)
 _ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3
+_LISTING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk")
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the broadcasts, and a finding where the Accelerator is not there yet."""
     script, texts = context.script, ClockTexts(context.script)
-    if context.plan.anchor is None or not texts.is_near:
+    if context.plan.anchor is None:
+        return
+    yield from _numbered_elsewhere(context)
+    if not texts.is_near:
         return
     # The functions whose texts are one for all, so that what they give back is.
     agreed: set[Scope] = set()
     own, given = [], []
     for stmt in context.tree.nodes(ast.Assign):
         if is_text_of_time(stmt.value):
-            own.append(stmt)
+            if not _makes_object(context, stmt.value):
+                own.append(stmt)
         elif isinstance(stmt.value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
             if texts.is_text(stmt.value, set()):
                 given.append(stmt)
@@ -61,47 +77,79 @@ def transform(context: Context) -> Iterator[Change]:
             or script.enclosing_loops(stmt)
             or any(script.trains_around(call) for call in script.callers(script.scope_of(stmt)))
             or _is_agreed(context, texts, stmt.value, agreed)
-            or not _names_by_clock(context, stmt)
+            or not _names_by_clock(context, texts, stmt)
         ):
             continue
         if is_run_once(context, stmt):
-            for change in _agree(context, texts, stmt):
+            for change in _agree(context, stmt, stmt.value, context.tree.segment(stmt.targets[0])):
                 if change.edits:
                     agreed.add(script.scope_of(stmt))
                 yield change
         elif not texts.is_given(script.scope_of(stmt)) and _reads(context):
             message = f"every process would name `{context.tree.segment(stmt.targets[0])}` by its own clock"
             yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {_ADVICE}")
+    yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
 
 
-def _agree(context: Context, texts: ClockTexts, stmt: ast.Assign) -> Iterator[Change]:
+def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Iterator[Change]:
+    """Text of the clock that a call hands to a function which makes a path of it."""
+    script = context.script
+    for call in script.calls():
+        callees = in_order(script.callees(call))
+        if not callees or script.enclosing_loops(call) or not is_run_once(context, call):
+            continue
+        for given in [*call.args, *[kw.value for kw in call.keywords]]:
+            if not texts.is_text(given, set()) or context.is_claimed(given):
+                continue
+            if not _is_agreed(context, texts, given, agreed) and _is_path_in(context, texts, call, given):
+                stmt, name = context.tree.statement(call), short(context.tree.segment(given))
+                yield from _agree(context, stmt, given, name)
+
+
+def _is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.expr) -> bool:
+    """Whether what a call hands over becomes part of a path in the function that it runs."""
+    return any(
+        texts.is_taken_into_path(callee, name, partial(_is_path_of, context))
+        for callee in context.script.callees(call)
+        for argument, name in handed_to(call, callee)
+        if argument is given
+    )
+
+
+def _makes_object(context: Context, value: ast.expr) -> bool:
+    """Whether a call makes an object of the program, which is no text itself."""
+    callees = context.script.callees(value) if isinstance(value, ast.Call) else set()
+    return any(callee.is_method and callee.name.endswith("__init__") for callee in callees)
+
+
+def _agree(context: Context, stmt: ast.stmt, value: ast.expr, name: str) -> Iterator[Change]:
     """Make the name that a statement reads from the clock one for all."""
     tree, script = context.tree, context.script
     tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
     early = not _is_behind_anchor(context, stmt)
-    message = f"every process would name `{tree.segment(stmt.targets[0])}` by its own clock"
-    if early or tree.in_fstring(stmt.value) or not all(script.is_uniform(test) for test in tests):
+    message = f"every process would name `{name}` by its own clock"
+    if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
         if not _reads(context):
             return  # what is only written, the main process alone names
-        edits = _agreed_later(context, stmt) if early else []
+        edits = _agreed_later(context, stmt) if early and isinstance(stmt, ast.Assign) else []
         where = "" if edits else f": behind the Accelerator, {_ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
-    making = [call for call in walk(stmt.value) if isinstance(call, ast.Call) and _makes_files(context, call)]
+    making = [call for call in walk(value) if isinstance(call, ast.Call) and _makes_files(context, call)]
     start, end = "broadcast_object_list([", "])[0]"
     if making:
         accelerator = context.accelerator(stmt)
         reason = context.needs_all(stmt)
-        if reason or accelerator is None or making != [stmt.value]:
+        if reason or accelerator is None or making != [value]:
             why = f" ({reason})" if reason else ""
             yield context.change(CLOCK, stmt, f"{message}, and make it{why}: {_ADVICE}")
             return
         end = f" if {accelerator}.is_main_process else None{end}"
-    context.claim(stmt.value)
+    context.claim(value)
     edits = [
-        verbs.insert(tree, tree.start(stmt.value), start),
-        verbs.insert(tree, tree.end(stmt.value), end),
+        verbs.insert(tree, tree.start(value), start),
+        verbs.insert(tree, tree.end(value), end),
         _import(context, stmt),
     ]
     yield context.change(CLOCK, stmt, message, edits)
@@ -111,13 +159,6 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
     """Calls of functions, which are not converted, that name files or folders by the clock."""
     script = context.script
 
-    def is_path(scope: Scope, node: ast.AST) -> bool:
-        if not isinstance(node, ast.Call):
-            return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-        module = script.interpreter.module_of(scope)
-        name = context.effects.qualname(module, scope, node.func)
-        return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
-
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)
@@ -125,20 +166,68 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 continue
             if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
                 continue
-            place = texts.in_path(callee, is_path)
+            place = texts.in_path(callee, partial(_is_path_of, context))
             if place is None or not (_makes_files(context, call) or _reads(context)):
                 continue
             function, node = place
-            written = script.interpreter.module_of(function).tree
-            path, line, _ = written.locate(written.start(node))
-            where = path.replace("\\", "/").rsplit("/", 1)[-1]
+            where = _where(script.interpreter.module_of(function), node)
             yield context.change(
                 CLOCK,
                 call,
-                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}, line {line}), which "
+                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}), which "
                 f"every process would read for itself: behind this call, {_ADVICE}",
             )
             break
+
+
+def _numbered_elsewhere(context: Context) -> Iterator[Change]:
+    """Calls of functions, which are not converted, that make a folder numbered by what lies beside it."""
+    script, tree = context.script, context.tree
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            module = script.interpreter.module_of(callee)
+            data = module.tree.data
+            if module in script.modules or b"dir" not in data or not any(w in data for w in _LISTING_WORDS):
+                continue
+            made = [n for n in callee.nodes if isinstance(n, ast.Call) and makes_folder(n)]
+            if not made or script.enclosing_loops(call):
+                continue
+            if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+                continue
+            paths = [path for making in made if (path := folder_made(making)) is not None]
+            listing = gives_numbered(callee, paths, partial(context.effects.qualname, module, callee))
+            if listing is None:
+                continue
+            where = _where(module, listing)
+            message = f"every process would make a folder of its own, numbered by what lies there ({where})"
+            stmt, accelerator = tree.statement(call), context.accelerator(call)
+            edits: list[Edit] = []
+            if (
+                isinstance(stmt, ast.Assign)
+                and stmt.value is call
+                and accelerator is not None
+                and _is_behind_anchor(context, stmt)
+                and is_run_once(context, stmt)
+                and context.runs_everywhere(stmt)
+                and not context.needs_all(stmt)
+                and not context.effects.not_alone(context.effects.of_call(call, callee))
+            ):
+                end = f" if {accelerator}.is_main_process else None])[0]"
+                edits = [
+                    verbs.insert(tree, tree.start(call), "broadcast_object_list(["),
+                    verbs.insert(tree, tree.end(call), end),
+                    _import(context, stmt),
+                ]
+                context.claim(call)
+            advice = "" if edits else f": behind the Accelerator, {_ADVICE}"
+            yield context.change(CLOCK, call, f"{message}{advice}", edits)
+            break
+
+
+def _where(module: Module, node: ast.AST) -> str:
+    """`tools.py, line 3`."""
+    path, line, _ = module.tree.locate(module.tree.start(node))
+    return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}, line {line}"
 
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
@@ -267,15 +356,15 @@ def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
     return long[0].lstrip("-").replace("-", "_") if long else None
 
 
-def _names_by_clock(context: Context, stmt: ast.Assign) -> bool:
+def _names_by_clock(context: Context, texts: ClockTexts, stmt: ast.Assign) -> bool:
     if len(stmt.targets) != 1:
         return False
     if any(_is_path(context, node) for node in walk(stmt.value)):
         return True
-    return _becomes_path(context, stmt, 0)
+    return _becomes_path(context, texts, stmt, 0)
 
 
-def _becomes_path(context: Context, stmt: ast.Assign, depth: int) -> bool:
+def _becomes_path(context: Context, texts: ClockTexts, stmt: ast.Assign, depth: int) -> bool:
     """Whether the text that a statement names becomes part of a path, through other names and options too."""
     name = dotted(stmt.targets[0])
     if name is None:
@@ -290,9 +379,11 @@ def _becomes_path(context: Context, stmt: ast.Assign, depth: int) -> bool:
             option = _option(node, ancestor)
             if _is_path(context, ancestor) or (option is not None and _is_read_as_path(context, option)):
                 return True
+            if isinstance(ancestor, ast.Call) and _hands_path_on(context, texts, ancestor, node):
+                return True
         outer = context.tree.statement(node)
         if isinstance(outer, ast.Assign) and outer is not stmt and depth < _DEEPEST:
-            if len(outer.targets) == 1 and _becomes_path(context, outer, depth + 1):
+            if len(outer.targets) == 1 and _becomes_path(context, texts, outer, depth + 1):
                 return True
     return False
 
@@ -302,6 +393,24 @@ def _is_read_as_path(context: Context, option: str) -> bool:
         node.attr == option and any(_is_path(context, a) for a in _within_statement(context, node))
         for node in context.tree.nodes(ast.Attribute)
     )
+
+
+def _hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: ast.expr) -> bool:
+    """Whether a call hands text with a name in it to a function that makes a path of it."""
+    held = {dotted(name) or ""}
+    return any(
+        texts.is_text(given, held) and _is_path_in(context, texts, call, given)
+        for given in [*call.args, *[kw.value for kw in call.keywords]]
+    )
+
+
+def _is_path_of(context: Context, scope: Scope, node: ast.AST) -> bool:
+    """Whether a node of whatever function of the program is a path, or opens one."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    module = context.script.interpreter.module_of(scope)
+    name = context.effects.qualname(module, scope, node.func)
+    return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
 
 
 def _is_path(context: Context, node: ast.AST) -> bool:

@@ -18,14 +18,14 @@ from accelify.analysis import values as v
 from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
 from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
-from accelify.analysis.effects import Effects
+from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.syntax import call_argument, walk
-from accelify.edits import Edit, Indent, InsertAfter, Replace
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
@@ -197,15 +197,21 @@ def _guarded(
     edit, last = context.guard(run, accelerator)
     edits: list[Edit] = [edit]
     listed = _is_listed_later(context, run, wanted)
-    behind = behind_questions(tree, last) if listed else last
     if listed or any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
+        wait = (f"{accelerator}.wait_for_everyone()",)
+        # Who asks late whether it is there comes to a wait behind the question, but not into the branch.
+        behind = behind_questions(tree, last)
         if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects.sites)} on every process, and it may be read again"
             )
             return
-        edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
+        if _reads_between(context, last, behind):
+            edits.append(InsertBefore(run[0] if last is run[-1] else last, wait, order=-5))
+            behind = last
+        if not _waits_next(context, behind):
+            edits.append(InsertAfter(behind, wait))
     for stmt in run:
         for model in _models(context, stmt):
             text = context.unwrapped(model, accelerator)
@@ -248,6 +254,24 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     body = scope.nodes
     return any(
         isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
+    )
+
+
+def _waits_next(context: Context, stmt: ast.stmt) -> bool:
+    """Whether all processes wait in front of the statement that comes next."""
+    block = context.tree.block_of(stmt)[2]
+    return any(following in context.waiting for following in block[block.index(stmt) + 1 :][:1])
+
+
+def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
+    """Whether the rest of a branch reads files: they all wait within it then, once each has asked."""
+    start = context.tree.end(last)
+    return any(
+        name.startswith(tuple(READING))
+        or any(context.effects.of(s).reads for s in context.script.callees(call))
+        for call in walk(behind)
+        if isinstance(call, ast.Call) and context.tree.start(call) > start
+        for name in [context.script.qualname(call.func) or ""]
     )
 
 

@@ -152,6 +152,7 @@ def _waits(context: Context) -> Iterator[Change]:
         if place is None or accelerator is None or not context.runs_everywhere(place):
             continue
         done.add(place)
+        context.waiting.add(place)
         edit = InsertBefore(place, (f"{accelerator}.wait_for_everyone()",))
         yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.sample_files import writes_own
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -61,9 +62,46 @@ def transform(context: Context) -> Iterator[Change]:
                 before = body[body.index(stmt) - 1] if body.index(stmt) else None
                 waited.add(stmt)
                 # A run of saves waits once.
-                if before not in waited and context.runs_everywhere(stmt):
+                if (
+                    before not in waited
+                    and context.runs_everywhere(stmt)
+                    and not _by_own_figure(context, stmt)
+                ):
                     edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
+
+
+def _by_own_figure(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:
+    """Whether a figure that each process computes of the whole data decides if a statement is run.
+
+    They are alike but for rounding, by which one process could wait where the others do not come.
+    """
+    script = context.script
+    alone = {
+        script.scope_of(e.loop) for e in context.plan.evaluations if not e.loaders & context.plan.prepared
+    }
+    for ancestor in context.tree.ancestors(stmt) if alone else ():
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            scope = script.scope_for(ancestor)
+            calls = script.callers(scope) if scope not in seen else []
+            return any(_by_own_figure(context, context.tree.statement(c), seen | {scope}) for c in calls)
+        if isinstance(ancestor, ast.If) and not script.is_uniform(ancestor.test):
+            if script.scope_of(ancestor) in alone or _comes_from(context, ancestor.test, alone):
+                return True
+    return False
+
+
+def _comes_from(context: Context, test: ast.expr, scopes: set[Scope]) -> bool:
+    """Whether a test reads what some functions give back, through other names of its function."""
+    names, values, before = names_in(test), [test], -1
+    while len(names) > before:
+        before = len(names)
+        for node in context.script.scope_of(test).nodes:
+            if isinstance(node, ast.Assign) and names & {n for t in node.targets for n in target_names(t)}:
+                values.append(node.value)
+                names |= names_in(node.value)
+    calls = {n for value in values for n in walk(value) if isinstance(n, ast.Call)}
+    return any(context.script.callees(call) & scopes for call in calls)
 
 
 def _handed_over(context: Context) -> Iterator[Change]:

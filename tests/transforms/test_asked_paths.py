@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, place_of
+from tests.transforms.test_elsewhere import converted
 
 MORE = "import json\nfrom pathlib import Path\nimport numpy as np\nimport torchvision"
 WRITING = "with open(path, 'w') as f:\n        json.dump(1, f)"
@@ -123,3 +126,39 @@ def test_files_that_are_there_are_no_reason_to_wait() -> None:
         "ACC203",
         imports=MORE,
     )
+
+
+BUILDS = "def build(names, path):\n    words = [open(n).read() for n in names]\n"
+BUILDS += "    with open(path, 'w') as f:\n        f.write(' '.join(words))\n"
+WAIT = "accelerator.wait_for_everyone()\n"
+
+
+def test_what_is_built_where_it_is_missing_is_waited_for_behind_the_question(tmp_path: Path) -> None:
+    before = "device = torch.device('cuda')\npath = 'words.txt'\nif not os.path.isfile(path):\n"
+    before += "    names = ['a', 'b']\n    build(names, path)\n"
+    conversion = converted(tmp_path, BUILDS, setup=before + "n = len('other')")
+    built = "    names = ['a', 'b']\n    if accelerator.is_main_process:\n        build(names, path)\n"
+    text = place_of(conversion.new_text, "setup") + "\n"
+    assert f"if not os.path.isfile(path):\n{built}{WAIT}n = " in text
+    assert text.count("wait_for_everyone") == 1
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_read_behind_the_question_waits_once(tmp_path: Path, alone: bool) -> None:
+    names = "['a']" if alone else "names"
+    built = f"build({names}, path)\n"
+    before = "device = torch.device('cuda')\npath = 'words.txt'\nif not os.path.isfile(path):\n"
+    before += f"    {built}" if alone else f"    names = ['a']\n    {built}"
+    conversion = converted(tmp_path, BUILDS, setup=before + "words = open(path).read()")
+    text = place_of(conversion.new_text, "setup")
+    assert f"{built}{WAIT}words = open(path)" in text
+    assert text.count("wait_for_everyone") == 1
+
+
+def test_what_is_read_in_the_same_branch_is_built_when_each_has_asked(tmp_path: Path) -> None:
+    before = "device = torch.device('cuda')\nif not os.path.isfile('words'):\n    build(['a'], 'words')\n"
+    conversion = converted(tmp_path, BUILDS, setup=before + "    words = open('words').read()\n")
+    text = place_of(conversion.new_text, "setup")
+    guard = "    if accelerator.is_main_process:\n        build(['a'], 'words')\n"
+    assert f"'words'):\n    {WAIT}{guard}    {WAIT}    words = open('words').read()" in text
+    assert text.count("wait_for_everyone") == 2

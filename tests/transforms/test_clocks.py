@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project, convert_source
+from accelify.convert import Conversion, convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, place_of
 
 IMPORTS = "import glob\nimport time\nfrom datetime import datetime\n"
 SAVED = 'torch.save(model.state_dict(), os.path.join(folder, "best.pt"))\n'
@@ -318,3 +318,116 @@ def step(model, x):
     assert [c.status for c in found] == ["converted", "converted"], found[0].reason
     assert f"    name = broadcast_object_list([{ONE}])[0]\n" in found[1].new_text
     assert "broadcast_object_list" not in found[0].new_text
+
+
+TAKERS = {
+    "function": "def fit(net, name):\n    out = os.path.join('runs', name)\n    os.makedirs(out, exist_ok=True)\n",
+    "further on": "def folder(name):\n    return os.path.join('runs', name)\n"
+    "def fit(net, name):\n    out = folder(f'{name}-1')\n",
+    "object": "class fit:\n    def __init__(self, net, name):\n        self.net, self.name = net, name\n"
+    "        self.label = name + '-1'\n    def keep(self):\n        return open(self.label, 'w')\n",
+}
+OTHERS = {
+    "shown": "def fit(net, name):\n    print(name)\n    return os.path.join('runs', 'a')\n",
+    "other argument": "def fit(net, name):\n    return os.path.join('runs', net)\n",
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS.values(), ids=TAKERS)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_name_that_is_handed_to_what_makes_the_path(tmp_path: Path, taker: str, elsewhere: bool) -> None:
+    helper = f"import os\n{taker}"
+    imports = IMPORTS + ("from helper import fit" if elsewhere else helper)
+    (tmp_path / "helper.py").write_text(helper)
+    for before, after in (
+        (f"fit('a', 'run-' + {ONE})", f"fit('a', broadcast_object_list(['run-' + {ONE}])[0])"),
+        (
+            f"name = {ONE}\nfit('a', name=name)",
+            f"name = broadcast_object_list([{ONE}])[0]\nfit('a', name=name)",
+        ),
+        (f"run = fit('a', {ONE})", f"run = fit('a', broadcast_object_list([{ONE}])[0])"),
+    ):
+        (tmp_path / "train.py").write_text(frame(imports=imports, ready=before))
+        found = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+        assert place_of(found, "ready") == after
+
+
+@pytest.mark.parametrize("taker", OTHERS.values(), ids=OTHERS)
+def test_a_name_that_is_handed_to_what_makes_no_path_of_it(taker: str) -> None:
+    imports = f"{IMPORTS}{taker}"
+    check_noop("ready", f"out = fit('a', 'run-' + {ONE})", "ACC211", imports=imports)
+    check_noop("ready", f"name = {ONE}\nout = fit('a', name)", "ACC211", imports=imports)
+
+
+NUMBERED = {
+    "length": "    number = 1 + len(os.listdir(parent))\n    path = os.path.join(parent, '%s-%d' % (name, number))\n",
+    "greatest": "    number = 0\n    for one in os.listdir(parent):\n        one = int(one.split('-')[-1])\n"
+    "        if one > number:\n            number = one\n    number += 1\n"
+    "    path = os.path.join(parent, name) + '-{}'.format(number)\n",
+    "pattern": "    path = f\"{parent}/{name}{len(glob.glob(os.path.join(parent, '*')))}\"\n",
+}
+UNNUMBERED = {
+    "classes of the data": "    path = os.path.join(parent, str(len(os.listdir(name))))\n",
+    "what is there": "    path = os.path.join(parent, max(os.listdir(parent)))\n",
+}
+
+
+def _new_run(lines: str) -> str:
+    head = "import glob\nimport os\n\n\ndef new_run(parent, name):\n"
+    return f"{head}{lines}    os.makedirs(path)\n    return path\n"
+
+
+def _numbered(folder: Path, lines: str, **snippets: str) -> Conversion:
+    (folder / "tools.py").write_text(_new_run(lines))
+    (folder / "train.py").write_text(frame(imports="import tools", **snippets))
+    return convert_project(Source.read(folder / "train.py"))[0]
+
+
+@pytest.mark.parametrize("lines", NUMBERED.values(), ids=NUMBERED)
+def test_a_folder_that_is_numbered_by_what_lies_there(tmp_path: Path, lines: str) -> None:
+    call = "tools.new_run('runs', 'a')"
+    found = _numbered(tmp_path, lines, ready=f"run = {call}")
+    one = f"run = broadcast_object_list([{call} if accelerator.is_main_process else None])[0]"
+    assert place_of(found.new_text, "ready") == one
+    assert "ACC210" not in codes(found)
+
+
+@pytest.mark.parametrize("lines", UNNUMBERED.values(), ids=UNNUMBERED)
+def test_a_folder_that_is_numbered_by_nothing_there(tmp_path: Path, lines: str) -> None:
+    found = _numbered(tmp_path, lines, ready="run = tools.new_run('runs', 'a')")
+    assert "ACC211" not in codes(found)
+
+
+def test_a_numbered_folder_of_a_helper_in_a_branch_is_named(tmp_path: Path) -> None:
+    ready = "if torch.rand(1) > 0.5:\n    run = tools.new_run('runs', 'a')"
+    (finding,) = [
+        f for f in _numbered(tmp_path, NUMBERED["length"], ready=ready).remaining if f.code == "ACC211"
+    ]
+    assert "numbered by what lies there (tools.py, line 6)" in finding.message
+
+
+@pytest.mark.parametrize("lines", NUMBERED.values(), ids=NUMBERED)
+def test_all_look_what_lies_there_before_a_numbered_folder_is_made(lines: str) -> None:
+    text = convert(setup=_new_run(lines), ready="run = new_run('runs', 'a')").new_text
+    wait = "    accelerator.wait_for_everyone()\n    if accelerator.is_main_process:\n        os.makedirs(path)\n"
+    assert wait in text
+
+
+@pytest.mark.parametrize("lines", UNNUMBERED.values(), ids=UNNUMBERED)
+def test_nobody_waits_before_another_folder_is_made(lines: str) -> None:
+    text = convert(setup=_new_run(lines), ready="run = new_run('runs', 'a')").new_text
+    assert "wait_for_everyone" not in text
+
+
+def test_a_numbered_folder_that_an_object_keeps_is_named(tmp_path: Path) -> None:
+    """The others would have none: their object was not asked."""
+    lines = "import os\n\n\nclass Runs:\n    def new(self, parent):\n"
+    lines += "        self.path = os.path.join(parent, str(len(os.listdir(parent))))\n"
+    lines += "        os.makedirs(self.path, exist_ok=True)\n        return self.path\n\n"
+    lines += "    def file(self, name):\n        return os.path.join(self.path, name)\n"
+    (tmp_path / "tools.py").write_text(lines)
+    ready = "runs = tools.Runs()\nrun = runs.new('runs')\npath = runs.file('a')"
+    (tmp_path / "train.py").write_text(frame(imports="import tools", ready=ready))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert place_of(found.new_text, "ready") == ready
+    assert "ACC211" in {f.code for f in found.remaining}

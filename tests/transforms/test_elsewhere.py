@@ -337,7 +337,8 @@ def test_what_is_only_made_where_it_is_missing(tmp_path: Path) -> None:
         return n
     """
     conversion = converted(tmp_path, helper, ready="a = table('a')\nn = numbered('b')")
-    expected = "with accelerator.main_process_first():\n    a = table('a')\nn = numbered('b')"
+    expected = "with accelerator.main_process_first():\n    a = table('a')\n"
+    expected += "n = broadcast_object_list([numbered('b') if accelerator.is_main_process else None])[0]"
     assert place_of(conversion.new_text, "ready") == expected
 
 

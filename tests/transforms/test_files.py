@@ -199,6 +199,15 @@ def test_questions() -> None:
     check_transformed("end", snippet, mark + snippet)
 
 
+def test_questions_under_the_name_of_python_2() -> None:
+    names = "try:\n    raw_input\nexcept NameError:\n    raw_input = input"
+    mark = "# TODO(accelify ACC203): ask on the main process, and hand the answer to the others\n"
+    snippet = "answer = raw_input('again?')"
+    check_transformed("end", snippet, mark + snippet, setup=names)
+    own = "def raw_input(text):\n    return text"
+    check_noop("end", snippet, "ACC203", setup=own)
+
+
 @pytest.mark.parametrize("made", ["Image.fromarray(x.numpy())", "animation.FuncAnimation(None, None)"])
 def test_pictures_that_save_themselves(made: str) -> None:
     check_transformed(

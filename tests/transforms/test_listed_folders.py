@@ -89,3 +89,57 @@ def test_another_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert WAIT not in converted(tmp_path, SOLVER.format(make="mkdirs(self.folder)", listed="'data'"))
     ready = "found = os.listdir('out')\nmkdirs('out')\nfound += os.listdir('data')"
     assert WAIT not in converted(tmp_path, frame(imports="from utils import mkdirs", ready=ready))
+
+
+LOG = """
+import logging
+
+def log_to(args):
+    {path}
+    logging.basicConfig(filename=where, filemode="w")
+
+def main(args):
+    if args.out and not os.path.exists(args.out):
+        os.makedirs(args.out)
+    {call}
+    fit(args)
+"""
+FIT = """
+def fit(options):
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=8):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "waits"),
+    [
+        ("where = os.path.join(args.out, 'log.txt')", True),
+        ("where = os.path.join(args.out or args.old, 'log.txt')", True),
+        ("where = os.path.join(args.old if args.old else args.out, 'log.txt')", True),
+        (
+            "where = os.path.join(args.out, 'a')\n    if args.old:\n        where = os.path.join(args.old, 'b')",
+            True,
+        ),
+        ("where = os.path.join(args.logs or args.old, 'log.txt')", False),
+        ("where = args.out + '.txt'", False),
+    ],
+)
+def test_a_log_in_a_folder_of_the_options(tmp_path: Path, path: str, waits: bool) -> None:
+    main = LOG.format(path=path, call="log_to(args)") + FIT
+    text = converted(tmp_path, frame(setup=main, end="main(parse())"))
+    assert (f"os.makedirs(args.out)\n    {WAIT}\n    log_to(args)" in text) == waits, text
+
+
+def test_such_a_log_of_another_module(tmp_path: Path) -> None:
+    log = "import logging\nimport os\n\n\ndef log_to(options):\n"
+    log += "    where = os.path.join(options.out or options.old, 'log.txt')\n"
+    (tmp_path / "logs.py").write_text(f"{log}    logging.basicConfig(filename=where)\n")
+    main = LOG.format(path="where = 'b'", call="logs.log_to(args)") + FIT
+    text = converted(tmp_path, frame(imports="import logs", setup=main, end="main(parse())"))
+    assert f"os.makedirs(args.out)\n    {WAIT}\n    logs.log_to(args)" in text

@@ -287,6 +287,50 @@ def test_a_data_set_chosen_by_name_is_made_by_one_process_first(tmp_path: Path, 
     assert "prepare(model, optimizer, loader)" in text
 
 
+NAMED = """
+
+KINDS = {"own": "Own", "other": "Other"}
+
+
+def of(kind, size):
+    return eval(KINDS[kind])(size)
+
+
+def held(kind, size):
+    chosen = eval(KINDS[kind])
+    return chosen(size)
+"""
+
+
+@pytest.mark.parametrize("made", ["sets.of(sys.argv[1], 8)", "sets.held('own', 8)"])
+def test_a_data_set_whose_name_a_table_has_is_made_by_one_process_first(tmp_path: Path, made: str) -> None:
+    text = project(tmp_path, main=CHOSEN.format(made), sets=SETS + NAMED)["main"]
+    assert f"with accelerator.main_process_first():\n    data = {made}\n" in text
+
+
+def test_each_data_set_of_a_table_does_what_its_own_methods_do(tmp_path: Path) -> None:
+    own = SETS.replace("Own", "Base").replace('torch.save(self.mean, "mean.pt")', "self.fetch()")
+    own += "\n\nclass Other(Base):\n    def fetch(self):\n        pass\n"
+    own += "\n\nclass Own(Base):\n    def fetch(self):\n        torch.save(self.mean, 'mean.pt')\n"
+    for table in (NAMED, NAMED.replace('"own": "Own", "other": "Other"', '"other": "Other", "own": "Own"')):
+        text = project(tmp_path, main=CHOSEN.format("sets.held('own', 8)"), sets=own + table)["main"]
+        assert "with accelerator.main_process_first():\n    data = sets.held" in text
+
+
+@pytest.mark.parametrize("base", ["torchvision.datasets.MNIST", "Dataset"])
+def test_what_a_data_set_of_a_table_downloads_is_fetched_first(tmp_path: Path, base: str) -> None:
+    own = f"import torchvision\n\n{SETS.replace('(Dataset)', f'({base})')}"
+    own = own.replace("        self.size = size\n", "        super().__init__('data', download=True)\n")
+    text = project(tmp_path, main=CHOSEN.format("sets.of('own', 8)"), sets=own + NAMED)["main"]
+    assert "with accelerator.main_process_first():\n    data = sets.of('own', 8)\n" in text
+
+
+def test_a_table_of_other_names_tells_nothing(tmp_path: Path) -> None:
+    named = NAMED.replace('"Own"', '"own"').replace('"Other"', "sorted(KINDS)")
+    main = CHOSEN.format("sets.of(sys.argv[1], 8)")
+    assert "main_process_first" not in project(tmp_path, main=main, sets=SETS + named)["main"]
+
+
 PACKAGED = """\
 import json
 

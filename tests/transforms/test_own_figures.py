@@ -9,7 +9,7 @@ import pytest
 
 from accelify.convert import convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import codes, convert, frame
+from tests.transforms.support import codes, convert, frame, place_of
 
 LOOP = """
 def train_epoch():
@@ -172,7 +172,7 @@ def test_decisions_by_data_that_each_process_shuffles(made: str, shuffle: str, e
     conversion = convert(setup="best = 0", ready=ready, update=f"optimizer.step()\n{inside}")
     assert codes(conversion) & {"ACC303", "ACC414"} == {"ACC303"} | expected
     # Waiting where not all processes come would hang.
-    assert ("wait_for_everyone" in conversion.new_text) == (shuffle == "False")
+    assert "wait_for_everyone" not in conversion.new_text
 
 
 def test_a_choice_by_what_is_put_together() -> None:
@@ -531,3 +531,39 @@ def test_a_dictionary_that_is_handed_from_function_to_function(shown: str, named
     conversion = convert(ready=HANDED_ON, epoch=epoch)
     messages = [f.message for f in conversion.remaining if f.code == "ACC306"]
     assert [m.split()[0] for m in messages] == ["`kept['loss']`"] * named
+
+
+KEPT_COUNT = """
+def forever(batches):
+    while True:
+        yield from batches
+rounds = {made}
+for n, (a, b) in rounds:
+    optimizer.zero_grad()
+    F.cross_entropy(model(a), b).backward()
+    optimizer.step()
+    if n % 20 == 0:
+        torch.save(model.state_dict(), f"{{n}}.pt")
+    if n == 100:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "enumerate(forever(loader))",
+        "forever(loader)\nrounds = tqdm(enumerate(rounds))",
+        "tqdm(enumerate(loader))",
+    ],
+)
+def test_the_number_of_the_round_is_nobody_s_own(made: str) -> None:
+    conversion = convert(imports="from tqdm import tqdm", end=KEPT_COUNT.format(made=made))
+    assert "ACC414" not in codes(conversion)
+    assert "accelerator.save(" in place_of(conversion.new_text, "end")
+
+
+def test_what_comes_first_in_another_pair_is_one_s_own() -> None:
+    end = KEPT_COUNT.format(made="forever(loader)").replace("(a, b)", "b").replace("model(a)", "model(n)")
+    end = end.replace("n % 20 ==", "n.sum() >").replace("n == 100", "n.sum() > 3").replace("{n}.pt", "n.pt")
+    assert "ACC414" in codes(convert(end=end))

@@ -67,6 +67,33 @@ def test_no_waiting_where_not_every_process_may_come() -> None:
     )
 
 
+SCORE = """
+best = 0
+def score():
+    hits = 0
+    with torch.no_grad():
+        for a, b in test_loader:
+            {figure}
+    return hits / len(data)
+"""
+SUMMED = "hits += (model(a).argmax(1) == b).sum().item()"
+# No call of the model that takes a whole batch, so that every process evaluates all of the data.
+IN_PARTS = "for part in a.split(2):\n                hits += model(part).argmax(1).sum().item()"
+
+
+@pytest.mark.parametrize(("figure", "waits"), [(SUMMED, True), (IN_PARTS, False)])
+@pytest.mark.parametrize("save", ["torch.save(model.state_dict(), 'best.pt')", "keep()"])
+def test_nobody_waits_by_a_figure_that_each_computes_for_itself(figure: str, waits: bool, save: str) -> None:
+    """Another kernel can round it otherwise on one process, which then came to the wait alone."""
+    epoch = f"now = score()\nbetter = now > best\nif better:\n    best = now\n    {save}"
+    ready = SCORE.format(figure=figure)
+    ready += "def keep():\n    torch.save(model.state_dict(), 'best.pt')\n" if save == "keep()" else ""
+    text = convert(ready=ready, epoch=epoch).new_text
+    assert ("wait_for_everyone" in text) == waits
+    always = convert(ready=ready, epoch=f"now = score()\n{save}").new_text
+    assert "wait_for_everyone" in always
+
+
 def test_an_open_file_is_written_by_the_main_process() -> None:
     check_transformed(
         "end",
