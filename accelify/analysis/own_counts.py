@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
+from accelify.analysis import knowledge as k
 from accelify.analysis.chosen import Chosen
 from accelify.analysis.figures import Figures
 from accelify.analysis.given_none import is_none
@@ -26,7 +27,7 @@ _FARTHEST = 4
 WEIGHTS = "its weights are divided by"
 _COUNTING = frozenset({"sum", "count_nonzero"})
 # Losses that divide by the weights of the targets they look at.
-_WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
+_WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "NLLLoss2d", "cross_entropy", "nll_loss"})
 
 
 class OwnCounts:
@@ -69,7 +70,7 @@ class OwnCounts:
             name = self._torch_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
                 ignored = call_keyword(call, "ignore_index")
-                at = 0 if name.endswith("Loss") else 2
+                at = 0 if k.is_loss_class(name) else 2
                 weight = call_argument(call, at, "weight")
                 if weight is not None and not is_none(self.script, weight, scope):
                     yield call, scope, "it is divided by the class weights of the targets at hand"

@@ -24,6 +24,10 @@ EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
         ("criterion = nn.CrossEntropyLoss(ignore_index=0)", "loss = criterion(model(x), y)"),
         ("criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0]))", "loss = criterion(model(x), y)"),
         (
+            "criterion = nn.NLLLoss2d(torch.tensor([1.0, 2.0]))",
+            "loss = criterion(model(x).log_softmax(1)[:, :, None, None], y[:, None, None])",
+        ),
+        (
             "class Scored(nn.Module):\n"
             "    def forward(self, scores, y):\n"
             "        count = (y != 0).sum()\n"
