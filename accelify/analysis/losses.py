@@ -18,7 +18,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, target_names, walk, walk_scope
+from accelify.analysis.syntax import Tree, dotted, is_constant, target_names, walk, walk_scope
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -109,15 +109,23 @@ class LossReductions:
 
     def _attribute(self, node: ast.Attribute, place: _Place, depth: int) -> str:
         """`self.loss`, where the function gives it its value by a plain assignment of its own."""
-        name = dotted(node)
+        name, tree = dotted(node), place.module.tree
         given = [
-            stmt.value if isinstance(stmt, ast.Assign) and dotted(stmt.targets[0]) == name else None
+            stmt
             for stmt in place.scope.nodes
             if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign))
             and name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
         ]
+        if len(given) > 1 and tree.parent(node) is not None:
+            # Of several, the last one before it, where that is sure to be made.
+            before = [stmt for stmt in given if tree.end(stmt) <= tree.start(node)]
+            last = max(before, key=tree.start, default=None)
+            given = [last] if last is not None and _stands_beside(tree, last, node) else []
         one = given[0] if len(given) == 1 else None
-        return UNCLEAR if name is None or one is None else self._of(one, place, depth)
+        plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
+        return (
+            self._of(one.value, place, depth) if name and plain and isinstance(one, ast.Assign) else UNCLEAR
+        )
 
     def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
         name = node.id
@@ -268,13 +276,25 @@ class LossReductions:
             h for h in held if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in h)
         ]
         libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
-        runs = any(
+        if not weights or len(weights) + len(libraries) != len(held):
+            return False
+        # What a method keeps in its model (`self.features`) is of the batch.
+        kept = {dotted(t) for n in place.scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
+        for n in walk(node):
+            if isinstance(n, ast.Attribute) and (
+                dotted(n) in kept
+                or any(
+                    isinstance(w, Thing) and w.kind == v.OUTPUT
+                    for w in evaluate(place.module, place.scope, n)
+                )
+            ):
+                return False
+        return not any(
             isinstance(w, Thing) and w.kind == v.MODEL
             for c in walk(node)
             if isinstance(c, ast.Call)
             for w in evaluate(place.module, place.scope, c.func)
         )
-        return bool(weights) and len(weights) + len(libraries) == len(held) and not runs
 
     def _divisor(self, factor: ast.expr, far: int = 0) -> ast.expr | None:
         """The `n` of a factor `1 / n`, or of `beta * (1 / n)`."""
@@ -476,6 +496,12 @@ class LossReductions:
             if isinstance(function, Function):
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found
+
+
+def _stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
+    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
+    block = tree.block_of(stmt)[2]
+    return any(ancestor in block for ancestor in tree.ancestors(node))
 
 
 def _keeps_samples(call: ast.Call) -> bool:

@@ -67,7 +67,7 @@ class OwnCounts:
                     f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
                 )
         for call, scope in self._in_order(averaging.averages):
-            name = self._torch_name(call, scope)
+            name = self._library_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
                 ignored = call_keyword(call, "ignore_index")
                 at = 0 if k.is_loss_class(name) else 2
@@ -85,7 +85,7 @@ class OwnCounts:
         path = {scope: str(self.script.interpreter.module_of(scope).path) for scope in found.values()}
         return sorted(found.items(), key=lambda one: (path[one[1]], one[0].lineno, one[0].col_offset))
 
-    def _torch_name(self, call: ast.Call, scope: Scope) -> str:
+    def _library_name(self, call: ast.Call, scope: Scope) -> str:
         module = self.script.interpreter.module_of(scope)
         values = self.script.interpreter.evaluate(module, scope, call.func)
         names = {name for value in values if (name := getattr(value, "name", None)) is not None}
@@ -99,7 +99,7 @@ class OwnCounts:
             last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
             if last not in _COUNTING:
                 continue
-            known = self._torch_name(call, scope).startswith("torch.")
+            known = self._library_name(call, scope).startswith(("torch.", "numpy."))
             summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
             if isinstance(summed, ast.expr) and len(call.args) == int(known) and not call.keywords:
                 if not any(getattr(n, "attr", "") == "exp" for n in walk(summed)):
