@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
@@ -383,7 +384,7 @@ class LossReductions:
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
-            if name == "sum" and (whole or _first_dimension(node)):
+            if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
                 return UNCLEAR if self._is_averaged(node.func.value, place) else SUM
             if name in (
                 "sum",
@@ -417,6 +418,8 @@ class LossReductions:
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
             self._here.averages[node] = place.scope
+            if node.args:
+                self._of(node.args[0], place, depth)  # what the averaged parts are divided by
             # `loss = torch.mean(loss)` changes nothing of a loss that is one number already.
             before = self._so_far.get(node.args[0]) if node.args else None
             return before if before in (SUM, MIXED) else MEAN
@@ -511,9 +514,12 @@ def _keeps_samples(call: ast.Call) -> bool:
     return isinstance(one, int) and one >= 1
 
 
-def _first_dimension(call: ast.Call) -> bool:
-    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    return len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == 0
+def sums_samples(given: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
+    """Whether a sum goes over the first dimension, which is that of the samples: `sum(0)`, `sum(dim=(0, 2))`."""
+    dims = [*given, *[kw.value for kw in keywords if kw.arg in ("dim", "axis")]]
+    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
+        return any(is_constant(dim, 0) for dim in dims[0].elts)
+    return len(dims) == 1 and is_constant(dims[0], 0)
 
 
 def _averages(call: ast.Call) -> bool:

@@ -14,7 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.chosen import Chosen
 from accelify.analysis.figures import Figures
 from accelify.analysis.given_none import is_none
-from accelify.analysis.losses import LossReductions
+from accelify.analysis.losses import LossReductions, sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
@@ -101,7 +101,9 @@ class OwnCounts:
                 continue
             known = self._library_name(call, scope).startswith(("torch.", "numpy."))
             summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
-            if isinstance(summed, ast.expr) and len(call.args) == int(known) and not call.keywords:
+            dims = call.args[int(known) :]
+            over_all = not dims and not call.keywords
+            if isinstance(summed, ast.expr) and (over_all or sums_samples(dims, call.keywords)):
                 if not any(getattr(n, "attr", "") == "exp" for n in walk(summed)):
                     direct += [call] if self._of_batch(summed, scope) else []
         if direct:

@@ -28,6 +28,15 @@ EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
             "loss = criterion(model(x).log_softmax(1)[:, :, None, None], y[:, None, None])",
         ),
         (
+            "def overlap(p, y):\n"
+            "    return 2 * (p * y).sum((0, 2)) / (p * p + y * y).sum((0, 2)).clamp(min=1e-6)\n"
+            "class Overlapping(nn.Module):\n"
+            "    def forward(self, scores, y):\n"
+            "        return 1.0 - torch.mean(overlap(torch.sigmoid(scores), y))\n"
+            "criterion = Overlapping()",
+            "loss = criterion(model(x)[:, :, None], y[:, None, None])",
+        ),
+        (
             "import numpy as np",
             f"{EACH}entries = np.sum(y.numpy() * y.numpy())\n"
             "loss = F.cross_entropy(model(x), y) + each.sum() / float(entries)",
@@ -127,6 +136,7 @@ loss = torch.sum(weight * each) / torch.sum(weight).item()
         "hits = (model(x).softmax(1)[:, 0] * y).sum()\n"
         "loss = 1 - 2 * hits / (y.sum() + model(x).softmax(1)[:, 0].sum())",
         "loss = F.cross_entropy(model(x), y, weight=None)",
+        f"{EACH}loss = torch.mean(each[:, None].sum(1) / y[:, None].sum(1))",
         f"{EACH}import numpy as np\nloss = each.sum() / np.sum([1.0, 3.0])",
     ],
 )
