@@ -13,13 +13,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.counts import counts_all, counts_own
 from accelify.analysis.losses import MEAN, LossReductions
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.values import Class, Thing
 
-_NO_AVERAGE = re.compile(r"psnr|ssim|rmse|iou|dice|jaccard|bleu|kappa|f1_?score|roc_auc", re.I)
+# `indices`, `previous` and `various` are none of them.
+_OVERLAP = r"(?<![vr])iou|(?<!in)dice|jaccard"
+_NO_AVERAGE = re.compile(rf"{_OVERLAP}|psnr|ssim|rmse|bleu|kappa|f1_?score|roc_auc", re.I)
+_NO_AVERAGE_LOSS = re.compile(rf"{_OVERLAP}|tversky|lovasz", re.I)
+# How many functions of a loss are looked at.
+_MOST_CALLED = 12
 _CURVED = frozenset({"log", "log2", "log10", "sqrt", "exp", "pow"})
 _MATH = ("math", "numpy", "torch", "cmath")
 _SHOWING = frozenset(
@@ -66,10 +73,31 @@ def _named(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
     for call in _calls(statements):
         last = (dotted(call.func) or "").rsplit(".", 1)[-1]
         known = script.qualname(call.func)
-        if isinstance(call.func, ast.Attribute) and known is None:
-            continue
-        if _NO_AVERAGE.search(last) and (known or script.callees(call)):
-            return f"`{last}` of several batches at once is not the average of theirs"
+        if not isinstance(call.func, ast.Attribute) or known is not None:
+            if _NO_AVERAGE.search(last) and (known or script.callees(call)):
+                return f"`{last}` of several batches at once is not the average of theirs"
+        inner = _within_criterion(script, call)
+        if inner is not None:
+            return f"`{inner}` of several batches at once is not the average of theirs"
+    return None
+
+
+def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
+    """The name of such a metric that a loss of the project, or of a module of its, is or works out."""
+    classes = {t.cls for t in script.things(call.func, v.CRITERION) if t.cls is not None}
+    for cls in sorted(classes, key=lambda one: one.name):
+        names = [one.name for one in cls.ancestry()]
+        forward = cls.method("forward")
+        queue, seen = [forward[1]] if forward is not None else [], set[Scope]()
+        while queue and len(seen) < _MOST_CALLED:
+            scope = queue.pop(0)
+            seen.add(scope)
+            run = {one for n in scope.nodes if isinstance(n, ast.Call) for one in script.callees(n)} - seen
+            queue += in_order(run)
+            names += [one.name for one in in_order(run)]
+        found = next((name for name in names if _NO_AVERAGE_LOSS.search(name)), None)
+        if found is not None:
+            return found
     return None
 
 

@@ -52,7 +52,7 @@ def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Thing]) -> Iterat
         backwards = [b.call for b in script.backwards if b.scope is scope]
         if backwards:
             behind = [r for r in behind if any(_follows(script, r, call) is not None for call in backwards)]
-        if not behind or not _runs_in(script, behind[0], loops):
+        if not behind or not runs_in(script, behind[0], loops):
             continue
         place = next((p for p in (_follows(script, behind[0], c) for c in backwards) if p is not None), None)
         yield UpdatedTensor(name, behind[0], _inside(script, behind[0], place))
@@ -136,7 +136,7 @@ def _inside(script: ScriptModel, read: ast.Attribute, outer: ast.stmt | None) ->
     return outer or chain[0]
 
 
-def _runs_in(
+def runs_in(
     script: ScriptModel,
     node: ast.AST,
     loops: set[ast.For | ast.AsyncFor],
@@ -147,7 +147,7 @@ def _runs_in(
         return True
     scope = script.scope_of(node)
     calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
-    return any(_runs_in(script, call, loops, seen | {scope}) for call in calls)
+    return any(runs_in(script, call, loops, seen | {scope}) for call in calls)
 
 
-__all__ = ["UpdatedTensor", "tensors_updated_by_hand"]
+__all__ = ["UpdatedTensor", "runs_in", "tensors_updated_by_hand"]

@@ -1,8 +1,8 @@
 """Casts that the Accelerator's mixed precision would not repeat: those around some of a script's forwards only.
 
 The Accelerator runs every forward of a prepared model in its precision, and scales the loss where that is fp16. A
-script that evaluates outside of its `autocast`, or that trains in fp16 without a GradScaler, has other figures then,
-on one process already: its own casts stay.
+script that evaluates outside of its `autocast`, whose model casts parts of its forward only, or that trains in fp16
+without a GradScaler, has other figures then, on one process already: its own casts stay.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, walk
 from accelify.analysis.trained import is_in_model
+from accelify.analysis.values import Imported
 
 
 def casts_its_own_way(script: ScriptModel) -> bool:
@@ -22,8 +23,10 @@ def casts_its_own_way(script: ScriptModel) -> bool:
     if not any(b"autocast" in module.tree.data for module in script.program.modules.values()):
         return False
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
-    if not autocasts or not script.understands_precision:
+    if not script.understands_precision:
         return False
+    if not autocasts:
+        return _models_cast(script)
     if any(is_constant(call_keyword(c, "enabled"), False) for c in autocasts):
         return True
     scaled = any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls())
@@ -32,6 +35,23 @@ def casts_its_own_way(script: ScriptModel) -> bool:
         return True
     forwards = [c for c in script.calls() if script.models_run(c) & script.trained_models]
     return any(_is_outside(script, call, set()) for call in forwards)
+
+
+def _models_cast(script: ScriptModel) -> bool:
+    """Whether the script scales its loss, and models of other modules cast parts of their forward by themselves."""
+    if not any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls()):
+        return False
+    for module in script.program.modules.values():
+        if module in script.modules or b"autocast" not in module.tree.data:
+            continue
+        for call in module.tree.nodes(ast.Call):
+            if (dotted(call.func) or "").endswith("autocast"):
+                scope = module.scopes.of(call)
+                held = script.interpreter.evaluate(module, scope, call.func)
+                casts = any(isinstance(h, Imported) and h.name in k.AUTOCAST_CLASSES for h in held)
+                if casts and is_in_model(script, scope):
+                    return True
+    return False
 
 
 def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:

@@ -266,15 +266,17 @@ def is_scheduler_class(qualname: str) -> bool:
 
 
 def is_loss_class(qualname: str) -> bool:
-    """Whether a qualified name is a loss module of torch.nn."""
-    return qualname.startswith("torch.nn") and qualname.rsplit(".", 1)[-1].endswith("Loss")
+    """Whether a qualified name is a loss module of torch.nn, `NLLLoss2d` of the first releases among them."""
+    return qualname.startswith("torch.nn") and qualname.endswith(("Loss", "Loss2d"))
 
 
 def is_module_class(qualname: str) -> bool:
     """Whether a qualified name makes an nn.Module."""
     head, _, last = qualname.rpartition(".")
     if head in {"torch.nn", "torch.nn.modules"} or head.startswith("torch.nn.modules."):
-        return last[:1].isupper() and not last.endswith("Loss") and last not in {"Parameter", "DataParallel"}
+        return (
+            last[:1].isupper() and not is_loss_class(qualname) and last not in {"Parameter", "DataParallel"}
+        )
     if head.startswith("torchvision.models"):
         return last[:1].islower() or last[:1].isupper()
     if (

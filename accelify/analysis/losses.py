@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
@@ -18,7 +19,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, walk
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 
@@ -109,15 +110,23 @@ class LossReductions:
 
     def _attribute(self, node: ast.Attribute, place: _Place, depth: int) -> str:
         """`self.loss`, where the function gives it its value by a plain assignment of its own."""
-        name = dotted(node)
+        name, tree = dotted(node), place.module.tree
         given = [
-            stmt.value if isinstance(stmt, ast.Assign) and dotted(stmt.targets[0]) == name else None
+            stmt
             for stmt in place.scope.nodes
             if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign))
             and name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
         ]
+        if len(given) > 1 and tree.parent(node) is not None:
+            # Of several, the last one before it, where that is sure to be made.
+            before = [stmt for stmt in given if tree.end(stmt) <= tree.start(node)]
+            last = max(before, key=tree.start, default=None)
+            given = [last] if last is not None and _stands_beside(tree, last, node) else []
         one = given[0] if len(given) == 1 else None
-        return UNCLEAR if name is None or one is None else self._of(one, place, depth)
+        plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
+        return (
+            self._of(one.value, place, depth) if name and plain and isinstance(one, ast.Assign) else UNCLEAR
+        )
 
     def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
         name = node.id
@@ -261,13 +270,25 @@ class LossReductions:
             h for h in held if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in h)
         ]
         libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
-        runs = any(
+        if not weights or len(weights) + len(libraries) != len(held):
+            return False
+        # What a method keeps in its model (`self.features`) is of the batch.
+        kept = {dotted(t) for n in place.scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
+        for n in walk(node):
+            if isinstance(n, ast.Attribute) and (
+                dotted(n) in kept
+                or any(
+                    isinstance(w, Thing) and w.kind == v.OUTPUT
+                    for w in evaluate(place.module, place.scope, n)
+                )
+            ):
+                return False
+        return not any(
             isinstance(w, Thing) and w.kind == v.MODEL
             for c in walk(node)
             if isinstance(c, ast.Call)
             for w in evaluate(place.module, place.scope, c.func)
         )
-        return bool(weights) and len(weights) + len(libraries) == len(held) and not runs
 
     def _divisor(self, factor: ast.expr, far: int = 0) -> ast.expr | None:
         """The `n` of a factor `1 / n`, or of `beta * (1 / n)`."""
@@ -356,7 +377,7 @@ class LossReductions:
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
-            if name == "sum" and (whole or _first_dimension(node)):
+            if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
                 return UNCLEAR if self._is_averaged(node.func.value, place) else SUM
             if name in (
                 "sum",
@@ -390,6 +411,8 @@ class LossReductions:
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
             self._here.averages[node] = place.scope
+            if node.args:
+                self._of(node.args[0], place, depth)  # what the averaged parts are divided by
             # `loss = torch.mean(loss)` changes nothing of a loss that is one number already.
             before = self._so_far.get(node.args[0]) if node.args else None
             return before if before in (SUM, MIXED) else MEAN
@@ -472,6 +495,12 @@ class LossReductions:
         return found
 
 
+def _stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
+    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
+    block = tree.block_of(stmt)[2]
+    return any(ancestor in block for ancestor in tree.ancestors(node))
+
+
 def _keeps_samples(call: ast.Call) -> bool:
     """`x.mean(dim=1)`: over another dimension than the first."""
     dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
@@ -479,9 +508,12 @@ def _keeps_samples(call: ast.Call) -> bool:
     return isinstance(one, int) and one >= 1
 
 
-def _first_dimension(call: ast.Call) -> bool:
-    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    return len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == 0
+def sums_samples(given: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
+    """Whether a sum goes over the first dimension, which is that of the samples: `sum(0)`, `sum(dim=(0, 2))`."""
+    dims = [*given, *[kw.value for kw in keywords if kw.arg in ("dim", "axis")]]
+    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
+        return any(is_constant(dim, 0) for dim in dims[0].elts)
+    return len(dims) == 1 and is_constant(dims[0], 0)
 
 
 def _averages(call: ast.Call) -> bool:

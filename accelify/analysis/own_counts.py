@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
+from accelify.analysis import knowledge as k
 from accelify.analysis.chosen import Chosen
 from accelify.analysis.figures import Figures
 from accelify.analysis.given_none import is_none
-from accelify.analysis.losses import LossReductions
+from accelify.analysis.losses import LossReductions, sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
@@ -26,7 +27,7 @@ _FARTHEST = 4
 WEIGHTS = "its weights are divided by"
 _COUNTING = frozenset({"sum", "count_nonzero"})
 # Losses that divide by the weights of the targets they look at.
-_WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
+_WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "NLLLoss2d", "cross_entropy", "nll_loss"})
 
 
 class OwnCounts:
@@ -66,10 +67,10 @@ class OwnCounts:
                     f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
                 )
         for call, scope in self._in_order(averaging.averages):
-            name = self._torch_name(call, scope)
+            name = self._library_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
                 ignored = call_keyword(call, "ignore_index")
-                at = 0 if name.endswith("Loss") else 2
+                at = 0 if k.is_loss_class(name) else 2
                 weight = call_argument(call, at, "weight")
                 if weight is not None and not is_none(self.script, weight, scope):
                     yield call, scope, "it is divided by the class weights of the targets at hand"
@@ -84,7 +85,7 @@ class OwnCounts:
         path = {scope: str(self.script.interpreter.module_of(scope).path) for scope in found.values()}
         return sorted(found.items(), key=lambda one: (path[one[1]], one[0].lineno, one[0].col_offset))
 
-    def _torch_name(self, call: ast.Call, scope: Scope) -> str:
+    def _library_name(self, call: ast.Call, scope: Scope) -> str:
         module = self.script.interpreter.module_of(scope)
         values = self.script.interpreter.evaluate(module, scope, call.func)
         names = {name for value in values if (name := getattr(value, "name", None)) is not None}
@@ -98,9 +99,11 @@ class OwnCounts:
             last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
             if last not in _COUNTING:
                 continue
-            known = self._torch_name(call, scope).startswith("torch.")
+            known = self._library_name(call, scope).startswith(("torch.", "numpy."))
             summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
-            if isinstance(summed, ast.expr) and len(call.args) == int(known) and not call.keywords:
+            dims = call.args[int(known) :]
+            over_all = not dims and not call.keywords
+            if isinstance(summed, ast.expr) and (over_all or sums_samples(dims, call.keywords)):
                 if not any(getattr(n, "attr", "") == "exp" for n in walk(summed)):
                     direct += [call] if self._of_batch(summed, scope) else []
         if direct:

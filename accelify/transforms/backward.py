@@ -3,6 +3,8 @@
 loss.backward(retain_graph=True)    ->  accelerator.backward(loss, retain_graph=True)
 scaler.scale(loss).backward()       ->  accelerator.backward(loss)
 loss.backward()  # a summed loss    ->  accelerator.backward(loss, reduction="sum")
+
+score.backward()  # for x.grad, of which every process has its own    ->  score.backward(inputs=[x])
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.input_gradients import InputGradients
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
 from accelify.analysis.syntax import Tree
@@ -33,7 +36,15 @@ def transform(context: Context) -> Iterator[Change]:
     sharded = context.plan.shares_training_data
     if context.plan.known.distributed:
         sharded = False  # DistributedDataParallel took the average over processes, of whatever the loss was
+    gradients = InputGradients(context.script) if sharded else None
     for backward in context.script.backwards:
+        inputs = gradients.inputs(backward) if gradients is not None else []
+        if gradients is not None and inputs:
+            if gradients.names_them(backward):
+                continue
+            if gradients.is_theirs_alone(backward, inputs):
+                yield _of_inputs(context, backward, inputs)
+                continue
         yield _backward(context, backward, sharded)
         if sharded and context.plan.reductions.of(backward.loss) == MIXED:
             yield context.todo(
@@ -59,6 +70,16 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(
                 CLIP, call, f"`{name}` must see the reduced, unscaled gradients", [edit], core=True
             )
+
+
+def _of_inputs(context: Context, backward: Backward, inputs: list[str]) -> Change:
+    """What is run for the gradient of an input stays each process's own; the parameters have no part in it."""
+    tree, call = context.tree, backward.call
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    at = max(tree.end(g) for g in given) if given else tree.end(call) - 1
+    text = f"{', ' if given else ''}inputs=[{', '.join(inputs)}]"
+    message = f"this backward is for `{inputs[0]}.grad`, and would average the parameters' gradients in vain"
+    return context.change(BACKWARD, call, message, [Replace(at, at, text)], core=True)
 
 
 def _accelerate_takes(name: str, call: ast.Call) -> bool:

@@ -8,6 +8,9 @@ p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one p
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
+
+loss.backward()                                 (named where the loss is weighed for the parameters' sake: the gradient
+x = x - x.grad                                  of an input is then as many times larger as there are processes)
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.copied import leaves_no_gradients
+from accelify.analysis.input_gradients import InputGradients
+from accelify.analysis.losses import MEAN, SUM
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Function
@@ -62,6 +67,7 @@ def transform(context: Context) -> Iterator[Change]:
     if b".grad" in context.tree.data and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
+    yield from _of_inputs(context)
     for call in calls:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "register_hook" or len(call.args) != 1:
@@ -152,6 +158,27 @@ def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:
         "average it over the processes first"
     )
     return context.change(BY_HAND, updated.read, message, edits)
+
+
+def _of_inputs(context: Context) -> Iterator[Change]:
+    """Gradients of inputs that a backward weighs as those of parameters, or takes of the mean over a share."""
+    if context.plan.known.distributed:
+        return
+    gradients = InputGradients(context.script)
+    for backward in context.script.backwards:
+        inputs = gradients.inputs(backward)
+        read = [f"`{name}.grad`" for name in inputs if gradients.is_scaled(backward, name)]
+        if not read:
+            continue
+        reduction = context.plan.reductions.of(backward.loss)
+        if reduction == SUM:
+            alone = gradients.names_them(backward) or gradients.is_theirs_alone(backward, inputs)
+        else:
+            alone = reduction != MEAN or context.plan.batch_size != "total"
+        if not alone:
+            what = f"{' and '.join(read)}, of an input, is as many times as large as there are processes"
+            mark = "divide the gradient of the input by accelerator.num_processes"
+            yield context.todo(BY_HAND, backward.call, what, mark)
 
 
 def _reads_gradient(value: ast.expr) -> bool:

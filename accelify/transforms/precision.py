@@ -5,8 +5,8 @@ scaler.step(optimizer)    ->  optimizer.step()
 scaler.update()           ->  (gone)
 
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
-its forwards (an evaluation outside of `autocast`, say), or that trains in fp16 without a GradScaler, keeps its own
-casts and scaler, and with them its figures.
+its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
+that trains in fp16 without a GradScaler, keeps its own casts and scaler, and with them its figures.
 """
 
 from __future__ import annotations

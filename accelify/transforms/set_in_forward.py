@@ -2,6 +2,8 @@
 
 if not self.initialized:
     self.shift.data.copy_(-x.mean(0))     (a finding: each process sets its own, behind the broadcast of prepare)
+
+self.sums = nn.Parameter(self.sums * decay + (1 - decay) * chosen.t() @ x)     (a finding: in every forward)
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -19,7 +21,7 @@ from accelify.transforms.base import Change, Context, Rule
 IN_FORWARD = Rule(
     "ACC422",
     "set-in-forward",
-    "Parameters that the first forward sets from its batch are each process's own.",
+    "Parameters that a forward sets from its batch are each process's own.",
     Severity.WARNING,
     effort=15,
 )
@@ -43,6 +45,13 @@ def transform(context: Context) -> Iterator[Change]:
             f"`{cls.name}`{where} sets parameters in its forward, and each process would from its own batch: run one "
             "batch through the model before prepare"
         )
+        updated = _updated_in_forward(cls)
+        if updated is not None:
+            message = (
+                f"`{cls.name}`{where} updates `{updated}` in every forward, from one process's own batch, so that the "
+                "models of the processes part: sum what the batch adds to it over all processes first "
+                '(accelerator.reduce(..., reduction="sum"))'
+            )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
 
 
@@ -62,6 +71,38 @@ def _set_in_forward(cls: Class) -> ast.AST | None:
             if node.func.attr in _FILLING and base in own:
                 return node
     return None
+
+
+def _updated_in_forward(cls: Class) -> str | None:
+    """The parameter in which a forward carries something on from batch to batch; None where it sets it anew."""
+    forward = next((m for m in cls.scope.children.values() if m.name.endswith("forward")), None)
+    methods = _reached(cls, forward) if forward is not None else []
+    carried = {
+        name
+        for method in methods
+        for n in method.nodes
+        if isinstance(n, ast.Assign) and (name := dotted(n.targets[0]) or "").startswith("self.")
+        if name in _attributes_in(n.value)
+    }
+    for method in methods:
+        for made in _parameters_made(method):
+            read = _attributes_in(made.value) & carried
+            if read:
+                return str(dotted(made.targets[0]))
+        for node in method.nodes:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in _FILLING
+            ):
+                base = (dotted(node.func.value) or "").removesuffix(".data")
+                if any(base in _attributes_in(argument) for argument in node.args):
+                    return base
+    return None
+
+
+def _attributes_in(node: ast.AST) -> set[str]:
+    return {name for n in walk(node) if isinstance(n, ast.Attribute) and (name := dotted(n)) is not None}
 
 
 def _parameters_made(method: Scope) -> Iterator[ast.Assign]:

@@ -35,6 +35,9 @@ _SHAPES = frozenset(
     "torch.zeros torch.ones torch.randn torch.rand torch.full torch.empty torch.randint torch.normal "
     "numpy.random.normal".split()
 )
+# `torch.cuda.FloatTensor(batch_size, n)` of the first releases, which take data as well.
+_KINDS = ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")
+_TYPES = frozenset(f"torch.{place}{kind}Tensor" for place in ("", "cuda.") for kind in _KINDS)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -150,7 +153,8 @@ def _shapes(context: Context) -> Iterator[Change]:
     for call in context.script.calls():
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         viewed = method in _VIEWS
-        if not viewed and context.script.qualname(call.func) not in _SHAPES and method not in _HIDDEN_STATES:
+        name = context.script.qualname(call.func)
+        if not viewed and name not in _SHAPES and name not in _TYPES and method not in _HIDDEN_STATES:
             continue
         if _fills_buffer(context, call):
             continue  # of the configured size, whatever the batch's is
@@ -167,7 +171,8 @@ def _shapes(context: Context) -> Iterator[Change]:
         if not carried and (_takes_whole_batches(context, around) or _is_of_whole_data(context, call)):
             continue
         for argument in call.args:
-            node = _configured_size(context, argument, given, whole=viewed or method in _HIDDEN_STATES)
+            whole_argument = viewed or name in _TYPES or method in _HIDDEN_STATES
+            node = _configured_size(context, argument, given, whole_argument)
             if node is None:
                 continue
             text = tree.segment(node)
@@ -311,11 +316,16 @@ def _fills_buffer(context: Context, call: ast.Call) -> bool:
 
 def _carried_into_batches(context: Context, call: ast.Call) -> bool:
     """Whether what a call makes is read by a loop over batches behind it: a state that goes from batch to batch."""
+    made: ast.AST = call
     stmt = context.tree.parent(call)
-    if not isinstance(stmt, ast.Assign) or stmt.value is not call:
+    while isinstance(stmt, ast.Attribute) or (
+        isinstance(stmt, ast.Call) and _keeps_size(context, stmt, made)
+    ):
+        made, stmt = stmt, context.tree.parent(stmt)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not made:
         return False
-    names = {t.id for t in stmt.targets if isinstance(t, ast.Name)}
     scope = context.script.scope_of(stmt)
+    names = {t.id for t in stmt.targets if isinstance(t, ast.Name) and not _is_resized(scope, t.id)}
     return bool(names) and any(
         _meets_batch(context, loop, names)
         for loop, loaders in context.script.loader_loops
@@ -326,15 +336,43 @@ def _carried_into_batches(context: Context, call: ast.Call) -> bool:
     )
 
 
+def _keeps_size(context: Context, call: ast.Call, inner: ast.AST) -> bool:
+    """`Tensor(n).fill_(1.0)`, `Variable(Tensor(n))`: what stays as large as it was made."""
+    if call.func is inner:
+        return isinstance(inner, ast.Attribute) and inner.attr.endswith(("_", "cuda", "to", "float"))
+    return bool(call.args) and call.args[0] is inner and context.script.qualname(call.func) in k.VARIABLE
+
+
+def _is_resized(scope: Scope, name: str) -> bool:
+    """`label.resize_(n)`: it gets the size of the batch at hand."""
+    return any(
+        isinstance(n, ast.Attribute)
+        and n.attr.startswith("resize_")
+        and (dotted(n) or "").startswith(f"{name}.")
+        for n in scope.nodes
+    )
+
+
 def _meets_batch(context: Context, loop: ast.For | ast.AsyncFor, names: set[str]) -> bool:
-    """Whether one of some names is handed to a call together with the batch."""
-    batch = set(target_names(loop.target))
+    """Whether one of some names, whole, is handed to a call together with the batch, or is filled with it."""
+    batch, tree = set(target_names(loop.target)), context.tree
     for node in walk(loop):
         if isinstance(node, ast.Call):
-            given = {n.id for a in node.args for n in walk(a) if isinstance(n, ast.Name)}
-            if given & names and (given & batch or any(context.script.is_a(a, v.BATCH) for a in node.args)):
+            read = [n for a in node.args for n in walk(a) if isinstance(n, ast.Name)]
+            given = {n.id for n in read}
+            whole = {n.id for n in read if not _is_sliced(tree.parent(n), n)}
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "copy_":
+                whole |= set(filter(None, [dotted(node.func.value)]))
+            if whole & names and (given & batch or any(context.script.is_a(a, v.BATCH) for a in node.args)):
+                return True
+            own = [a for a in node.args if isinstance(a, ast.Name) and a.id in names]
+            if own and any(context.script.is_a(a, v.OUTPUT) for a in node.args if a not in own):
                 return True
     return False
+
+
+def _is_sliced(parent: ast.AST | None, node: ast.Name) -> bool:
+    return isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.slice, ast.Slice)
 
 
 def _drops_last(made: ast.AST | None) -> bool:

@@ -5,6 +5,8 @@ distances = torch.cdist(features, features)
 distances = ((a.view(n, d, 1) - b.t()) ** 2).sum(1)
 distances.addmm_(1, -2, features, features.t())
 d = a.unsqueeze(0) - a.unsqueeze(1)
+density = log_density(z.view(n, 1, d), mean.view(1, n, d))
+target = q ** 2 / q.sum(0)
 loss = criterion(fake - real.mean(0, keepdim=True), valid)
 loss = loss + torch.log(torch.sum(torch.exp(scores)))
 """
@@ -13,10 +15,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.losses import sums_samples
 from accelify.analysis.made_of_numbers import is_made_of_numbers
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
@@ -35,6 +38,9 @@ _NO_SAMPLES = re.compile(
     r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|table|(^|_)lut($|_)|basis|^[wW]\d?$|mask|"
     r"anchors$|anchor_?(box|grid|point|scale)"  # of a detector; the anchor of a pair is a sample
 )
+
+# `x.view(1, n, d)`: in few scripts.
+_FIRST_OF_ONE = re.compile(rb"\.(view|reshape)\(\s*1\s*,")
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -231,7 +237,7 @@ def _learns(context: Context, cls: Class, method: Scope, made: ast.Call) -> bool
 
 
 def _may_compare(node: ast.BinOp | ast.Call) -> bool:
-    return isinstance(node, ast.Call) or isinstance(node.op, (ast.Sub, ast.MatMult))
+    return isinstance(node, ast.Call) or isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div))
 
 
 def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> bool:
@@ -240,12 +246,19 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
             sides = (node.left, node.right)
             return (
                 _spread_against(*sides)
+                or _spread_by_views(scope, sides)
                 or _spread_by_names(scope, *sides)
                 or _rows_against_columns(scope, *sides)
                 or _rows_against_columns(scope, *reversed(sides))
                 or any(_is_mean_of_batch(context, side) for side in sides)
             )
+        if isinstance(node.op, ast.Div):
+            return _divides_by_batch(context, scope, node)
         return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
+    if len(node.args) > 1 and context.script.callees(node):
+        data = context.script.interpreter.module_of(scope).tree.data
+        if _FIRST_OF_ONE.search(data) and _spread_by_views(scope, node.args):
+            return True
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if last == "log" and len(node.args) == 1:
@@ -296,6 +309,31 @@ def _is_mean_of_batch(context: Context, node: ast.expr) -> bool:
         owner, given = given[0], given[1:]
     dim = given[0] if given else call_keyword(node, "dim")
     return dim is not None and is_constant(dim, 0) and context.script.is_a(owner, v.OUTPUT)
+
+
+def _divides_by_batch(context: Context, scope: Scope, node: ast.BinOp) -> bool:
+    """`q ** 2 / q.sum(0)` of what a model gives for the batch: every sample's share depends on the others."""
+    total = node.right
+    if (
+        not isinstance(total, ast.Call)
+        or not isinstance(total.func, ast.Attribute)
+        or total.func.attr != "sum"
+    ):
+        return False
+    whole = total.func.value
+    given = total.args
+    if dotted(whole) in ("torch", "th") and given:
+        whole, given = given[0], given[1:]
+    if not isinstance(whole, ast.Name) or not sums_samples(given, total.keywords):
+        return False
+    if all(n.id != whole.id for n in walk(node.left) if isinstance(n, ast.Name)):
+        return False
+    own = scope.owner_class is not None and scope.name.endswith(".forward")
+    if own and any(a.arg == whole.id for a in scope.parameters()):
+        return not _NO_SAMPLES.search(whole.id)
+    interpreter = context.script.interpreter
+    held = interpreter.evaluate(interpreter.module_of(scope), scope, whole)
+    return any(isinstance(one, Thing) and one.kind == v.OUTPUT for one in held)
 
 
 def _is_sum_of_batch(context: Context, node: ast.expr, far: int = 0) -> bool:
@@ -376,6 +414,27 @@ def _deepened(node: ast.expr) -> str | None:
     shaped = node.func.attr in ("view", "reshape") and len(node.args) == 3 and is_constant(last, 1)
     deeper = node.func.attr == "unsqueeze" and is_constant(last, 2)
     return node.func.value.id if (shaped or deeper) and isinstance(node.func.value, ast.Name) else None
+
+
+def _spread_by_views(scope: Scope, sides: Sequence[ast.expr]) -> bool:
+    """Every sample against every sample: `a.view(n, 1, d)` and `b.view(1, n, d)`, or names of these."""
+    viewed = [_viewed(made) for side in sides if (made := _made(scope, side)) is not None]
+    rows = {size for place, size in filter(None, viewed) if place == 1}
+    return any(place == 0 and size in rows for place, size in filter(None, viewed))
+
+
+def _viewed(node: ast.expr) -> tuple[int, str] | None:
+    """Where `x.view(n, 1, d)` has its new dimension, and how many samples it has in the other of the first two."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 3:
+        return None
+    name = dotted(node.func.value)
+    if node.func.attr not in ("view", "reshape") or name is None or _NO_SAMPLES.search(name):
+        return None
+    new = [place for place, size in enumerate(node.args) if is_constant(size, 1)]
+    if new not in ([0], [1]):
+        return None
+    size = node.args[1 - new[0]]
+    return (new[0], ast.unparse(size)) if isinstance(size, (ast.Name, ast.Call, ast.Subscript)) else None
 
 
 def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:

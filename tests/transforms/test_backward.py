@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, codes, convert, place_of
 
 CLIP = "from torch.nn.utils import clip_grad_norm_"
 
@@ -148,3 +148,93 @@ for x, y in loader:
         made.replace('reduction="sum"', "")
     )
     assert after.count('reduction="sum")') == 2
+
+
+DRIFTING = """
+fake = torch.rand_like(x)
+fake.requires_grad = True
+for _ in range(2):
+    {backward}
+    fake.data.sub_(fake.grad.clamp(-0.5, 0.5))
+    fake.grad.zero_()
+{clearing}
+loss = (model(x) - model(fake.detach())).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model(fake).sum().backward()", "model(fake).sum().backward(inputs=[fake])"),
+        ("model(fake).mean().backward(None,)", "model(fake).mean().backward(None, inputs=[fake],)"),
+        ("model(fake).sum().backward(inputs=[fake])", "model(fake).sum().backward(inputs=[fake])"),
+    ],
+)
+def test_a_backward_for_the_gradient_of_an_input_alone(before: str, after: str) -> None:
+    for clearing in ("model.zero_grad()", "if epoch:\n    pass\noptimizer.zero_grad()"):
+        forms = [DRIFTING.format(backward=one, clearing=clearing) for one in (before, after)]
+        conversion = check_transformed("loss", *forms)
+        assert "ACC416" not in codes(conversion)
+
+
+ATTACK = """
+def attack(net, x, y):
+    near = x.clone().detach().requires_grad_()
+    for _ in range(3):
+        loss = F.cross_entropy(net(near), y)
+        loss.backward()
+        near = (near + 0.1 * near.grad.sign()).detach().requires_grad_()
+    return near.detach()
+"""
+
+
+def test_an_attack_in_a_function_that_the_loop_calls() -> None:
+    loss = "near = attack(model, x, y)\noptimizer.zero_grad()\nloss = F.cross_entropy(model(near), y)"
+    text = convert(setup=ATTACK, loss=loss).new_text
+    assert "        loss.backward(inputs=[near])\n" in text
+    assert "accelerator.backward(loss)\n" in text
+    # Without this, what the attack leaves in the parameters is part of the step.
+    text = convert(setup=ATTACK, loss=loss.replace("optimizer.zero_grad()\n", "")).new_text
+    assert "accelerator.backward(loss)\n        near =" in text
+
+
+@pytest.mark.parametrize(
+    "clearing",
+    ["", "if epoch:\n    optimizer.zero_grad()", "print(model.weight.grad.norm())\noptimizer.zero_grad()"],
+)
+def test_gradients_of_an_input_beside_those_of_parameters_are_named(clearing: str) -> None:
+    loss = DRIFTING.format(backward="model(fake).sum().backward()", clearing=clearing)
+    conversion = convert(loss=loss)
+    assert 'accelerator.backward(model(fake).sum(), reduction="sum")' in place_of(conversion.new_text, "loss")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC416"]
+    assert said == "`fake.grad`, of an input, is as many times as large as there are processes"
+    signed = loss.replace("fake.grad.clamp(-0.5, 0.5)", "fake.grad.data.sign()")
+    assert "ACC416" not in codes(convert(loss=signed))
+
+
+def test_the_mean_over_a_share_weighs_an_input_more() -> None:
+    loss = DRIFTING.format(backward="model(fake).mean().backward()", clearing="model.zero_grad()")
+    assert "ACC416" in codes(convert("total", loss=loss))
+    assert "ACC416" not in codes(convert(loss=loss))
+
+
+@pytest.mark.parametrize(
+    "snippets",
+    [
+        # A tensor that is trained beside the model.
+        {
+            "ready": "fake = torch.zeros(8, 4, requires_grad=True)",
+            "loss": "loss = (model(x) - model(fake)).mean()",
+        },
+        # An input whose gradient is read of another backward.
+        {
+            "loss": "loss = F.cross_entropy(model(x), y)",
+            "epoch": "fake = torch.zeros_like(x).requires_grad_()\nmodel(fake).sum().backward()\nprint(fake.grad)",
+        },
+        # One whose gradient nobody reads.
+        {"loss": "fake = torch.zeros_like(x, requires_grad=True)\nloss = (model(x) - model(fake)).mean()"},
+    ],
+)
+def test_backwards_that_train(snippets: dict[str, str]) -> None:
+    read = "print(fake.grad)\noptimizer.step()" if "ready" in snippets else "optimizer.step()"
+    check_transformed("backward", "loss.backward()", "accelerator.backward(loss)", update=read, **snippets)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_transformed, convert, place_of
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_transformed, convert, frame, place_of
 
 AMP = "from torch.amp import GradScaler, autocast"
 DEVICE = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
@@ -72,3 +76,40 @@ def test_casts_around_every_forward_are_the_accelerators(inside: str) -> None:
         "loss", CAST, f"with accelerator.autocast():\n    {LOSS}", imports=AMP, setup=DEVICE, **others
     )
     assert 'Accelerator(mixed_precision="bf16"' in conversion.new_text
+
+
+PARTS = """
+import torch
+from torch import nn
+
+try:
+    autocast = torch.cuda.amp.autocast
+except AttributeError:
+    class autocast:
+        def __init__(self, enabled):
+            pass
+
+
+class Net(nn.Module):
+    def __init__(self, half):
+        super().__init__()
+        self.half, self.a, self.b = half, nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        with {region}:
+            h = self.a(x)
+        h = h.float()
+        return self.b(h) + (h @ h.t()).mean(1, keepdim=True)
+"""
+
+
+@pytest.mark.parametrize("region", ["autocast(enabled=self.half)", "torch.enable_grad()"])
+def test_parts_of_a_forward_that_another_module_casts(tmp_path: Path, region: str) -> None:
+    (tmp_path / "net.py").write_text(PARTS.format(region=region))
+    build = BUILD.replace("nn.Linear(4, 2)", "Net(True)")
+    script = frame(imports=f"{AMP}\nfrom net import Net", build=build, **SCALED)
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    kept = "autocast" in region
+    assert ("mixed_precision" in conversion.new_text) is not kept
+    assert ("scaler.scale(loss)" in conversion.new_text) is kept

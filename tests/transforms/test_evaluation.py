@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, codes, convert, frame
 
 GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 
@@ -123,6 +127,43 @@ def test_figures_that_gathering_would_change(metric: str) -> None:
     conversion = check_transformed("epoch", snippet, snippet, imports="import math", setup=SHARE)
     assert "ACC303" in {f.code for f in conversion.remaining}
     assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
+
+
+OVERLAP = """
+import torch
+from torch import nn
+
+def {function}(p, y):
+    return 2 * (p * y).sum((0, 2)) / (p * p + y * y).sum((0, 2))
+
+class {name}(nn.Module):
+    def score(self, p, y):
+        return {function}(p, y)
+
+    def forward(self, output, y):
+        return 1 - torch.mean(self.score(torch.sigmoid(output), y))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "whole"),
+    [("DiceLoss", "channels", True), ("OverlapLoss", "soft_dice", True), ("MarginLoss", "of_indices", False)],
+)
+def test_a_loss_of_another_module_that_is_no_average(
+    tmp_path: Path, name: str, function: str, whole: bool
+) -> None:
+    (tmp_path / "losses.py").write_text(OVERLAP.format(name=name, function=function))
+    epoch = "total = 0\nfor a, b in test_loader:\n    total += criterion(model(a), b).item()\n"
+    script = frame(
+        imports=f"from losses import {name}",
+        setup=f"criterion = {name}()",
+        epoch=epoch + "n = total / len(test_loader)",
+    )
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    said = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert any("of several batches at once is not the average of theirs" in one for one in said) is whole
+    assert ("gather_for_metrics" in conversion.new_text) is not whole
 
 
 @pytest.mark.parametrize(

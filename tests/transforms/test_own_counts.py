@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_project
 from accelify.source import Source
-from tests.transforms.support import check_noop, codes, convert, frame
+from tests.transforms.support import check_noop, codes, convert, frame, place_of
 
 EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
 
@@ -23,6 +23,31 @@ EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
         ("", "loss = F.cross_entropy(model(x), y, ignore_index=0)"),
         ("criterion = nn.CrossEntropyLoss(ignore_index=0)", "loss = criterion(model(x), y)"),
         ("criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0]))", "loss = criterion(model(x), y)"),
+        (
+            "criterion = nn.NLLLoss2d(torch.tensor([1.0, 2.0]))",
+            "loss = criterion(model(x).log_softmax(1)[:, :, None, None], y[:, None, None])",
+        ),
+        (
+            "def overlap(p, y):\n"
+            "    return 2 * (p * y).sum((0, 2)) / (p * p + y * y).sum((0, 2)).clamp(min=1e-6)\n"
+            "class Overlapping(nn.Module):\n"
+            "    def forward(self, scores, y):\n"
+            "        return 1.0 - torch.mean(overlap(torch.sigmoid(scores), y))\n"
+            "criterion = Overlapping()",
+            "loss = criterion(model(x)[:, :, None], y[:, None, None])",
+        ),
+        (
+            "import numpy as np",
+            f"{EACH}entries = np.sum(y.numpy() * y.numpy())\n"
+            "loss = F.cross_entropy(model(x), y) + each.sum() / float(entries)",
+        ),
+        (
+            "import numpy as np\n"
+            "def scored(scores, y, counts):\n"
+            "    entries = np.count_nonzero(counts)\n"
+            "    return F.cross_entropy(scores, y) + torch.sum(scores ** 2) / float(entries)",
+            "loss = scored(model(x), y, y.numpy())",
+        ),
         (
             "class Scored(nn.Module):\n"
             "    def forward(self, scores, y):\n"
@@ -53,6 +78,42 @@ def test_losses_that_each_process_averages_over_a_count_of_its_own(setup: str, l
     assert "accelerator.backward(loss, weight=...)" in said
 
 
+KEPT = """
+import numpy as np
+
+class Net(nn.Linear):
+    def forward(self, x):
+        self.kept = super().forward(x)
+        return self.kept
+
+    def loss(self, scores, y, counts):
+        entries = {entries}
+        self.extra = {kept} * 2
+        if self.training:
+            self.extra = torch.sum(self.extra) / float(entries)
+            return F.cross_entropy(scores, y) + self.extra
+        return F.cross_entropy(scores, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "entries", "found"),
+    [
+        ("self.kept ** 2", "np.sum(counts * counts)", True),
+        ("self.kept ** 2", "len(scores)", False),
+        ("self.weight ** 2", "len(scores)", False),
+    ],
+)
+def test_a_loss_that_a_model_makes_of_what_its_forward_has_kept(kept: str, entries: str, found: bool) -> None:
+    conversion = convert(
+        setup=KEPT.format(kept=kept, entries=entries),
+        build="model = Net(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        loss="loss = model.loss(model(x), y, y.numpy())",
+    )
+    assert ("ACC425" in codes(conversion)) is found
+    assert "reduction=" not in place_of(conversion.new_text, "backward")
+
+
 def test_weights_that_sum_up_to_the_same_everywhere_are_named_by_what_they_are_divided_by() -> None:
     loss = """
 each = F.cross_entropy(model(x), y, reduction="none")
@@ -75,6 +136,8 @@ loss = torch.sum(weight * each) / torch.sum(weight).item()
         "hits = (model(x).softmax(1)[:, 0] * y).sum()\n"
         "loss = 1 - 2 * hits / (y.sum() + model(x).softmax(1)[:, 0].sum())",
         "loss = F.cross_entropy(model(x), y, weight=None)",
+        f"{EACH}loss = torch.mean(each[:, None].sum(1) / y[:, None].sum(1))",
+        f"{EACH}import numpy as np\nloss = each.sum() / np.sum([1.0, 3.0])",
     ],
 )
 def test_other_losses(loss: str) -> None:

@@ -37,3 +37,26 @@ class Net(nn.Linear):
 def test_parameters_that_a_forward_sets(line: str, named: bool) -> None:
     build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
     assert ("ACC422" in codes(convert(setup=NET.format(line=line), build=build))) == named
+
+
+@pytest.mark.parametrize(
+    ("lines", "updated"),
+    [
+        ("self.shift = nn.Parameter(self.shift * 0.9 + 0.1 * x.mean(0))", "self.shift"),
+        (
+            "self.mean = self.mean * 0.9 + 0.1 * x.mean(0); self.shift = nn.Parameter(-self.mean)",
+            "self.shift",
+        ),
+        (
+            "self.shift.data.copy_(self.shift * 0.9 + x.mean(0)); self.shift = nn.Parameter(self.shift)",
+            "self.shift",
+        ),
+        ("self.shift = nn.Parameter(-x.mean(0) * self.weight[0])", None),
+    ],
+)
+def test_parameters_that_every_forward_carries_on(lines: str, updated: str | None) -> None:
+    build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = convert(setup=NET.format(line=lines), build=build)
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC422"]
+    assert ("run one batch through the model before prepare" in said) is (updated is None)
+    assert (f"updates `{updated}` in every forward" in said) is (updated is not None)

@@ -284,3 +284,32 @@ def test_a_sentence_that_ends_leaves_only_its_own_loop() -> None:
             break
     """
     assert "ACC405" not in codes(convert(loss=loss))
+
+
+TYPE = "batch_size = 8\nTensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.Tensor\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "batch", "found"),
+    [
+        ("held = Tensor(batch_size, 4)", "x = held.copy_(x)", True),
+        ("held = torch.empty(batch_size, 4)", "x = held.copy_(x)", True),
+        ("held = Variable(Tensor(batch_size, 2).fill_(1.0))", "F.mse_loss(model(x), held).backward()", True),
+        ("held = torch.ones(batch_size, 2)", "scores = model(2 * x)\nF.mse_loss(scores, held)", True),
+        ("held = Tensor(batch_size, 4)", "x = held[: len(x)].copy_(x)", False),
+        ("held = Tensor(batch_size, 4)", "held.data.resize_(x.size()).copy_(x)\nx = held + 0", False),
+        ("held = torch.ones(batch_size, 2)", "F.mse_loss(model(x), held[: len(x)])", False),
+        ("held = Tensor(batch_size, 4)", "scores = model(2 * x)\nprint(model(held), scores)", False),
+        ("held = Tensor([batch_size, 4])", "F.mse_loss(model(x), held)", False),
+    ],
+)
+def test_tensors_of_the_configured_size_that_meet_the_batch(made: str, batch: str, found: bool) -> None:
+    conversion = convert(
+        imports="from torch.autograd import Variable", setup=TYPE + made, batch=batch, build=NAMED["build"]
+    )
+    assert ("ACC404" in codes(conversion)) is found
+
+
+def test_a_tensor_type_in_the_loop_takes_the_size_at_hand() -> None:
+    before, after = "h = Tensor(batch_size, 4)", "h = Tensor(x.size(0), 4)"
+    check_transformed("batch", before, after, setup=TYPE, build=NAMED["build"])

@@ -39,6 +39,9 @@ PAIRS = [
     "torch.cdist(a, a)",
     "a.unsqueeze(0) - b.unsqueeze(1)",
     "a[None, :] - a[:, None]",
+    "a.view(len(a), 1, 2) - b.view(1, len(a), 2)",
+    "a ** 2 / torch.sum(a, 0)",
+    "a / a.sum(dim=0, keepdim=True)",
 ]
 
 
@@ -50,6 +53,7 @@ PAIRS = [
         "other - torch.mean(output, dim=0)",
         "torch.log(torch.sum(torch.exp(output)) + torch.sum(torch.exp(other)))",
         "torch.cdist(output, output)",
+        "output ** 2 / output.sum(0)",
         "output @ output.T",
         "F.pdist(output)",
     ],
@@ -321,3 +325,42 @@ def test_kernels_between_two_batches(tmp_path: Path, distance: str, used: str, f
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     assert conversion.status == "converted"
     assert ("ACC408" in {f.code for f in conversion.remaining}) == found
+
+
+DENSITY = """
+import torch
+
+def density(x, mean):
+    return -((x - mean) ** 2)
+
+def pairs(a, b):
+    n, d = a.shape
+    a = a.{first}
+    return density(a, b.{second})
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("view(n, 1, d)", "view(1, n, d)", True),
+        ("reshape(1, n, d)", "reshape(n, 1, d)", True),
+        ("view(n, 1, d)", "view(n, 1, d)", False),
+        ("view(1, n, d)", "view(n, d, 1)", False),
+        ("view(n, 1, d)", "view(1, 7, d)", False),
+    ],
+)
+def test_pairs_that_are_handed_to_a_function(tmp_path: Path, first: str, second: str, found: bool) -> None:
+    (tmp_path / "pairs.py").write_text(DENSITY.format(first=first, second=second))
+    script = TRAIN.format(name="pairs").replace("criterion = pairs()\n", "").replace("losses", "pairs")
+    (tmp_path / "train.py").write_text(script.replace("criterion(model(x), y)", "pairs(model(x), y).mean()"))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert ("ACC408" in codes(conversion)) is found
+
+
+@pytest.mark.parametrize(
+    "term", ["output / output.sum(1, keepdim=True)", "output / y.sum(0)", "y / y.sum(0)"]
+)
+def test_shares_within_a_sample_or_of_what_the_data_holds(term: str) -> None:
+    loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
+    assert "ACC408" not in codes(convert(loss=loss))
