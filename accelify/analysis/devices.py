@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.asked_helpers import as_given, choice_of
 from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.fallback_devices import named_before
+from accelify.analysis.machine_flags import MachineFlags
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, names_in, walk
@@ -352,6 +354,8 @@ class Devices:
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
                 return self.wish(assigned, seen | {text})
+            if self._machine_flags.holds(test):
+                return None
         if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
             return None  # where a tensor is, and nobody's wish
         if isinstance(test, ast.Constant):
@@ -359,6 +363,10 @@ class Devices:
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
             return None
         return self.tree.segment(test), self._read_by(test)
+
+    @cached_property
+    def _machine_flags(self) -> MachineFlags:
+        return MachineFlags(self.script)
 
     def asks_for_gpu(self, test: ast.expr) -> bool:
         """Whether a test asks for nothing but a GPU: of the machine, or of an option by the name of that.

@@ -310,12 +310,28 @@ def _selections(context: Context) -> Iterator[Change]:
     for stmt in tree.nodes(ast.Assign):
         for target in stmt.targets if not hides_all(stmt) else ():
             if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
-                yield context.todo(
-                    SELECT,
-                    stmt,
-                    "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs",
-                    "all processes share the GPUs named here; choose them when launching",
+                message = (
+                    "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs"
                 )
+                mark = "all processes share the GPUs named here; choose them when launching"
+                if _is_behind_accelerator(context, stmt):
+                    message = (
+                        "CUDA_VISIBLE_DEVICES is set behind the Accelerator, where it has no effect any more"
+                    )
+                    mark = "this has no effect behind the Accelerator; choose the GPUs when launching"
+                yield context.todo(SELECT, stmt, message, mark)
+
+
+def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
+    """Whether a statement runs only when the Accelerator is made."""
+    script, anchor, reach = context.script, context.plan.anchor, context.plan.reach
+    if anchor is None or reach is None:
+        return False
+    scope = script.scope_of(stmt)
+    if scope is place_of(script, anchor):
+        return context.tree.start(stmt) > anchor.offset
+    ours = script.module_of(stmt).scopes.module is anchor.root
+    return ours and bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
 
 
 def _hidden_by_functions(context: Context) -> Iterator[Change]:

@@ -122,3 +122,35 @@ def test_a_helper_that_asks_for_something_else(tmp_path: Path) -> None:
 def test_an_entry_of_options_that_another_class_reads(tmp_path: Path) -> None:
     text = converted(tmp_path, FITTED, fit=FIT)
     assert '    accelerator = Accelerator(cpu=str(config["device"]) == "cpu")\n' in text
+
+
+FLAGS = (
+    "import torch\n\nUSE_CUDA = torch.cuda.is_available()\nASKED = torch.cuda.is_available() and input()\n"
+)
+GUARDED = (
+    MAIN.replace("device = {device}\n", "pass\n")
+    .replace(
+        "    net = nn.Linear(4, 2).to(device)\n",
+        "    net = nn.Linear(4, 2)\n    if {flag}:\n        net.cuda()\n",
+    )
+    .replace("x.to(device), y.to(device)", "x, y")
+)
+
+
+@pytest.mark.parametrize(
+    ("imports", "flag"),
+    [
+        ("from flags import *", "USE_CUDA"),
+        ("from flags import USE_CUDA", "USE_CUDA"),
+        ("from flags import USE_CUDA as GPU", "GPU"),
+        ("import flags", "flags.USE_CUDA"),
+    ],
+)
+def test_a_flag_of_another_module_that_only_asks_the_machine(imports: str, flag: str, tmp_path: Path) -> None:
+    text = converted(tmp_path, GUARDED.format(imports=imports, flag=flag), flags=FLAGS)
+    assert "    accelerator = Accelerator()\n" in text
+
+
+def test_a_flag_of_another_module_that_is_a_wish(tmp_path: Path) -> None:
+    main = GUARDED.format(imports="from flags import ASKED as USE_CUDA", flag="USE_CUDA")
+    assert "    accelerator = Accelerator(cpu=not USE_CUDA)\n" in converted(tmp_path, main, flags=FLAGS)
