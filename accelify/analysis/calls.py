@@ -267,7 +267,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             if node.func.id == "eval":
                 return self.evaluated(module, scope, node)
             if hasattr(builtins, node.func.id):
-                return self._builtin(module, node, node.func.id, arguments)
+                return self._builtin(module, scope, node, node.func.id, arguments)
         if any(isinstance(callee, Imported) for callee in callees):
             # `data.DataLoader(...)` where a later loop calls its batch `data` too.
             callees = {c for c in callees if not isinstance(c, Method) or c.receiver.kind != v.BATCH}
@@ -332,7 +332,9 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return base.get(key)
         return set()
 
-    def _builtin(self, module: Module, node: ast.Call, name: str, arguments: list[Values]) -> Values:
+    def _builtin(
+        self, module: Module, scope: Scope, node: ast.Call, name: str, arguments: list[Values]
+    ) -> Values:
         first = arguments[0] if arguments else set()
         if name == "enumerate":
             pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
@@ -361,7 +363,13 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if name == "next":
             found: Values = set()
             for value in first:
-                found |= self.element_values(module, node, value)
+                cls = value.cls if isinstance(value, Thing) and value.kind == v.INSTANCE else None
+                own = cls.method("__next__") if cls is not None else None
+                if own is not None:
+                    drawn = Function(own[1], own[0].module, value)
+                    found |= self.call_function(module, scope, node, drawn, [], {})
+                else:
+                    found |= self.element_values(module, node, value)
             return found
         if name in ("list", "tuple", "sorted", "reversed", "iter"):
             return first

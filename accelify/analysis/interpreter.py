@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Collection
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -60,6 +61,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self.changed = False
         self._settled: list[bool] = []
         self._set_outside: list[bool] = []
+        self._held_back = False
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
@@ -94,10 +96,12 @@ class Interpreter(CallEvaluator, KindsByUse):
                 self._run(module, scope, node)
         # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
         # parameter holds, only because its function had not been looked at yet would never go away again.
-        # Last comes what a class of the program is only read for: an unknown result may be what another sets there.
+        # Last comes what an object is only read for: an unknown result may be what another class sets there.
         for reached in (None, self._settled, self._set_outside):
             if reached is not None:
                 reached.append(True)
+            if reached is self._set_outside and not self._held_back:
+                break
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
                 self._memo.clear()
@@ -120,6 +124,27 @@ class Interpreter(CallEvaluator, KindsByUse):
         """Whether all that is known has found its way; what asks for it is run again when it has."""
         self.reads.note(self._settled)
         return bool(self._settled)
+
+    def _is_set_outside(self, name: str) -> bool:
+        """Whether what objects hold under a name is by now taken for something that nothing of the program sets."""
+        if not self.settled() or name not in self._given_results:
+            return self.settled()
+        self.reads.note(self._set_outside)
+        self._held_back |= not self._set_outside
+        return bool(self._set_outside)
+
+    @cached_property
+    def _given_results(self) -> set[str]:
+        """The attributes that are given what some call gives back."""
+        return {
+            node.attr
+            for _, _, nodes in self._work
+            for stmt in nodes
+            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call)
+            for target in stmt.targets
+            for node in (target.elts if isinstance(target, ast.Tuple) else [target])
+            if isinstance(node, ast.Attribute)
+        }
 
     def _prepare(self, module: Module) -> None:
         for scope in module.used_scopes():
@@ -298,10 +323,8 @@ class Interpreter(CallEvaluator, KindsByUse):
         if name in base.attributes:
             self.reads.note(base.attributes[name])
             return base.attributes[name]
-        if base.kind == v.INSTANCE and base.cls is not None:
-            self.reads.note(self._set_outside)
-            if not self._set_outside:
-                return set()
+        if base.kind == v.INSTANCE and base.cls is not None and not self._is_set_outside(name):
+            return set()
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
             if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):

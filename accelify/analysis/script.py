@@ -491,6 +491,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             drawing.add(self.scope_of(call))
             if any(self.trains(loop) for loop in self.enclosing_loops(call)) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
+                found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
             # a function that hands out the next batch: `batches.next()`, with `next(self.iterator)` in it
             if self.callees(call) & drawing and any(self.trains(loop) for loop in self.enclosing_loops(call)):

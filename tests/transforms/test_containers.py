@@ -113,6 +113,57 @@ def test_loaders_that_are_gone_through_one_after_the_other(through: str) -> None
     assert "loaders = [accelerator.prepare(DataLoader(data, batch_size=n)) for n in (2, 4)]\n" in text
 
 
+TURNS = """\
+class Turns:
+    def __init__(self, first, second):
+        self.first, self.second = self.forever(first), self.forever(second)
+        self.step = 0
+
+    def __next__(self):
+        self.step += 1
+        return next(self.first if self.step % 2 else self.second)
+
+    @staticmethod
+    def forever(loader):
+        while True:
+            for batch in loader:
+                yield batch
+
+
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+one, two = DataLoader(data, batch_size=4), DataLoader(data, batch_size=4)
+turns = Turns(one, two)
+"""
+DRAWS = """\
+    x, y = next(turns)
+    loss = (net(x) - y).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [f"for step in range(4):\n{DRAWS}", f"def go(turns):\n{DRAWS}\n\nfor step in range(4):\n    go(turns)\n"],
+)
+def test_loaders_that_an_iterator_of_ones_own_takes_from(draws: str) -> None:
+    text = converted(script(TURNS, draws))
+    (made,) = [line for line in text.splitlines() if "accelerator.prepare(" in line and "one" in line]
+    assert "one, two)" in made
+    assert text.index(made) < text.index("\nturns = Turns(one, two)\n")
+
+
+def test_an_iterator_that_makes_its_batches_itself_has_no_loader() -> None:
+    draws = "        return torch.randn(4, 3), torch.randn(4, 1)\n\n    @staticmethod"
+    made = TURNS.replace(
+        "        return next(self.first if self.step % 2 else self.second)\n\n    @staticmethod", draws
+    )
+    text = converted(script(made, f"for step in range(4):\n{DRAWS}"))
+    assert "net, opt = accelerator.prepare(net, opt)\n" in text
+
+
 def test_lists_of_batches_are_no_loaders() -> None:
     made = "batches = [[(torch.randn(2, 3), torch.randn(2, 1))] for _ in range(3)]\n"
     trains = f"net = nn.Linear(3, 1)\nopt = {SGD.format('net')}\n"
