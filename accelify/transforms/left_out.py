@@ -44,6 +44,14 @@ def transform(context: Context) -> Iterator[Change]:
                 "a pass are left out, and the figures cover fewer samples than before"
             )
             yield context.todo(LEFT_OUT, loop, message, _MARK)
+    ungathered = context.ungathered_loops()
+    for evaluation in plan.evaluations:
+        if evaluation.loop in ungathered and all(drops_last(script, t) for t in evaluation.loaders):
+            message = (
+                "this loop evaluates on a loader with drop_last=True that is trained on as well: on N processes up to "
+                "N-1 whole batches of a pass are left out, and the figures cover fewer samples than before"
+            )
+            yield context.change(LEFT_OUT, evaluation.loop.iter, message)
 
 
 def _tests(context: Context, loop: BatchLoop) -> list[ast.expr]:

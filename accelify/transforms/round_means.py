@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.figures import Figures
+from accelify.analysis.loaders import drops_last
 from accelify.analysis.round_means import mean_over_rounds
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -33,6 +34,8 @@ def transform(context: Context) -> Iterator[Change]:
     for evaluation in plan.evaluations:
         if evaluation.loses_batches or evaluation.only_looks:
             continue
+        if all(drops_last(context.script, t) for t in evaluation.loaders):
+            continue  # there is no shorter round
         if not evaluation.loaders & plan.prepared or plan.on_main_only(evaluation.loop):
             continue
         found = mean_over_rounds(context.script, figures, plan.prepared, evaluation)

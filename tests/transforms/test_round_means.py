@@ -8,7 +8,7 @@ from accelify.convert import Conversion, ConvertOptions, convert_source
 from accelify.findings import Severity
 from accelify.source import Source
 from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
-from tests.transforms.support import PATH, convert
+from tests.transforms.support import PATH, convert, frame
 
 
 def _converted(text: str, batch_size: str = "per-process") -> Conversion:
@@ -99,3 +99,12 @@ def test_means_that_are_reduced_where_nothing_can_be_gathered(result: str, named
     assert [m.split()[0] for _, m in _notes(shared)] == named
     whole = convert(**parts, epoch="print(evaluate(test_loader, True))")
     assert _notes(whole) == []
+
+
+def test_a_loader_that_is_trained_on_and_loses_whole_batches() -> None:
+    ready = NESTED.format(result="sum(losses) / len(losses)")
+    text = frame(ready=ready, epoch="print(evaluate(loader, True))")
+    text = text.replace("shuffle=True)", "shuffle=True, drop_last=True)")
+    found = convert_source(Source.from_text(text, PATH))
+    assert _notes(found) == []
+    assert [f.message.split()[0] for f in found.remaining if f.code == "ACC308"] == ["this"]
