@@ -11,7 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree
+from accelify.analysis.syntax import Node, Tree, dotted
 from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
 
 
@@ -84,16 +84,19 @@ class Holders:
 
     @cached_property
     def attributes_of_others(self) -> list[Holder]:
-        """What is assigned to an attribute of an object that a name holds: `options.model = Net()`."""
+        """What is assigned to an attribute of an object: `options.model = Net()`, `self.wrapper.inner = SGD(...)`."""
         found: dict[tuple[Scope | None, str], Holder] = {}
         for stmt in self.tree.nodes(ast.Assign):
             for target in (e for t in stmt.targets for e in _flat(t)):
-                if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+                scope, text = self.scope_of(stmt), dotted(target)
+                if not isinstance(target, ast.Attribute) or text is None:
                     continue
-                scope, base = self.scope_of(stmt), target.value.id
-                if base == scope.self_name():
+                base = text.partition(".")[0]
+                if isinstance(target.value, ast.Name):
+                    if base == scope.self_name():
+                        continue
+                elif not any(t.cls is not None for t in self.things(target.value, v.INSTANCE)):
                     continue
-                text = f"{base}.{target.attr}"
                 holder = found.setdefault(
                     (scope.resolve(base), text), Holder(text, scope=scope.resolve(base) or scope)
                 )

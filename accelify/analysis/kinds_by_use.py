@@ -8,7 +8,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.reads import ReadsOfNodes
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Thing, Value, Values
+from accelify.analysis.values import Class, Thing, Value, Values
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,6 +42,8 @@ class KindsByUse:
             if kind is None:
                 self._shows_none[value] = shown
             if kind == v.LOADER and self._is_another_path(value):
+                continue
+            if kind == v.OPTIMIZER and self._is_an_own(value):
                 continue
             if kind is not None:
                 value.kind = kind
@@ -83,6 +85,26 @@ class KindsByUse:
             held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
         ]
         return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
+
+    def _is_an_own(self, thing: Thing) -> bool:
+        """Whether what steps comes to a name beside an object of a plain class of the project's that steps too.
+
+        A file that the object was written to holds no optimizer of torch's.
+        """
+        classes = [value for value in self.things.values() if isinstance(value, Class)]
+        holding = [
+            *(held for (_, name), held in self.variables.items() if name in thing.names),
+            *(held for cls in classes for name, held in cls.attributes.items() if name in thing.names),
+        ]
+        return any(
+            isinstance(w, Thing)
+            and w.kind == v.INSTANCE
+            and w.cls is not None
+            and w.cls.method("step") is not None
+            for held in holding
+            if thing in held
+            for w in held
+        )
 
 
 def kind_from_use(thing: Thing) -> str | None:

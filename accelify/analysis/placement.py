@@ -6,7 +6,6 @@ import ast
 from functools import cached_property
 from typing import Any
 
-from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.assignments import (
     assigns_always,
@@ -17,7 +16,8 @@ from accelify.analysis.assignments import (
     stands_in,
     takes_to_host,
 )
-from accelify.analysis.containers import Containers, within
+from accelify.analysis.containers import Containers
+from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, is_looked_at
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.sites import Item, PrepareSite
@@ -60,7 +60,7 @@ class Placement:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
-            self._gives(s, thing) and not is_alias(s)
+            gives(self.script, s, thing) and not is_alias(s)
             for holder in self.script.holders_of(thing)
             for s, _ in holder.assignments
         )
@@ -78,16 +78,16 @@ class Placement:
             for scope in scopes:
                 depth = self.script.depth(scope)
                 made = [s for s, where in holder.assignments if where is scope and not is_none(s)]
-                every = [s for s in made if not self._comes_trained(s, thing)]
-                if not every or (given and not any(self._gives(s, thing) for s in every)):
+                every = [s for s in made if not comes_trained(self.script, s, thing)]
+                if not every or (given and not any(gives(self.script, s, thing) for s in every)):
                     continue
                 if len(every) < len(made) and all(
-                    self._hands_through(s, thing) for s in every if self._gives(s, thing)
+                    hands_through(self.script, s, thing) for s in every if gives(self.script, s, thing)
                 ):
                     continue  # what came here trained only goes on through a function: `model = resume(model)`
                 if kind == v.LOADER:
                     # The name may be used again for one that is not shared out.
-                    every = [s for s in every if self._gives(s, thing)]
+                    every = [s for s in every if gives(self.script, s, thing)]
                 # `model = model.train()` makes nothing new.
                 handed = [s for s in every if gives_back(s, holder.name)]
                 last = max((self.tree.start(s) for s in handed), default=0)
@@ -102,6 +102,8 @@ class Placement:
                     continue  # `self.net = DataParallel(self.net)` of one that a method made
                 creations = creations or every
                 if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
+                    continue
+                if kind == v.OPTIMIZER and is_looked_at(self.script, holder, creations):
                     continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
                     if not self.held.only_chosen(creations):
@@ -124,7 +126,7 @@ class Placement:
         ):
             return False
         return any(
-            where is scope and not is_alias(s) and self._gives(s, thing)
+            where is scope and not is_alias(s) and gives(self.script, s, thing)
             for other in self.script.holders_of(thing)
             if other.things == {thing}
             for s, where in other.assignments
@@ -155,7 +157,7 @@ class Placement:
             given = [
                 (s, where)
                 for s, where in holder.assignments
-                if not is_none(s) and thing in holder.things and self._gives(s, thing)
+                if not is_none(s) and thing in holder.things and gives(self.script, s, thing)
             ]
             if given:
                 scope = min((where for _, where in given), key=self.script.depth)
@@ -171,6 +173,10 @@ class Placement:
         best = self.home(thing, kind)
         if best is None:
             return []
+        if kind == v.OPTIMIZER and not any(gives(self.script, s, thing) for s in best.creations):
+            # `wrapper.inner = SGD(...)` from outside, in the place of the one that the wrapper was given.
+            later = self._in_attribute_of_another(thing, kind)
+            best = later if later is not None else best
         found = [best]
         if all(is_alias(c) for c in best.creations):
             return found
@@ -182,7 +188,7 @@ class Placement:
                     continue
                 creations = [s for s, where in holder.assignments if where is scope and not is_alias(s)]
                 creations = [s for s in creations if not gives_back(s, holder.name) and not is_none(s)]
-                creations = [s for s in creations if kind != v.LOADER or self._gives(s, thing)]
+                creations = [s for s in creations if kind != v.LOADER or gives(self.script, s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
@@ -231,37 +237,6 @@ class Placement:
             if best is None or rank < best[:2]:
                 best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
         return best[2] if best else None
-
-    def _comes_trained(self, stmt: ast.stmt, thing: Thing) -> bool:
-        """Whether an assignment gets a thing that a function has made and trained: `model = train(loader)`.
-
-        It is prepared in there, before the training.
-        """
-        value = getattr(stmt, "value", None)
-        while isinstance(value, ast.Subscript):
-            value = value.value
-        if not isinstance(value, ast.Call) or not self.script.callees(value) & self.script.training_scopes:
-            return False
-        given = [value.func, *value.args, *[kw.value for kw in value.keywords]]
-        return not any(thing in self._given(a) for a in given)
-
-    def _hands_through(self, stmt: ast.stmt, thing: Thing) -> bool:
-        value = getattr(stmt, "value", None)
-        while isinstance(value, ast.Subscript):
-            value = value.value
-        given = [*value.args, *[kw.value for kw in value.keywords]] if isinstance(value, ast.Call) else []
-        return any(thing in self._given(a) for a in given)
-
-    def _gives(self, stmt: ast.stmt, thing: Thing) -> bool:
-        """Whether an assignment gives a name the thing itself: no other one of that name, no bar around a loader."""
-        value = getattr(stmt, "value", None)
-        if thing.kind == v.LOADER and isinstance(value, ast.Call):
-            if k.is_progress(self.script.qualname(value.func) or ""):
-                return False
-        targets = stmt.targets if isinstance(stmt, ast.Assign) else []
-        if not isinstance(value, ast.expr) or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets):
-            return True
-        return thing in self.script.things(value)
 
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
@@ -370,6 +345,10 @@ class Placement:
         name, owner = item.holder.name, item.holder.scope
         if owner is None:
             return True
+        if name in owner.positional() and all(
+            any(gives(self.script, s, t) for s in item.creations) for t in item.things
+        ):
+            return False  # a parameter is there anyway, and what its caller hands over is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
             if self.script.scope_of(read) is item.scope and self.tree.start(read) < first:
@@ -512,16 +491,9 @@ class Placement:
                 ):
                     continue
                 values = [*node.args, *[kw.value for kw in node.keywords]]
-                if any(item.things & self._given(a) for a in values):
+                if any(item.things & given_things(self.script, a) for a in values):
                     return True
         return False
-
-    def _given(self, argument: ast.expr) -> set[Thing]:
-        """The things that an argument is, or that a container it is holds."""
-        found = self.script.things(argument)
-        for container in self.script.values(argument):
-            found |= {w for w in within(container) if isinstance(w, Thing)}
-        return found
 
     def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
         limit = block.index(use) if use is not None else len(block)

@@ -59,6 +59,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         else:
             super().__setattr__(name, value)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The optimizer's own: scripts ask for its kind, and make it again by `old.__class__(parameters, lr=...)`."""
+        return type(self.__dict__.get("optimizer", self))
+
     def __repr__(self) -> str:
         return f"AcceleratedOptimizer({self.optimizer!r})"
 

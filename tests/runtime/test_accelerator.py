@@ -67,6 +67,19 @@ def test_a_scheduler_is_still_of_its_own_class():
     assert accelerator.prepare(prepared) is prepared
 
 
+def test_an_optimizer_can_be_made_again_by_its_class():
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, _, _ = parts()
+    model, optimizer = accelerator.prepare(model, optimizer)
+    again = optimizer.__class__(model.parameters(), lr=0.5)
+    assert type(again) is torch.optim.SGD
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert isinstance(optimizer, AcceleratedOptimizer)
+    assert not isinstance(optimizer, torch.optim.Adam)
+    assert accelerator.prepare(again) is not optimizer
+    assert accelerator.prepare(optimizer) is optimizer
+
+
 def test_a_file_of_whole_objects_loads_without_this_package(tmp_path):
     accelerator = Accelerator(cpu=True)
     model, optimizer, _, scheduler = parts()
