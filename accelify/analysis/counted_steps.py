@@ -39,6 +39,7 @@ class CountedSteps:
                         self.reached[callee] = (*chain, call)  # type: ignore[arg-type]
                         queue.append(callee)
         self._calls = {n for scope in queue for n in self.nodes(scope) if isinstance(n, ast.Call)}
+        self._assigning: dict[Scope, dict[str, list[ast.Assign]]] = {}
         self._counters: list[tuple[str, Scope]] = []
         for scope in queue:
             self._counters += [(name, scope) for name in map(_counted_up, self.nodes(scope)) if name]
@@ -116,6 +117,18 @@ class CountedSteps:
         """`i` of `for i, batch in enumerate(loader)`."""
         return counter_of(self.script, self.loop) == name
 
+    def assigning(self, scope: Scope, name: str) -> list[ast.Assign]:
+        """The plain assignments of a name, or of an attribute of `self`, in a function."""
+        found = self._assigning.get(scope)
+        if found is None:
+            found = self._assigning[scope] = {}
+            for stmt in scope.nodes:
+                if isinstance(stmt, ast.Assign):
+                    known = {n for t in stmt.targets for n in (dotted(t), *target_names(t)) if n}
+                    for one in known:
+                        found.setdefault(one, []).append(stmt)
+        return found.get(name, [])
+
     def given(self, scope: Scope, name: str) -> Iterator[tuple[ast.expr, Scope]]:
         """What is handed over for a parameter, in the calls for every batch where there are such."""
         pairs = self.script.interpreter.callers.get(scope, [])
@@ -185,13 +198,10 @@ class Trace:
             places = list(self.script.scope_for(key[0]).children.values())
         for place in places:
             assert isinstance(place, Scope)
-            for stmt in place.nodes:
-                targets = stmt.targets if isinstance(stmt, ast.Assign) else []
-                if any(dotted(t) == name or ("." not in name and name in target_names(t)) for t in targets):
-                    assert isinstance(stmt, ast.Assign)
-                    self.follow(stmt.value, place)
-                    for test, around in self.steps.tests(stmt, place):
-                        self.follow(test, around)
+            for stmt in self.steps.assigning(place, name):
+                self.follow(stmt.value, place)
+                for test, around in self.steps.tests(stmt, place):
+                    self.follow(test, around)
             if place.kind == "function" and name in {a.arg for a in place.parameters()}:
                 for value, outer in self.steps.given(place, name):
                     self.follow(value, outer)

@@ -32,10 +32,9 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
     for site in sites:
         if not any(model in item.things for item in site.items):
             continue
-        for call in script.calls():
-            if script.scope_of(call) is not site.scope:
-                continue
-            if script.tree.start(call) >= script.tree.end(site.after):
+        end = script.tree.end(site.after)
+        for call in site.scope.nodes:
+            if not isinstance(call, ast.Call) or script.tree.start(call) >= end:
                 continue
             if _runs_or_copies(script, call, model) or _reckons_with_another(script, sites, call, model):
                 return True
