@@ -209,11 +209,10 @@ class LossReductions:
         if key not in self._stores:
             tree, places = place.module.tree, {stmt: i for i, stmt in enumerate(module.node.body)}
             found: set[int] = set()
-            for node in tree.nodes(ast.Name):
-                if node.id == name and isinstance(node.ctx, ast.Store):
-                    if place.module.scopes.of(node) is module:
-                        around = next((a for a in tree.ancestors(node) if a in places), None)
-                        found |= {places[around]} if around is not None else set()
+            for node in tree.writes(name):
+                if isinstance(node.ctx, ast.Store) and place.module.scopes.of(node) is module:
+                    around = next((a for a in tree.ancestors(node) if a in places), None)
+                    found |= {places[around]} if around is not None else set()
             self._stores[key] = sorted(found)
         return self._stores[key]
 

@@ -22,11 +22,7 @@ def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign
     scope = script.scope_of(read)
     if scope.resolve(read.id) is not scope or _set_within(script, read.id):
         return None
-    stores = [
-        node
-        for node in script.tree.nodes(ast.Name)
-        if node.id == read.id and not isinstance(node.ctx, ast.Load) and script.scope_of(node) is scope
-    ]
+    stores = [node for node in script.tree.writes(read.id) if script.scope_of(node) is scope]
     made = [script.tree.parent(store) for store in stores]
     plain = [s for s in made if isinstance(s, ast.Assign) and len(s.targets) == 1]
     if len(plain) != len(stores):

@@ -60,6 +60,7 @@ class Tree:
         self._by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self._fstring_nodes: set[Node] = set()
         self._assigns: dict[str, list[ast.Assign]] | None = None
+        self._writes: dict[str, list[ast.Name]] | None = None
         self._assigned_in: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
 
     def _index(self, root: Node) -> None:
@@ -100,6 +101,15 @@ class Tree:
                 for known in {text for text in map(dotted, stmt.targets) if text is not None}:
                     self._assigns.setdefault(known, []).append(stmt)
         return self._assigns.get(name, [])
+
+    def writes(self, name: str) -> list[ast.Name]:
+        """Where a name is bound or deleted as a plain name, in source order."""
+        if self._writes is None:
+            self._writes = {}
+            for node in self.nodes(ast.Name):
+                if not isinstance(node.ctx, ast.Load):
+                    self._writes.setdefault(node.id, []).append(node)
+        return self._writes.get(name, [])
 
     def assigned_in(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
         """The assignments of a name in a statement, itself or in its blocks, in source order; augmented ones too."""

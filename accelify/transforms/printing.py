@@ -170,7 +170,8 @@ def _makes_bar(context: Context, value: ast.expr) -> bool:
 def _logging(context: Context) -> Iterator[Change]:
     """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
-    calls = [c for c in script.calls() if _logs(context, c)]
+    given = [stmt for stmt in context.tree.nodes(ast.Assign) if _is_log_method(context, stmt.value)]
+    calls = [c for c in script.calls() if _logs(context, c, given)]
     place = None if anchor is None else anchor.before or anchor.after
     if not calls or anchor is None or place is None:
         return
@@ -211,18 +212,26 @@ def _log_files(context: Context) -> Iterator[Change]:
         yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)
 
 
-def _logs(context: Context, call: ast.Call) -> bool:
-    """Whether a call logs a line: `logger.info(...)`, or by a name that was given the method: `say = logger.info`."""
+def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
+    """Whether a call logs a line: `logger.info(...)`, or by a name that was given the method: `say = logger.info`.
+
+    Args:
+        context: of the script.
+        call: which is asked about.
+        given: the assignments that give a name the method.
+    """
     func, script = call.func, context.script
     if _is_log_method(context, func):
         return True
-    text, scope = dotted(func), script.scope_of(func)
-    for stmt in context.tree.assigns(text) if text is not None else ():
+    text, scope = dotted(func) if given else None, script.scope_of(func)
+    for stmt in given if text is not None else ():
+        if not any(dotted(target) == text for target in stmt.targets):
+            continue
         if isinstance(func, ast.Name):
             same = script.scope_of(stmt).resolve(func.id) is scope.resolve(func.id)
         else:
             same = script.scope_of(stmt).owner_class is scope.owner_class
-        if same and _is_log_method(context, stmt.value):
+        if same:
             return True
     return False
 
