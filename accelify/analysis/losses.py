@@ -369,8 +369,9 @@ class LossReductions:
             whole = not node.args and not any(kw.arg in ("dim", "axis") for kw in node.keywords)
             if whole and name in ("mean", "sum"):
                 # Of a loss that is one number already they change nothing.
-                inner = self._of(node.func.value, place, depth)
-                if inner in (MEAN, SUM):
+                stacked = self._stacked(node.func.value, place, depth)
+                inner = stacked or self._of(node.func.value, place, depth)
+                if inner in (MEAN, SUM) or stacked is not None:
                     return inner
             if name == "mean":
                 self._here.averages[node] = place.scope
@@ -417,6 +418,9 @@ class LossReductions:
             return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
+            stacked = self._stacked(node.args[0], place, depth) if whole else None
+            if stacked is not None:
+                return stacked
             return SUM if whole and not self._is_averaged(node.args[0], place) else UNCLEAR
         if name in k.VARIABLE or name in (
             "builtins.float",
@@ -427,6 +431,34 @@ class LossReductions:
         ):
             return self._of(node.args[0], place, depth) if node.args else None
         return None
+
+    def _stacked(self, node: ast.expr, place: _Place, depth: int) -> str | None:
+        """How losses are reduced that are put into one tensor: `torch.stack([a, b])`; None where it is none of losses.
+
+        Those that a dictionary holds are losses by their names, but not known where it is filled later.
+        """
+        stacks = isinstance(node, ast.Call) and (dotted(node.func) or "").startswith(
+            ("torch.stack", "torch.cat")
+        )
+        given = node.args[0] if stacks and isinstance(node, ast.Call) and node.args else None
+        if isinstance(given, ast.Call) and dotted(given.func) in ("list", "tuple") and len(given.args) == 1:
+            given = given.args[0]
+        named = (
+            isinstance(given, ast.Call)
+            and isinstance(given.func, ast.Attribute)
+            and given.func.attr == "values"
+        )
+        if named:
+            given = given.func.value  # type: ignore[union-attr]
+        if isinstance(given, ast.Name) and (owner := place.scope.resolve(given.id)) is not None:
+            tree = place.module.tree
+            made = [one for stmt in owner.node.body for one in tree.assigned_in(stmt, given.id)]
+            given = made[0].value if len(made) == 1 and isinstance(made[0], ast.Assign) else None
+        parts = given.values if isinstance(given, ast.Dict) else getattr(given, "elts", [])
+        answers = {self._of(part, place, depth) for part in parts}
+        if len(answers) == 1 and answers <= {MEAN, SUM}:
+            return answers.pop()
+        return UNCLEAR if named else None
 
     def _is_averaged(self, node: ast.expr, place: _Place) -> bool:
         """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""

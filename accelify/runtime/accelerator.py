@@ -344,8 +344,8 @@ class Accelerator(Exchange, Saving, Tracking):
         own = {id(p) for m in self._models for p in m.parameters()}
         held = self.backend.parameters_of(optimizer)
         loose = [p for p in held if id(p) not in own]
-        shapes = {p.shape for m in self._models for p in m.parameters()}
-        if own and held and len(loose) == len(held) and (len(held) > 1 or held[0].shape in shapes):
+        # One alone can be a number that the script learns beside its models, such as a temperature.
+        if own and len(loose) == len(held) > 1:
             names = ", ".join(type(self.unwrap_model(m)).__name__ for m in self._models)
             raise ValueError(
                 f"the optimizer {type(optimizer).__name__} holds none of the parameters of the prepared model {names}: "

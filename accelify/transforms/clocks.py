@@ -118,8 +118,11 @@ def _is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.
 
 
 def _makes_object(context: Context, value: ast.expr) -> bool:
-    """Whether a call makes an object of the program, which is no text itself."""
+    """Whether a call makes an object, of the program or of a library, which is no text itself."""
     callees = context.script.callees(value) if isinstance(value, ast.Call) else set()
+    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    if not callees and name[:1].isupper() and not name.endswith("Path"):
+        return True  # a library's class: `SummaryWriter(folder)`
     return any(callee.is_method and callee.name.endswith("__init__") for callee in callees)
 
 

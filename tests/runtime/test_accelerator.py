@@ -182,6 +182,16 @@ def test_an_optimizer_of_another_model_is_an_error():
         accelerator.prepare(Net(3, 1), stale)
 
 
+def test_a_number_that_is_learned_beside_the_model_has_its_own_optimizer():
+    accelerator = Accelerator(cpu=True)
+    model, heat = nn.Linear(3, 1), torch.zeros(1, requires_grad=True)
+    assert heat.shape == model.bias.shape
+    model, own = accelerator.prepare(model, torch.optim.Adam([heat], lr=0.1))
+    accelerator.backward((model(torch.ones(2, 3)).mean() - heat).pow(2).sum())
+    own.step()
+    assert heat.item() != 0.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -26,6 +26,16 @@ def test_a_folder_is_named_by_one_clock() -> None:
     assert "from accelify.runtime import broadcast_object_list\n" in found.new_text
 
 
+def test_an_object_that_is_given_the_time_is_no_name() -> None:
+    made = 'writer = SummaryWriter(os.path.join("runs", datetime.now().strftime("%H-%M-%S")))\n'
+    imports = IMPORTS + "from torch.utils.tensorboard import SummaryWriter\n"
+    found = convert(
+        imports=imports, ready=made, epoch='writer.add_scalar("loss", loss.item(), epoch)\n', end=SAVED
+    )
+    assert "broadcast_object_list" not in found.new_text
+    assert "if accelerator.is_main_process else None" in place_of(found.new_text, "ready")
+
+
 def test_a_time_that_is_put_into_a_path() -> None:
     check_transformed(
         "ready",
