@@ -157,9 +157,8 @@ class PartialState:
         else:
             self.num_processes, self.process_index, self.local_process_index = 1, 0, 0
             self.backend = None
-            if (
-                self.is_beside
-            ):  # what one rank does for all, its own workers do as they did in the plain script
+            if self.is_beside:
+                # What one rank does for all, its own workers do as they did in the plain script.
                 self.process_index, self.local_process_index = _env_int("RANK", 0), _env_int("LOCAL_RANK", 0)
         if self.num_processes > 1:
             from .guard import start
