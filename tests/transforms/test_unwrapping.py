@@ -137,8 +137,7 @@ def test_what_is_taken_out_to_the_host_is_given_what_is_there() -> None:
     assert place_of(text, "end").endswith("\nout = model(torch.randn(3, 4))")
 
 
-def test_a_part_that_is_called_module_behind_a_move() -> None:
-    setup = """
+PART_CALLED_MODULE = """
 class Wrap(nn.Module):
     def __init__(self):
         super().__init__()
@@ -147,22 +146,18 @@ class Wrap(nn.Module):
     def forward(self, x):
         return self.module(x)
 """
+
+
+def test_a_part_that_is_called_module_behind_a_move() -> None:
     build = "model = Wrap()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
-    check_noop("build", f"{build}\nn = model.cpu().module.weight", "ACC208", setup=setup)
+    check_noop("build", f"{build}\nn = model.cpu().module.weight", "ACC208", setup=PART_CALLED_MODULE)
 
 
 def test_a_part_that_is_called_module() -> None:
-    setup = """
-class Wrap(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.module = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.module(x)
-"""
     build = "model = Wrap()\noptimizer = torch.optim.SGD(model.module.parameters(), lr=0.1)"
-    after = check_transformed("build", build, build, setup=setup, end="n = model.module.weight").new_text
+    after = check_transformed(
+        "build", build, build, setup=PART_CALLED_MODULE, end="n = model.module.weight"
+    ).new_text
     assert "n = accelerator.unwrap_model(model).module.weight" in after
 
 
