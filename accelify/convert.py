@@ -222,7 +222,7 @@ def _convert(
     if is_handed_an_accelerator(tree):
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
-    if not _may_train(source.text) and not program.may_train():
+    if not _may_train(source.text) and not program.may_train() and program.unread_loop() is None:
         return _left_alone(source, UNCHANGED, NO_LOOP)  # it imports a module with a loop, and uses none
     script = ScriptModel(tree, program.entry.path, program=program)
     models.append(script)

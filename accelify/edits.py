@@ -17,6 +17,8 @@ from accelify.analysis.devices import negated
 from accelify.analysis.syntax import Tree
 
 _INDENTATION = 600
+# The order of a replacement that is not needed where another edit takes its place away.
+YIELDING = 700
 # Comments that tell where something is put, and those that are code, or more than a word about the next line.
 _MOVE_COMMENT = re.compile(rb"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
 _KEPT_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
@@ -208,8 +210,8 @@ def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
     cursor = 0
     for edit in replaces:
         if edit.start < cursor:
-            if edit.start == edit.end and edit.text.isspace():
-                continue  # the indentation of a line that another edit took away
+            if edit.order == YIELDING or (edit.start == edit.end and edit.text.isspace()):
+                continue  # such as the indentation of a line that another edit took away
             raise EditError(f"two edits meet in line {tree.position(edit.start)[0]}")
         kept.append(edit)
         cursor = edit.end

@@ -1,6 +1,7 @@
-"""Modules that stay as they are but for a copy to the host, where a converted script hands them what is on the device.
+"""Modules that stay as they are but for what the converted script cannot run without.
 
-`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()`, which is right for who calls it from elsewhere, too.
+`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where it is handed what is on the device, and `async=`,
+which does not parse any more, gets its name of today. Both are right for who calls the module from elsewhere, too.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 
 from accelify import edits as verbs
 from accelify.analysis.program import Module
-from accelify.edits import Edit
 from accelify.findings import Finding
 from accelify.source import Source
-from accelify.transforms.base import Context
+from accelify.transforms.base import Context, Rule
 from accelify.transforms.host import HOST_COPY
+from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
 
 
 def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, str, list[Finding]]]:
@@ -29,25 +30,29 @@ def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, s
     read: dict[Module, dict[ast.expr, None]] = {}
     for one in context.mended_elsewhere:
         read.setdefault(one.module, {})[one.tensor] = None
-    for module, tensors in read.items():
-        assert module.path is not None
-        assert source.path is not None
+    converted = set(context.script.modules)
+    for module in dict.fromkeys([*read, *context.script.program.modules.values()]):
+        old = list(renamed(module.tree)) if module not in converted else []
+        if module.path is None or source.path is None or not (module in read or old):
+            continue
         folder = Path(source.path).resolve().parent
         shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
         helper, tree = Source.read(shown), module.tree
-        edits: list[Edit] = []
-        findings = []
-        for tensor in tensors:
+        edits = [edit for _, edit in old]
+        findings = {_finding(shown, call, OLD_ASYNC, MESSAGE) for call, _ in old}
+        for tensor in read.get(module, ()):
             asked = tree.parent(tensor)
             assert asked is not None
             dot = tree.data.rindex(b".", tree.end(tensor), tree.end(asked))
             edits.append(verbs.insert(tree, dot, ".cpu()"))
-            findings.append(
-                Finding(
-                    str(shown), tensor.lineno, tensor.col_offset + 1, HOST_COPY.code, HOST_COPY.name,
-                    "NumPy cannot read a tensor that lies on the device",
-                    tensor.end_lineno or tensor.lineno, (tensor.end_col_offset or 0) + 1,
-                    HOST_COPY.severity, HOST_COPY.safety, HOST_COPY.effort, (), fixable=True,
-                )
-            )  # fmt: skip
+            message = "NumPy cannot read a tensor that lies on the device"
+            findings.add(_finding(shown, tensor, HOST_COPY, message))
         yield helper, verbs.apply(tree, edits).decode("utf-8"), sorted(findings)
+
+
+def _finding(path: Path, node: ast.expr, rule: Rule, message: str) -> Finding:
+    return Finding(
+        str(path), node.lineno, node.col_offset + 1, rule.code, rule.name, message,
+        node.end_lineno or node.lineno, (node.end_col_offset or 0) + 1,
+        rule.severity, rule.safety, rule.effort, (), fixable=True,
+    )  # fmt: skip

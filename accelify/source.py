@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelify.obsolete_keywords import parse_old
+
 if TYPE_CHECKING:
     from accelify.findings import Finding
 
@@ -188,12 +190,15 @@ def split_lines(text: str) -> list[str]:
 
 
 def parse(text: str, path: Path | None = None) -> ast.Module:
-    """Parse `text` quietly (no warnings about escapes). Raises SourceError, with the line, where it does not parse."""
+    """Parse `text` quietly (no warnings about escapes), with torch's old `async=` understood.
+
+    Raises SourceError, with the line, where it does not parse.
+    """
     name = _label(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text)
+            return parse_old(text)
     except SyntaxError as error:
         raise _syntax_complaint(error, text, path) from None
     except (RecursionError, MemoryError):
@@ -209,7 +214,7 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
     where = f"{_label(path)}, line {line}"
     if _ASYNC_NAME.search(shown):
         sentence = (
-            f"{where}: `async` is a keyword since Python 3.7: rename it (in torch it is now `non_blocking`)."
+            f"{where}: `async` is a keyword since Python 3.7: give it another name wherever it stands."
         )
     elif _PYTHON_2_MESSAGE.search(error.msg) or _PYTHON_2_LINE.search(shown):
         sentence = f"{where}: this is Python 2: port it to Python 3 first (for instance with 2to3)."

@@ -417,7 +417,7 @@ def test_any_cells_come_back(texts: list[str], written: str, as_list: bool) -> N
             "cell 2, line 2: this is Python 2",
         ),
         (
-            json.dumps(notebook([("code", "x.cuda(async=True)")])).encode(),
+            json.dumps(notebook([("code", "Reader(x, async=True)")])).encode(),
             "cell 1, line 1: `async` is a keyword",
         ),
         (

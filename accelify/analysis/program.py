@@ -160,6 +160,13 @@ class Program:
         """Whether the script, or a module that it uses, has the word for it."""
         return any(TRAINING_WORDS[0] in module.tree.text for module in self.modules.values())
 
+    def unread_loop(self) -> str | None:
+        """File and line of a module with the word for it that the script uses and that does not parse."""
+        for path, line in self.unread.values():
+            if TRAINING_WORDS[0] in (self._read(path) or ""):
+                return f"{path}, line {line}" if line else str(path)
+        return None
+
     def has(self, name: str) -> bool:
         """Whether a module of this name lies in the project."""
         return self._place(name) is not None

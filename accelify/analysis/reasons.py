@@ -73,6 +73,8 @@ class Reasons:
                 "write that import out, or name a module that is there as the option's default"
             )
             return Blocker("ACC009", message, unknown[0])
+        if (lost := script.program.unread_loop()) is not None:
+            return Blocker("ACC008", f"its training loop seems to be in {lost}, which does not parse: mend it")
         return Blocker("ACC002", "it has no training loop (no call of backward)")
 
     def no_model(self) -> Blocker:

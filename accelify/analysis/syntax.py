@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Container, Iterator
 from typing import Any, TypeAlias
 
+from accelify.obsolete_keywords import parse_old
+
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Node: TypeAlias = ast.AST
 
@@ -46,7 +48,7 @@ class Tree:
 
     def __init__(self, text: str, path: str = "<stdin>", module: ast.Module | None = None) -> None:
         self.text = text
-        self.module = module if module is not None else ast.parse(text, filename=path)
+        self.module = module if module is not None else parse_old(text, path)
         self._lay_out(path, text.encode("utf-8"))
         self._index(self.module)
 

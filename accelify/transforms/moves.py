@@ -557,7 +557,7 @@ class _Moves:
         extra = "".join(
             f", non_blocking={self.tree.segment(kw.value)}"
             for kw in call.keywords
-            if kw.arg in ("non_blocking", "async_")
+            if kw.arg in ("non_blocking", "async", "async_")
         )
         end = self.tree.end(call.func)
         return [Replace(end - len(call.func.attr), self.tree.end(call), f"to({accelerator}.device{extra})")]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accelify.obsolete_keywords import modernised
 from accelify.verify.compare import Comparison, Verdict, compare, structural, tolerances
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.runs import Job, Run, execute
@@ -34,13 +35,15 @@ class Converted:
 
     `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no copy
     because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are places that
-    still need a person, each as one line.
+    still need a person, each as one line. `modernised` are those of the originals that Python does not parse any more,
+    with `async=` under today's name: it is these that run as the original.
     """
 
     files: dict[Path, bytes] = field(default_factory=dict)
     refused: str = ""
     unchanged: str = ""
     remaining: tuple[str, ...] = ()
+    modernised: dict[Path, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -104,13 +107,17 @@ def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
     from accelify.convert import ConvertOptions, convert_paths
 
     files: dict[Path, bytes] = {}
+    old: dict[Path, bytes] = {}
     remaining: list[str] = []
     own = Path(os.path.realpath(script))
     answer = Converted()
     for conversion in convert_paths([script], ConvertOptions(batch_size="total", runtime=runtime)):
         source = conversion.source
         if conversion.changed and source.path is not None:
-            files[Path(os.path.realpath(source.path))] = source.encode(conversion.new_text)
+            place = Path(os.path.realpath(source.path))
+            files[place] = source.encode(conversion.new_text)
+            if (runs_today := modernised(source.text)) != source.text:
+                old[place] = source.encode(runs_today)
         remaining += [f"line {found.line}: {found.code} {found.message}" for found in conversion.remaining]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:
             continue
@@ -118,7 +125,7 @@ def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
             answer = replace(answer, refused=conversion.reason or "the converter gave no reason")
         elif conversion.status == "unchanged":
             answer = replace(answer, unchanged=conversion.reason or "nothing in it needs a change")
-    return replace(answer, files=files, remaining=tuple(remaining))
+    return replace(answer, files=files, remaining=tuple(remaining), modernised=old)
 
 
 def verify(
@@ -166,7 +173,7 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="accelify-weights-") as folder, Nursery(threads, gpu) as nursery:
         job = Job(
             script, arguments, steps=steps, seed=seed, threads=threads, limit=limit,
-            save_weights=Path(folder) / "weights.pt",
+            save_weights=Path(folder) / "weights.pt", replaced=converted.modernised,
         )  # fmt: skip
         if runtime == "accelerate" and not gpu:
             job = replace(job, environment={"ACCELERATE_USE_CPU": "true"})

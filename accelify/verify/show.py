@@ -77,6 +77,11 @@ def print_report(report: Report, console: Console) -> None:
             console,
             "The script asks for a CUDA device outright; the CPU took its place in every run (see --gpu).",
         )
+    if report.converted.modernised:
+        _say(
+            console,
+            "Python does not parse the original's `async=` any more: it was run with `non_blocking=` in its place.",
+        )
     for comparison in report.comparisons:
         for line in explain(comparison):
             _say(console, line)

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.obsolete_keywords import modernised
 from accelify.source import Source
 
 PATH = Path("/nowhere/train.py")  # beside no other modules, which the analysis would follow
@@ -76,7 +77,7 @@ def place_of(text: str, place: str) -> str:
 def convert(batch_size: str = "per-process", **snippets: str) -> Conversion:
     """Convert the script; its result has to be Python, and conversion has to find nothing more to do in it."""
     text = frame(**snippets)
-    compile(text, "before.py", "exec", dont_inherit=True)
+    compile(modernised(text), "before.py", "exec", dont_inherit=True)
     conversion = convert_source(Source.from_text(text, PATH), ConvertOptions(batch_size))
     assert conversion.status == "converted", conversion.reason
     compile(conversion.new_text, "after.py", "exec", dont_inherit=True)
