@@ -213,9 +213,7 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
     shown = lines[line - 1] if line <= len(lines) else ""
     where = f"{_label(path)}, line {line}"
     if _ASYNC_NAME.search(shown):
-        sentence = (
-            f"{where}: `async` is a keyword since Python 3.7: give it another name wherever it stands."
-        )
+        sentence = f"{where}: `async` is a keyword since Python 3.7: give it another name wherever it stands."
     elif _PYTHON_2_MESSAGE.search(error.msg) or _PYTHON_2_LINE.search(shown):
         sentence = f"{where}: this is Python 2: port it to Python 3 first (for instance with 2to3)."
     else:

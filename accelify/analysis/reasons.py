@@ -74,7 +74,9 @@ class Reasons:
             )
             return Blocker("ACC009", message, unknown[0])
         if (lost := script.program.unread_loop()) is not None:
-            return Blocker("ACC008", f"its training loop seems to be in {lost}, which does not parse: mend it")
+            return Blocker(
+                "ACC008", f"its training loop seems to be in {lost}, which does not parse: mend it"
+            )
         return Blocker("ACC002", "it has no training loop (no call of backward)")
 
     def no_model(self) -> Blocker:
