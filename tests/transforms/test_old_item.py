@@ -12,7 +12,7 @@ from tests.transforms.support import codes, convert, place_of
     [
         ("update", "optimizer.step()\nlast = loss.data[0]", "last = loss.item()"),
         ("end", "for x, y in loader:\n    figure = F.nll_loss(model(x), y, size_average=False).data[0] / 2\n",
-         "figure = F.nll_loss(model(x), y, size_average=False).item() / 2"),
+         "figure = F.nll_loss(output, y, size_average=False).item() / 2"),
         ("end", "whole = model(x).pow(2).mean()\nboth = whole + 2 * F.mse_loss(x, x)\nlast = both.data[0]",
          "last = both.item()"),
         ("end", "class Runner:\n    def step(self, model, x):\n        self.loss = model(x).sum()\n"
