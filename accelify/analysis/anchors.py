@@ -96,8 +96,11 @@ class Reach:
         added: list[Scope] = []
         idle = home not in self.threaded and self._is_idle(home)
         if idle or not self._feasible(home, added):
-            # A name that only the main guard makes is not there for those who import the module.
-            if self._sees_global(home) and (home in self.core or not self._prefers_parameter()):
+            # A name that only the main guard makes is not there for those who import the module, nor is a function
+            # that stands in the guard itself.
+            if self._sees_global(home) and (
+                home in self.core or not self._prefers_parameter() or self._within_guard(home.node)
+            ):
                 return NAME if self._after_anchor(home, set()) else None
             return None
         for extra in added:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import dotted, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _is_live(
 ) -> bool:
     if scope.is_method:
         owner = scope.owner_class
-        return owner is not None and owner in made
+        return owner is not None and owner in made and not _is_unused_factory(script, scope)
     if scope.parent is not None and scope.parent.kind == "function":
         return scope.parent in live
     if getattr(scope.node, "decorator_list", None) or scope.node.name in mentioned:  # type: ignore[union-attr]
@@ -101,6 +101,20 @@ def _is_live(
         if caller not in candidates or caller in live:
             return True
     return False
+
+
+def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
+    """Whether a method makes objects of its class (`Net.from_pretrained`), and nothing but itself says its name."""
+    node = scope.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    if not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in node.decorator_list):
+        return False
+    inside = set(walk(node))
+    return not any(
+        named.attr == node.name and named not in inside
+        for module in _own_trees(script)
+        for named in module.tree.nodes(ast.Attribute)
+    )
 
 
 def _mentioned(script: ScriptModel) -> set[str]:

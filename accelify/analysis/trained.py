@@ -35,6 +35,8 @@ class TrainedModels:
         def holders(self) -> list[Holder]: ...
         @property
         def _unused(self) -> set[Scope]: ...
+        @property
+        def dormant(self) -> set[Scope]: ...
         def holders_of(self, thing: Thing) -> list[Holder]: ...
         def calls(self) -> Iterator[ast.Call]: ...
         def scope_of(self, node: Node) -> Scope: ...
@@ -167,8 +169,10 @@ class TrainedModels:
 
     def _is_never_made(self, model: Thing) -> bool:
         """Whether a model is made in a function of another module that nobody calls: `from_pretrained` of its class."""
-        if not isinstance(model.site, ast.Call) or model.module is None or model.module in self.modules:
+        if not isinstance(model.site, ast.Call) or model.module is None:
             return False
+        if model.module in self.modules:
+            return self.scope_of(model.site) in self.dormant
         scope = model.module.scopes.of(model.site)
         return scope.kind == "function" and not self.interpreter.callers.get(scope)
 

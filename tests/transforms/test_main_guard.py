@@ -67,3 +67,78 @@ def test_it_is_made_inside_where_the_options_are_known(tmp_path: Path) -> None:
 def test_it_is_made_above_where_others_need_it(tmp_path: Path) -> None:
     run = RUN.replace("if __name__", "first = One(argparse.Namespace(use_gpu=False))\n\nif __name__")
     assert "\naccelerator = Accelerator()\n" in converted(tmp_path, run).new_text
+
+
+RUNNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    @classmethod
+    def from_pretrained(cls, name):
+        net = Net()
+        old = Library.from_pretrained(name)
+        net.load_state_dict(old.state_dict())
+        return net
+
+    def forward(self, x):
+        return self.fc(x)
+
+    def optimizer(self, rate):
+        return torch.optim.SGD(self.parameters(), lr=rate)
+
+
+class Runner:
+    def __init__(self, model, data):
+        self.model, self.data, self.callbacks, self.step = model, data, [], 0
+
+    def run(self):
+        optimizer = self.model.optimizer(0.1)
+        for x, y in DataLoader(self.data, batch_size=8):
+            self.loss = nn.functional.cross_entropy(self.model(x), y)
+            optimizer.zero_grad()
+            self.loss.backward()
+            optimizer.step()
+            self.step += 1
+            for one in self.callbacks:
+                one(self)
+"""
+CALLS_BACK = """\
+import torch
+from torch.utils.data import TensorDataset
+from runner import Net, Runner
+
+if __name__ == "__main__":
+    model = Net()
+    runner = Runner(model, TensorDataset(torch.randn(64, 4), torch.ones(64).long()))
+
+    def told(runner):
+        print(runner.step, runner.loss.item())
+        torch.save(model.state_dict(), "model.pt")
+
+    runner.callbacks.append(told)
+    runner.run()
+"""
+
+
+def test_a_callback_that_stands_in_the_guard_sees_what_the_guard_made(tmp_path: Path) -> None:
+    """The model is the guard's: a factory of its class that nobody calls makes none that is trained."""
+    (tmp_path / "runner.py").write_text(RUNNER)
+    (tmp_path / "run.py").write_text(CALLS_BACK)
+    found = convert_paths([tmp_path / "run.py"])[0]
+    assert found.status == "converted", found.reason
+    assert "        accelerator.print(runner.step" in found.new_text
+    assert 'accelerator.save(accelerator.unwrap_model(model).state_dict(), "model.pt")' in found.new_text
+
+
+def test_a_factory_that_is_called_makes_a_model_that_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "runner.py").write_text(RUNNER)
+    (tmp_path / "run.py").write_text(CALLS_BACK.replace("model = Net()", "model = Net.from_pretrained('a')"))
+    found = convert_paths([tmp_path / "run.py"])[0]
+    assert "model = accelerator.prepare(model)" in found.new_text, found.reason
