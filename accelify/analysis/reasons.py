@@ -77,7 +77,28 @@ class Reasons:
             return Blocker(
                 "ACC008", f"its training loop seems to be in {lost}, which does not parse: mend it"
             )
+        for call in script.calls():
+            taker = self._takes_optimizer(call)
+            if taker is not None:
+                line = script.tree.locate(script.tree.start(call))[1]
+                message = (
+                    f"its training loop may be in `{taker}`, which line {line} hands the optimizer and which is not "
+                    "found in this project: put its folder on sys.path in this file, or convert it where it is"
+                )
+                return Blocker("ACC009", message, call)
         return Blocker("ACC002", "it has no training loop (no call of backward)")
+
+    def _takes_optimizer(self, call: ast.Call) -> str | None:
+        """What is called with an optimizer and is neither of the project nor of torch, by its qualified name."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        name = self.script.qualname(call.func) if given else None
+        if (
+            name is None
+            or name.split(".")[0] in ("torch", "builtins", "transformers")
+            or k.is_scheduler_class(name)
+        ):
+            return None
+        return name if any(self.script.is_a(one, v.OPTIMIZER) for one in given) else None
 
     def no_model(self) -> Blocker:
         """Why no model was found that is trained."""
