@@ -5,6 +5,10 @@ predictor.py:  Reader.load(path)        stays as it is, and is named (ACC409)
 
 nets.py:       x = x.cuda()         ->  (gone: the prepared loader places its batches)
 predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
+
+agent.py:      def __init__(self):  ->  def __init__(self, accelerator):
+               def restored(cls): return cls()
+predictor.py:  Agent.restored()         which the script itself never calls, and is named (ACC409)
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from accelify.analysis.program import top_of_project
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.findings import Finding, Safety
+from accelify.left_calls import calls_left
 from accelify.project import Imports
 from accelify.source import Source, python_files
 
@@ -52,6 +57,10 @@ def other_callers(
         return []
     changed = [(scope, "takes the Accelerator now") for scope in plan.reach.threaded]
     changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, plan.reach.threaded, applied)]
+    changed += [
+        (home, f"still calls `{_names(called)[0]}` without the Accelerator, which that takes now")
+        for home, called in calls_left(script, plan.reach.threaded)
+    ]
     if not changed:
         return []
     together = {Path(source.path).resolve() for source in sources if source.path is not None}

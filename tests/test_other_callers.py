@@ -265,3 +265,33 @@ def test_the_same_word_for_something_else(tmp_path: Path, other: str) -> None:
 def test_calls_by_whatever_name_the_imports_give(tmp_path: Path, other: str, names: set[str]) -> None:
     handing = {"inner/__init__": "from tools import train\n"}
     assert named(tmp_path, other, **handing) == names
+
+
+RESTORED = """\
+
+    @classmethod
+    def restored(cls, path):
+        return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "use", "names"),
+    [
+        ("cls(**torch.load(path))", "Reader.restored('a.pt')", {"Reader.restored"}),
+        ("torch.load(path)", "Reader.restored('a.pt')", set()),
+        ("cls.width_of(path)", "Reader.restored('a.pt')", set()),
+        ("cls(**torch.load(path))", "Reader.width_of('a.pt')", set()),
+        ("cls(**torch.load(path))", "again('a.pt')", {"again"}),
+    ],
+)
+def test_a_constructor_is_called_on_a_way_that_only_others_go(
+    tmp_path: Path, made: str, use: str, names: set[str]
+) -> None:
+    reader = (
+        READER + RESTORED.replace("{made}", made) + "\n\ndef again(path):\n    return Reader(len(path))\n"
+    )
+    other = f"from pkg.reader import Reader, again\n\nprint({use})\n"
+    messages = said(tmp_path, pkg__reader=reader, scripts__other=other)
+    assert {message.split("`")[1] for message in messages} == names
+    assert all(message.endswith("other.py") for message in messages)
