@@ -26,6 +26,7 @@ from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.seen_options import place_of
+from accelify.analysis.selected_devices import SelectedDevices
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
@@ -299,6 +300,7 @@ def _selections(context: Context) -> Iterator[Change]:
             edit = verbs.replace(tree, call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
+    yield from _selected_by_functions(context)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
@@ -348,6 +350,26 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
             call,
             f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}, so that all processes see only those GPUs",
             "all processes share the GPUs chosen here; choose them when launching",
+        )
+
+
+def _selected_by_functions(context: Context) -> Iterator[Change]:
+    """Name the calls of functions that stay as they are, and that select one GPU for all behind the Accelerator."""
+    selected = SelectedDevices(context.script, context.effects.qualname)
+    for call in context.script.calls() if selected.any else ():
+        found = selected.by(call)
+        if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
+            continue
+        if context.accelerator(call) is None:
+            continue  # above the Accelerator, which selects each process's own behind it
+        callee, (path, line) = found
+        file = path.replace("\\", "/").rsplit("/", 1)[-1]
+        yield context.todo(
+            SELECT,
+            call,
+            f"`{callee.name}` selects a GPU with torch.cuda.set_device ({file}, line {line}), the same one on every "
+            "process, behind the Accelerator, which had selected its own",
+            "this selects one GPU for all processes; take torch.cuda.set_device out there",
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -27,6 +27,7 @@ _FILES = frozenset(
     "save load open remove exists isfile isdir makedirs mkdir savefig save_image imsave savez savetxt copy "
     "copyfile load_state_dict".split()
 )
+_PLACES = frozenset({"map_location", "device", "device_map"})
 _MARK = "name the file after device.type, which is the same on every process"
 
 
@@ -70,6 +71,11 @@ def _names_a_file(context: Context, text: ast.expr) -> bool:
     """Whether a text goes into a call that reads or writes a file, or into a variable that does."""
     inside: ast.AST = text
     for ancestor in context.tree.ancestors(text):
+        if isinstance(ancestor, ast.keyword) and ancestor.arg in _PLACES:
+            return False  # where what is read goes to
+        if isinstance(ancestor, ast.Call) and inside is call_argument(ancestor, 1, "map_location"):
+            if context.script.qualname(ancestor.func) == "torch.load":
+                return False
         if isinstance(ancestor, ast.Call) and inside is not ancestor.func and _is_of_files(ancestor):
             return True
         if isinstance(ancestor, ast.Assign) and len(ancestor.targets) == 1:

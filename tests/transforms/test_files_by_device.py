@@ -40,6 +40,8 @@ def test_a_formatted_string_is_left_to_a_person() -> None:
         'print("on %s" % device)',
         'torch.save(model.state_dict(), "net_%s.pt" % device.type)',
         "name = str(device)",
+        "if os.path.exists('a.pt'):\n    state = torch.load('a.pt', map_location=str(device))",
+        "if os.path.exists('a.pt'):\n    state = torch.load('a.pt', str(device))",
     ],
 )
 def test_what_names_no_file_after_a_device(end: str) -> None:

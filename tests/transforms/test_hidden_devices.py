@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from accelify.convert import Conversion
+from accelify.convert import Conversion, convert_paths
 from tests.transforms.support import convert
 
 HIDE = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
@@ -34,3 +36,58 @@ def test_set_by_a_function() -> None:
 
 def test_set_first() -> None:
     assert not said(convert(setup=HIDE))
+
+
+OPTIONS = """\
+import torch
+
+
+def options(gpus="0", rank=0, device=None):
+    ids = [int(gpu) for gpu in gpus.split(",")]
+    if ids[0] >= 0 and torch.cuda.is_available():
+        {selects}
+    return ids
+
+
+def tested(epoch):
+    return options("1"), epoch
+"""
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from options import options, tested
+
+gpus = options()
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+model = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=8, shuffle=True):
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    tested(epoch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("selects", "named"),
+    [
+        ("torch.cuda.set_device(ids[0])", True),
+        ("torch.cuda.set_device(rank)", False),
+        ("torch.cuda.set_device(device)", False),
+        ("torch.cuda.empty_cache()", False),
+    ],
+)
+def test_a_gpu_is_selected_again_by_a_function_of_another_module(
+    tmp_path: Path, selects: str, named: bool
+) -> None:
+    """Behind the Accelerator, which may stand above what selected one before its first use."""
+    (tmp_path / "options.py").write_text(OPTIONS.format(selects=selects))
+    (tmp_path / "train.py").write_text(TRAIN)
+    found = convert_paths([tmp_path / "train.py"])
+    said = [f for one in found for f in one.remaining if f.code == "ACC113"]
+    assert [f.line for f in said] == ([6, 16] if named else [])
+    assert all("` selects a GPU" in f.message and "options.py, line 7" in f.message for f in said)
