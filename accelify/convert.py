@@ -377,15 +377,19 @@ def _sources(source: Source, script: ScriptModel) -> list[Source]:
     """The files of a group, those of its modules named the way the script is named."""
     assert source.path is not None
     assert isinstance(script.tree, JoinedTree)
-    folder = Path(source.path).resolve().parent
     sources = [source]
     for module in script.modules[1:]:
         assert module.path is not None
-        shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
-        sources.append(Source.read(shown))
+        sources.append(Source.read(_shown(source.path, module.path)))
     for part, one in zip(script.tree.trees, sources, strict=True):
         part.path = str(one.path)
     return sources
+
+
+def _shown(script: Path | str, module: Path) -> Path:
+    """The place of a module as it is named beside the script that the user named."""
+    own = Path(script)
+    return Path(os.path.normpath(own.parent / os.path.relpath(module, own.resolve().parent)))
 
 
 def _converted_already(
@@ -393,14 +397,15 @@ def _converted_already(
 ) -> Conversion | None:
     """What is said where a module that the script trains with was converted, for another script or before."""
     assert isinstance(script.tree, JoinedTree)
+    taking = calls_without(script) if len(script.modules) > 1 else None
+    if taking is not None:
+        path = _shown(sources[0].path or "", taking.path) if taking.path is not None else taking.name
+        return _left_alone(sources[0], REFUSED, f"its module {path} is converted already: {_HAND_IT}")
     for module, part, one in zip(script.modules[1:], script.tree.trees[1:], sources[1:], strict=True):
         handed = any(
             (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module
             for call in script.calls()
         )
-        if calls_without(script):
-            reason = f"its module {one.path} is converted already: {_HAND_IT}"
-            return _left_alone(sources[0], REFUSED, reason)
         if handed or any(imports_package(part, r) for r in ("accelify", options.runtime)):
             reason = f"it is converted already, as its module {one.path} is"
             return _left_alone(sources[0], UNCHANGED, reason)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.anchors import NAME
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 
@@ -26,12 +28,13 @@ def is_handed_an_accelerator(tree: Tree) -> bool:
     return any((dotted(call.func) or "").endswith("accelerator.backward") for call in calls)
 
 
-def calls_without(script: ScriptModel) -> bool:
-    """Whether a function that takes the Accelerator is called without one."""
+def calls_without(script: ScriptModel) -> Module | None:
+    """The module of a function that takes the Accelerator and is called without one; None where there is none."""
     for call in script.calls():
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
             continue
-        if any(a.arg == NAME for callee in script.callees(call) for a in callee.parameters()):
-            return True
-    return False
+        for callee in in_order(script.callees(call)):
+            if any(a.arg == NAME for a in callee.parameters()):
+                return script.interpreter.module_of(callee)
+    return None

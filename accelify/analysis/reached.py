@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelify.analysis.program import Module
@@ -23,7 +24,7 @@ def dormant_scopes(script: ScriptModel) -> set[Scope]:
     if not others or _looks_up_names(script):
         return set()
     candidates = {s for m in others for s in m.scopes.functions()}
-    mentioned = _mentioned(script)
+    mentioned = mentioned_names(script)
     made = _made_classes(script)
     live: set[Scope] = set()
     changed = True
@@ -47,13 +48,23 @@ def is_called_by_nobody(script: ScriptModel, scope: Scope) -> bool:
     assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     if scope.node.decorator_list or script.interpreter.callers.get(scope):
         return False
-    return scope.node.name not in _mentioned(script) and not _can_be_looked_up(
+    return scope.node.name not in mentioned_names(script) and not _can_be_looked_up(
         script, module, scope.node.name
     )
 
 
 def _can_be_looked_up(script: ScriptModel, home: Module, name: str) -> bool:
     """Whether a function of a module can be found by a name that is put together: by `eval`, `getattr`, `globals`."""
+    return _is_looked_up(script, lambda looking: looking is home or name in looking.scopes.module.locals)
+
+
+def looks_up_functions(script: ScriptModel) -> bool:
+    """Whether any function of the program can be found so."""
+    return _is_looked_up(script, lambda looking: True)
+
+
+def _is_looked_up(script: ScriptModel, knows: Callable[[Module], bool]) -> bool:
+    """Whether a function is found by such a name, of those that the module which looks `knows`."""
     for module, call in ((m, c) for m in _own_trees(script) for c in m.tree.nodes(ast.Call)):
         called = call.func.id if isinstance(call.func, ast.Name) else ""
         if called == "exec":
@@ -65,7 +76,7 @@ def _can_be_looked_up(script: ScriptModel, home: Module, name: str) -> bool:
         if called in ("eval", "globals", "locals"):
             looking = script.module_of(call) if module is script.module else module
             imports = [s for s in looking.scopes.module.nodes if isinstance(s, (ast.Import, ast.ImportFrom))]
-            if looking is home or name in looking.scopes.module.locals or any(map(_brings_all, imports)):
+            if knows(looking) or any(map(_brings_all, imports)):
                 return True
     options = _options(script)
     return any(
@@ -117,7 +128,7 @@ def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
     )
 
 
-def _mentioned(script: ScriptModel) -> set[str]:
+def mentioned_names(script: ScriptModel) -> set[str]:
     """Names that are read otherwise than to be called: functions that are handed on as values."""
     found: set[str] = set()
     for module in _own_trees(script):
@@ -138,7 +149,7 @@ def _own_trees(script: ScriptModel) -> list[Module]:
 
 def _made_classes(script: ScriptModel) -> set[ast.ClassDef]:
     """Classes with instances, and all of their ancestors; classes named otherwise than to be made count too."""
-    mentioned = _mentioned(script)
+    mentioned = mentioned_names(script)
     found: set[ast.ClassDef] = set()
     for value in script.interpreter.things.values():
         cls = value if isinstance(value, Class) and value.name in mentioned else None

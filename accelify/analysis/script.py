@@ -26,6 +26,7 @@ from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
 from accelify.analysis.trained import TrainedModels, is_in_model
 from accelify.analysis.uniform import UniformValues
+from accelify.analysis.unreached import unreached
 from accelify.analysis.values import Class, Imported, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -74,8 +75,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self._scopes: dict[Node, Scope] = {}
         self._qualnames: dict[ast.AST, str | None] = {}
         if project:
-            self.join(self._modules_that_train())
-            kept = self._modules_that_keep()
+            idle = unreached(self)
+            self.join(self._modules_that_train(idle))
+            kept = self._modules_that_keep(idle)
             if kept:
                 self.join(kept)
 
@@ -94,26 +96,28 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if isinstance(attribute, cached_property):
                 self.__dict__.pop(name, None)
 
-    def _modules_that_keep(self) -> list[Module]:
+    def _modules_that_keep(self, idle: set[Scope]) -> list[Module]:
         """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
         found: set[Module] = set()
         for thing in {*self.optimizers, *self.trained_models}:
             # A network's parts belong to it; an optimizer that it keeps does not.
             kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
-                if any(thing in held for held in cls.attributes.values()):
+                if any(thing in held for held in cls.attributes.values()) and idle.isdisjoint(
+                    cls.scope.children.values()
+                ):
                     if self.interpreter.kind_of_class(cls) in kinds and cls.module.path is not None:
                         found.add(cls.module)
         # In the order in which they are imported: places in them are compared by it.
         every = dict.fromkeys(self.program.modules.values())
         return [module for module in every if module in found and module not in self.modules]
 
-    def _modules_that_train(self) -> list[Module]:
+    def _modules_that_train(self, idle: set[Scope]) -> list[Module]:
         """Modules of the project with functions that train or evaluate, among those that the entry's calls reach."""
         reached: set[Scope] = set()
         for module in self.program.modules.values():
             for scope in module.scopes.functions():
-                if self.interpreter.callers.get(scope):
+                if scope not in idle and self.interpreter.callers.get(scope):
                     reached.add(scope)
         leading = self._leading_to_backward()
         found = []

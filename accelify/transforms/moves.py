@@ -17,6 +17,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.early_use import is_needed_before_prepare
 from accelify.analysis.locations import HOST
+from accelify.analysis.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
@@ -129,6 +130,8 @@ class _Moves:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
+            if pure and is_told_device(self.script, device) and self._is_model(func.value):
+                return None  # other scripts call the function, too, and prepare nothing
         if pure and self._is_placed(func.value) and not self._comes_back(call):
             return _REMOVE
         if func.attr == "cuda":
@@ -197,6 +200,10 @@ class _Moves:
         return len(call.args) == 1 and all(
             is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
         )
+
+    def _is_model(self, node: ast.expr) -> bool:
+        things = self._at_hand(node)
+        return bool(things) and all(thing.kind == v.MODEL for thing in things)
 
     def _is_placed(self, node: ast.expr) -> bool:
         """Whether prepare puts what an expression stands for on the right device."""

@@ -1,0 +1,133 @@
+"""What a script leaves to other scripts in modules that it shares with them: functions, and moves that they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_paths
+
+MAKER = """\
+import torch
+from torch import nn
+
+
+class Maker:
+    def __init__(self, model):
+        self.model = model
+
+    def refine(self, x):
+        x = x.clone().requires_grad_()
+        self.model(x).sum().backward()
+        return x.grad
+"""
+TRAINER = """\
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def step(self, x, y):
+        loss = nn.functional.mse_loss(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+CONFIG = """\
+from torch import nn
+
+import maker
+import trainer
+
+
+def get_model(width, device=None):
+    model = nn.Linear(width, 1)
+    model = model.to(device)
+    return model
+
+
+def get_trainer(model, optimizer):
+    return trainer.Trainer(model, optimizer)
+
+
+def get_maker(model):
+    return maker.Maker(model)
+
+
+def get_best(model):
+    return get_maker(model)
+"""
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import config
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+model = config.get_model(4, device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+trainer = config.get_trainer(model, optimizer)
+for x, y in DataLoader(data, batch_size=8, shuffle=True):
+    trainer.step(x.to(device), y.to(device))
+{end}
+"""
+SHOW = """\
+import torch
+
+import config
+
+model = config.get_model(4, device="cpu")
+print(config.get_best(model).refine(torch.ones(2, 4)))
+"""
+
+
+def written(folder: Path, end: str = "") -> Path:
+    texts = {"maker": MAKER, "trainer": TRAINER, "config": CONFIG, "show": SHOW}
+    for name, text in (texts | {"train": TRAIN.format(end=end)}).items():
+        (folder / f"{name}.py").write_text(text)
+    return folder / "train.py"
+
+
+def converted(folder: Path, end: str = "") -> dict[str, Conversion]:
+    found = {Path(str(one.source.path)).stem: one for one in convert_paths([written(folder, end)])}
+    assert found["train"].status == "converted", found["train"].reason
+    return found
+
+
+def test_what_only_another_script_makes_stays_as_it_is(tmp_path: Path) -> None:
+    found = converted(tmp_path)
+    assert "maker" not in found
+    assert "def get_maker(model):" in found["config"].new_text
+    assert "def get_trainer(accelerator, model, optimizer):" in found["config"].new_text
+
+
+def test_what_it_comes_to_is_converted(tmp_path: Path) -> None:
+    found = converted(tmp_path, "grad = config.get_best(model).refine(x)")
+    assert "self.accelerator.backward(" in found["maker"].new_text
+
+
+@pytest.mark.parametrize(
+    "end", ["makers = [config.get_maker]\nmakers[0](model)", "getattr(config, 'get_' + str(device))(model)"]
+)
+def test_what_it_may_come_to_is_not_left_out(tmp_path: Path, end: str) -> None:
+    (found, *_) = convert_paths([written(tmp_path, end)])
+    assert "`Maker.refine`, where backward is called" in str(found.reason)
+
+
+def test_a_model_is_moved_where_its_factory_is_told_to(tmp_path: Path) -> None:
+    """For other scripts, which prepare nothing."""
+    assert "    model = model.to(device)\n" in converted(tmp_path)["config"].new_text
+
+
+def test_the_module_is_named_that_takes_the_accelerator(tmp_path: Path) -> None:
+    for name, one in converted(tmp_path).items():
+        (tmp_path / f"{name}.py").write_text(one.new_text)
+    again = TRAIN.format(end="").replace("shuffle=True", "shuffle=False")
+    (tmp_path / "again.py").write_text(again)
+    (found,) = convert_paths([tmp_path / "again.py"])
+    assert found.status == "refused"
+    assert found.reason.startswith(f"its module {tmp_path / 'config.py'} is converted already")
