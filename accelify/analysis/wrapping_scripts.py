@@ -13,10 +13,8 @@ from accelify.analysis.script import ScriptModel
 
 _WRAPS = re.compile(rb"^[ \t]*([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:[\w.]*\.)?DataParallel\(", re.MULTILINE)
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
-# Who writes the prefix somewhere minds it, and so does who asks for it in a name; who trains is converted too.
-_MINDS = re.compile(
-    rb"""module\.['"]|\.backward\(|['"]module['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module['"]"""
-)
+# Who writes the prefix somewhere minds it, and so does who asks for it in a name.
+_MINDS = re.compile(rb"""module\.['"]|['"]module['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module['"]""")
 _LARGEST = 1_000_000
 _MOST = 300
 
@@ -32,6 +30,8 @@ def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
         data = b"" if path.resolve() in own else _read(path)
         if b"DataParallel(" not in data or _MINDS.search(data) is not None:
             continue
+        if b".backward(" in data and b".state_dict()" in data:
+            continue  # it trains, and loads what it has saved itself
         if not shared & {match[1] for match in _IMPORTS.finditer(data)}:
             continue
         for match in _WRAPS.finditer(data):

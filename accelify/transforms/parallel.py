@@ -35,6 +35,7 @@ from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
 from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.values import Class, Sequence, Thing
+from accelify.analysis.weights_elsewhere import weights_elsewhere
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -96,6 +97,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _inner_modules(context, parts)
     yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
+    yield from _weights_elsewhere(context, wrapped)
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
     yield from _split_runs(context)
@@ -226,6 +228,23 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         ]
         message = "files that were saved under DataParallel have `module.` before the names of the weights"
         yield context.change(PARALLEL, call, message, edits)
+
+
+def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """Name the functions of other modules that load such files into the model, which has no `module.` any more."""
+    for one in weights_elsewhere(context.script, wrapped.keys()):
+        wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
+        behind = any(_is_behind(context, one.call, wrap) for wrap in wraps)
+        if not behind or trained_before(context.script, one.call):
+            continue
+        file = one.module.path.name if one.module.path is not None else "another module"
+        where = f"{file}, line {one.site.lineno}"
+        message = (
+            f"`{one.callee.name}` loads weights into the model ({where}): files that were saved under DataParallel "
+            "have `module.` before the names of the weights, which the model no longer has"
+        )
+        mark = f"take `module.` off the names of the weights that `{one.callee.name}` loads ({where})"
+        yield context.todo(PARALLEL, one.call, message, mark)
 
 
 def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:

@@ -387,6 +387,12 @@ ASKED = "if {test}:\n    model = nn.DataParallel(model)"
             True,
         ),
         ("torch.save(model.state_dict(), 'm.pt')", {"load": LOAD.replace("model.", "model.module.")}, False),
+        ("torch.save(model.state_dict(), 'm.pt')", {"load": f"{LOAD}\nmodel(x).sum().backward()"}, True),
+        (
+            "torch.save(model.state_dict(), 'm.pt')",
+            {"load": f"{LOAD}\nmodel(x).sum().backward()\ntorch.save(model.state_dict(), 'm.pt')"},
+            False,
+        ),
     ],
 )
 def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
@@ -488,3 +494,46 @@ def test_what_a_helper_of_another_module_saves_counts_as_well(tmp_path: Path, sa
     assert [message.partition("load them")[2] for message in found] == (
         [" into its `.module` in test.py:7"] if named else []
     )
+
+
+LOADERS = """\
+import torch
+
+
+def load_weights(path, net):
+    state = torch.load(path)
+    net.load_state_dict({taken})
+    return state["epoch"]
+
+
+def describe(path, net):
+    print(torch.load(path), net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "named"),
+    [
+        ("ready", "state['net']", True),
+        ("ready", "{k.replace('module.', ''): w for k, w in state['net'].items()}", False),
+        ("build", "state['net']", False),
+        ("end", "state['net']", False),
+    ],
+)
+def test_weights_that_a_helper_of_another_module_loads(
+    tmp_path: Path, given: str, taken: str, named: bool
+) -> None:
+    """Above the wrapping its model is bare, and what it loads behind the training has been saved without a prefix."""
+    (tmp_path / "utils.py").write_text(LOADERS.replace("{taken}", taken))
+    (tmp_path / "net.py").write_text(NET)
+    load = (
+        "if os.path.exists('m.pt'):\n    utils.load_weights('m.pt', model)\nutils.describe('m.pt', model)\n"
+    )
+    places = {"build": WRAPPED, given: load}
+    if given == "build":
+        places["build"] = f"model = Net(4, 2)\n{load}{WRAPPED.replace('Net(4, 2)', 'model')}"
+    (tmp_path / "train.py").write_text(frame(imports="import utils\nfrom net import Net", **places))
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    assert [message[:14] for message in found] == (["`load_weights`"] if named else [])
+    assert all("(utils.py, line 6)" in message for message in found)
