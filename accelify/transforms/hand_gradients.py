@@ -92,8 +92,9 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
             module = context.script.interpreter.module_of(callee)
             file = module.path.name if module.path is not None else "another module"
             message = (
-                f"`{callee.name}` calls backward in {file}, which is not converted with this script: gradients that it "
-                "leaves in a model are not averaged over the processes"
+                f"`{callee.name}` calls backward in {file}, which is not converted with this script: the Accelerator "
+                "does not scale its loss, and gradients that it leaves in a model which is not prepared stay one "
+                "process's own"
             )
             yield context.change(ELSEWHERE, call, message)
 

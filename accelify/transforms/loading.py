@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.done import statement_for
 from accelify.analysis.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.effects import READING, WRITING, opens_for_writing
 from accelify.analysis.folders import path_text
@@ -228,13 +229,21 @@ def _is_waited_for_here(context: Context, call: ast.Call, path: str) -> bool:
 
 def _writes_inside(context: Context, call: ast.Call, path: str) -> bool:
     """Whether a function writes that is told a path; one that draws, too, is told much else: only what names a file."""
-    kinds = {k for callee in context.script.callees(call) for k in context.effects.of(callee).kinds()}
+    callees = context.script.callees(call)
+    if statement_for(context.tree, call) is None:
+        # All processes need what it gives back: in a module that stays as it is each of them writes for itself.
+        callees = {s for s in callees if context.script.interpreter.module_of(s) in context.script.modules}
+    kinds = {k for callee in callees for k in context.effects.of(callee).kinds()}
     return FILES in kinds or (PICTURES in kinds and _NAMES_FILE.search(path) is not None)
 
 
 def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
     """What may be the path of a file that a call reads: an argument of a reader, or of a function that is one."""
     last = (name or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+    if last == "load_state_dict":
+        return (
+            frozenset()
+        )  # it takes what a file has held, and the call that reads the file is looked at by itself
     reads = name.startswith(tuple(READING)) or last.startswith(_READERS)
     reads = reads or any(context.effects.of(callee).reads for callee in context.script.callees(call))
     if opens_for_writing(call, name) is not None:

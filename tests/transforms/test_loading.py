@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 
 @pytest.mark.parametrize(
@@ -291,3 +295,51 @@ def test_what_no_state_is_taken_from_stays() -> None:
     """
     found = convert(setup=setup, end="model.load_state_dict(model.state_dict())")
     assert "map_location" not in found.new_text
+
+
+NAMED = """\
+import argparse
+from kept import keep, kept
+args = argparse.ArgumentParser().parse_args()
+name = args.name
+"""
+KEPT = """\
+import os
+
+import torch
+
+
+def kept(name, part):
+    path = name + part + '.pt'
+    if not os.path.exists(path):
+        torch.save(part, path)
+    return torch.load(path)
+
+
+def keep(name, state):
+    torch.save(state, name + '.pt')
+"""
+
+
+@pytest.mark.parametrize(
+    ("ready", "waits"),
+    [
+        ("rows = kept(name, 'rows')\nmore = kept(name, 'more')", False),
+        ("keep(name, 3)\nn = 1\nmore = open(name).read()", True),
+    ],
+)
+def test_what_each_process_writes_for_itself_is_not_waited_for(
+    tmp_path: Path, ready: str, waits: bool
+) -> None:
+    """A helper of another module whose result all of them use; one that only writes is the main process's."""
+    (tmp_path / "kept.py").write_text(KEPT)
+    text = frame(imports=NAMED, ready=ready)
+    (tmp_path / "train.py").write_text(text)
+    (found,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert (WAIT in place_of(found.new_text, "ready")) == waits
+
+
+def test_a_state_in_memory_is_not_waited_for() -> None:
+    end = "best = model.state_dict()\ntorch.save(best, 'a.pt')\nother = nn.Linear(4, 2)\nother.load_state_dict(best)"
+    text = place_of(convert(end=end).new_text, "end")
+    assert text.endswith("'a.pt')\nother = nn.Linear(4, 2)\nother.load_state_dict(best)")
