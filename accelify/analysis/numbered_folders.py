@@ -1,4 +1,7 @@
-"""Folders that are numbered by what lies beside them: `number = 1 + len(os.listdir(runs))`, `runs/{number}`."""
+"""Folders that are numbered by what lies beside them: `number = 1 + len(os.listdir(runs))`, `runs/{number}`.
+
+Also by methods of a path: `max(int(run.name) for run in runs.iterdir()) + 1`.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ def is_numbered(scope: Scope, path: ast.expr, qualname: Qualname) -> ast.Call | 
         qualname: the name of a library's function that an expression of the function is.
     """
     for call in scope.nodes:
-        if not isinstance(call, ast.Call) or not call.args or call.lineno > path.lineno:
+        if not isinstance(call, ast.Call) or call.lineno > path.lineno:
             continue
-        if (qualname(call.func) or "").startswith(LISTING):
+        if _folder(call) is not None and ((qualname(call.func) or "").startswith(LISTING) or _is_asked(call)):
             numbers = _numbers(scope, call)
             if _holds(path, numbers, call) and _lies_in(scope, path, call):
                 return call
@@ -44,6 +47,18 @@ def gives_numbered(scope: Scope, made: list[ast.expr], qualname: Qualname) -> as
         if call is not None and any(_holds(value, _numbers(scope, call), call) for value in returned):
             return call
     return None
+
+
+def _is_asked(call: ast.Call) -> bool:
+    """`path.iterdir()`, which only paths have."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "iterdir" and not call.args
+
+
+def _folder(listing: ast.Call) -> ast.expr | None:
+    """The folder that a call lists."""
+    if _is_asked(listing):
+        return listing.func.value  # type: ignore[attr-defined,no-any-return]
+    return listing.args[0] if listing.args else None
 
 
 def _numbers(scope: Scope, listing: ast.Call) -> set[str]:
@@ -109,7 +124,8 @@ def _lies_in(scope: Scope, path: ast.expr, listing: ast.Call) -> bool:
                 names |= _named(node.value)
     inside = set(walk(listing))
     beside = [n for value in values for n in walk(value) if n not in inside]
-    listed = listing.args[0]
+    listed = _folder(listing)
+    assert listed is not None
     functions = {name for c in walk(listed) if isinstance(c, ast.Call) for name in _named(c.func)}
     words = _named(listed) - functions
     words = {word for word in words if not any(other.startswith(f"{word}.") for other in words)}

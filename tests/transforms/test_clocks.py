@@ -374,16 +374,19 @@ NUMBERED = {
     "greatest": "    number = 0\n    for one in os.listdir(parent):\n        one = int(one.split('-')[-1])\n"
     "        if one > number:\n            number = one\n    number += 1\n"
     "    path = os.path.join(parent, name) + '-{}'.format(number)\n",
+    "path": "    runs = pathlib.Path(parent)\n    numbers = [int(one.name[1:]) for one in runs.iterdir()]\n"
+    "    path = runs / ('a%d' % (max(numbers) + 1))\n",
     "pattern": "    path = f\"{parent}/{name}{len(glob.glob(os.path.join(parent, '*')))}\"\n",
 }
 UNNUMBERED = {
     "classes of the data": "    path = os.path.join(parent, str(len(os.listdir(name))))\n",
+    "what a path holds": "    path = pathlib.Path(parent) / str(max(pathlib.Path(parent).iterdir()))\n",
     "what is there": "    path = os.path.join(parent, max(os.listdir(parent)))\n",
 }
 
 
 def _new_run(lines: str) -> str:
-    head = "import glob\nimport os\n\n\ndef new_run(parent, name):\n"
+    head = "import glob\nimport os\nimport pathlib\n\n\ndef new_run(parent, name):\n"
     return f"{head}{lines}    os.makedirs(path)\n    return path\n"
 
 
@@ -413,7 +416,7 @@ def test_a_numbered_folder_of_a_helper_in_a_branch_is_named(tmp_path: Path) -> N
     (finding,) = [
         f for f in _numbered(tmp_path, NUMBERED["length"], ready=ready).remaining if f.code == "ACC211"
     ]
-    assert "numbered by what lies there (tools.py, line 6)" in finding.message
+    assert "numbered by what lies there (tools.py, line 7)" in finding.message
 
 
 @pytest.mark.parametrize("lines", NUMBERED.values(), ids=NUMBERED)
