@@ -133,11 +133,39 @@ class Reasons:
             for argument in scope.parameters():
                 if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
                     return self._handed_over("model", argument.arg, scope.node)
+        unread = self._derived_from_unread()
+        if unread is not None:
+            return unread
         return Blocker(
             "ACC003",
             "no model was found whose parameters are trained here: it trains bare tensors, or the model cannot be seen",
             first.call,
         )
+
+    def _derived_from_unread(self) -> Blocker | None:
+        """The reason, where an optimizer is given the parameters of an object whose base class is not found."""
+        sites = [
+            o.site for o in sorted(self.script.optimizers, key=Thing.place) if isinstance(o.site, ast.Call)
+        ]
+        own = [site for site in sites if self.script.tree.parent(site) is not None]
+        for call in (n for site in own for n in walk(site) if isinstance(n, ast.Call)):
+            if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("parameters"):
+                continue
+            held = self.script.values(call.func.value)
+            classes = {w.cls for w in held if isinstance(w, Thing) and w.cls is not None}
+            for cls in sorted(classes, key=v.order_of):
+                base = self._unread_base(cls)
+                if base is None:
+                    continue
+                library, _, name = base.rpartition(".")
+                file = cls.module.path.name if cls.module.path is not None else "this file"
+                message = (
+                    f"`{cls.name}` ({file}) is derived from `{name}` of `{library}`, which is not found in this "
+                    "project, so that it is not known for a model: put its folder on sys.path in this file, or import "
+                    "it by the name that it has from here"
+                )
+                return Blocker("ACC003", message, call)
+        return None
 
     def _trains_tensors(self) -> bool:
         optimizers = self.script.optimizers
