@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.comprehensions import is_of_a_comprehension
-from accelify.analysis.enumerated import counter_of
+from accelify.analysis.enumerated import without_counter
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
 from accelify.analysis.kept_and_shown import shown_attribute
@@ -143,9 +143,7 @@ class OwnShare:
     def _begin(self, loop: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(loop, ast.While):
             return
-        target: ast.expr = loop.target
-        counted = isinstance(target, ast.Tuple) and counter_of(self.script, loop) is not None
-        self._assign(target.elts[1] if counted else target, Held(SAMPLE), loop)  # type: ignore[attr-defined]
+        self._assign(without_counter(self.script, loop), Held(SAMPLE), loop)
 
     def _follow_hooks(self) -> None:
         """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
@@ -482,7 +480,7 @@ class OwnShare:
         elif isinstance(stmt, ast.AugAssign) and child is stmt.value:
             self._accumulate(stmt.target, stmt, held)
         elif isinstance(stmt, (ast.For, ast.AsyncFor)) and child is stmt.iter and stmt not in self.loops:
-            self._assign(stmt.target, held, stmt)
+            self._assign(without_counter(self.script, stmt), held, stmt)
         elif isinstance(stmt, (ast.If, ast.While)) and child is stmt.test:
             self._decide(stmt, held)
         elif isinstance(stmt, ast.Return):

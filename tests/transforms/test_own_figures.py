@@ -567,3 +567,12 @@ def test_what_comes_first_in_another_pair_is_one_s_own() -> None:
     end = KEPT_COUNT.format(made="forever(loader)").replace("(a, b)", "b").replace("model(a)", "model(n)")
     end = end.replace("n % 20 ==", "n.sum() >").replace("n == 100", "n.sum() > 3").replace("{n}.pt", "n.pt")
     assert "ACC414" in codes(convert(end=end))
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [("for j, part in enumerate(x):", set()), ("for part, j in zip(x, y):", {"ACC414"})],
+)
+def test_what_counts_the_parts_of_a_batch_is_no_figure(loop: str, expected: set[str]) -> None:
+    batch = f"{loop}\n    step = i * 8 + int(j)\n    if step % 100 == 0:\n        torch.save(model.state_dict(), 'a')"
+    assert found(batch=batch) == expected
