@@ -10,9 +10,10 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.asked_helpers import as_given, choice_of
 from accelify.analysis.device_texts import is_numbered_gpu
+from accelify.analysis.effect_sites import defaults_of, is_stored
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.machine_flags import MachineFlags
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, names_in, walk
 
@@ -356,6 +357,8 @@ class Devices:
                 return self.wish(assigned, seen | {text})
             if self._machine_flags.holds(test):
                 return None
+            if isinstance(test, ast.Name) and self._is_handed_no_wish(test, seen):
+                return None
         if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
             return None  # where a tensor is, and nobody's wish
         if isinstance(test, ast.Constant):
@@ -363,6 +366,28 @@ class Devices:
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
             return None
         return self.tree.segment(test), self._read_by(test)
+
+    def _is_handed_no_wish(self, name: ast.Name, seen: frozenset[str]) -> bool:
+        """Whether a name is a parameter, and all calls of its function hand it what only asks the machine."""
+        scope = self.script.scope_of(name).resolve(name.id)
+        if scope is None or scope.kind != "function" or is_stored(scope, name.id):
+            return False
+        calls = self.script.callers(scope) if name.id in defaults_of(scope) else []
+        asked = f"{scope.name}({name.id})"  # a function that calls itself is asked once
+        if not calls or asked in seen or self.script.called_from_elsewhere(scope):
+            return False
+        for call in calls:
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(
+                kw.arg is None for kw in call.keywords
+            ):
+                return False
+            given = defaults_of(scope) | {
+                parameter: argument for argument, parameter in handed_to(call, scope)
+            }
+            value = given.get(name.id)
+            if value is None or self.wish(value, seen | {asked}) is not None:
+                return False
+        return True
 
     @cached_property
     def _machine_flags(self) -> MachineFlags:

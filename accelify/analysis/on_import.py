@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from accelify.analysis.own_main import is_main_test
 from accelify.analysis.program import Module
@@ -31,6 +31,24 @@ def placed_on_import(
         around = [a for a in module.tree.ancestors(stmt) if isinstance(a, ast.If)]
         if calls and names and not any(is_main_test(a.test) for a in around):
             yield names, calls[0]
+
+
+def with_derived(
+    module: Module, placed: Iterable[tuple[list[str], ast.Call]]
+) -> list[tuple[list[str], ast.Call]]:
+    """The same, each with the names that the module binds to what is worked out of it: `upper = (1 - mean) / std`."""
+    found = [(names[:], call) for names, call in placed]
+    by_name = {name: names for names, _ in found for name in names}
+    stmts = [s for s in module.scopes.module.nodes if isinstance(s, ast.Assign)] if found else []
+    for stmt in sorted(stmts, key=lambda s: s.lineno):
+        if not isinstance(stmt.value, ast.BinOp) or any(isinstance(n, ast.Call) for n in walk(stmt.value)):
+            continue
+        read = [n.id for n in walk(stmt.value) if isinstance(n, ast.Name) and n.id in by_name]
+        for target in stmt.targets if read else ():
+            if isinstance(target, ast.Name) and target.id not in by_name:
+                by_name[target.id] = by_name[read[0]]
+                by_name[read[0]].append(target.id)
+    return found
 
 
 def needs_it_on_import(script: ScriptModel, needed: frozenset[str]) -> bool:

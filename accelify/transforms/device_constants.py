@@ -28,7 +28,7 @@ from accelify.analysis.base_devices import own_devices
 from accelify.analysis.device_constants import DeviceConstant, constant_of
 from accelify.analysis.devices import names_cpu
 from accelify.analysis.handed_numbers import handed_numbers
-from accelify.analysis.on_import import placed_on_import
+from accelify.analysis.on_import import placed_on_import, with_derived
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import DEVICE, Class
@@ -98,7 +98,9 @@ def _on_import(context: Context) -> Iterator[Change]:
     placed = {
         call: (module, names)
         for module in dict.fromkeys([entry, *script.program.modules.values()])
-        for names, call in placed_on_import(module, frozenset(c.name for c in chosen.get(module, ())))
+        for names, call in with_derived(
+            module, placed_on_import(module, frozenset(c.name for c in chosen.get(module, ())))
+        )
     }
     reads = _reads(context, {(m, name): call for call, (m, names) in placed.items() for name in names})
     for call, (module, names) in placed.items():
@@ -108,11 +110,18 @@ def _on_import(context: Context) -> Iterator[Change]:
         read = [r for r in reads.get(call, ()) if not _is_moved(context, r)]
         if not read:
             continue
-        name = dotted(read[0]) or names[0]
+        shown = list(dict.fromkeys(dotted(r) or names[0] for r in read))
+        several = len(shown) > 1
+        named = (
+            ", ".join(f"`{name}`" for name in shown[:-1]) + f" and `{shown[-1]}`"
+            if several
+            else f"`{shown[0]}`"
+        )
         when = "the script starts" if module is entry else f"{_file(module)} is imported"
         message = (
-            f"`{name}` is put on the first GPU when {when}, before the Accelerator selects each process's own: "
-            f"move it where it is used ({name}.to(accelerator.device))"
+            f"{named} {'are' if several else 'is'} put on the first GPU when {when}, before the Accelerator selects "
+            f"each process's own: move {'them where they are' if several else 'it where it is'} used "
+            f"({shown[0]}.to(accelerator.device))"
         )
         yield context.change(CONSTANT, call if own else read[0], message)
 

@@ -240,6 +240,16 @@ def test_what_a_module_puts_on_a_gpu_when_it_is_imported_is_named(tmp_path: Path
     assert not left(convert(tmp_path, MAIN.format(early="import conf", mean="conf.mean"), conf=guarded))
 
 
+def test_what_a_module_works_out_of_it_is_named_too(tmp_path: Path) -> None:
+    conf = "mean = torch.zeros(3).cuda()\nupper = (1 - mean) / 2\nhost = (1 - mean.cpu()) / 2\nhalf = upper / 2\n"
+    early = "from conf import half, host, mean, upper"
+    (message,) = left(convert(tmp_path, MAIN.format(early=early, mean="mean + half + host"), conf=conf))
+    assert message.startswith("`mean` and `half` are put on the first GPU when conf.py is imported")
+    (message,) = left(convert(tmp_path, MAIN.format(early=early, mean="upper"), conf=conf))
+    assert message.startswith("`upper` is put on the first GPU when conf.py is imported")
+    assert not left(convert(tmp_path, MAIN.format(early=early, mean="host"), conf=conf))
+
+
 KEPT = """
 class Config:
     def __init__(self, args):

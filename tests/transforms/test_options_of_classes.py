@@ -110,6 +110,16 @@ def test_what_has_no_name_there_is_said(parts: dict[str, str]) -> None:
     assert "ACC410" in codes(conversion)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"), [("torch.cuda.is_available()", False), ("parser.parse_args().cuda", True)]
+)
+def test_what_only_asks_the_machine_is_no_option_where_it_is_handed_on(given: str, said: bool) -> None:
+    parts = FLAG_COPIED | {"parameter": "cuda", "keep": "self.cuda = cuda", "given": given, "read": "pass"}
+    conversion = converted(parts)
+    assert "    accelerator = Accelerator()\n" in conversion.new_text
+    assert ("ACC410" in codes(conversion)) == said
+
+
 def test_a_copy_of_an_option_without_a_name_gets_the_device() -> None:
     assert "self.device = self.accelerator.device\n" in converted(COPIED | NO_NAME).new_text
 
