@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from accelify.analysis.cached_samples import cached_samples
 from accelify.transforms.base import Change, Context
-from accelify.transforms.files import FILES
+from accelify.transforms import files
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -25,7 +25,7 @@ def transform(context: Context) -> Iterator[Change]:
             "that one can read what another is still writing"
         )
         yield context.todo(
-            FILES,
+            files.FILES,
             found.call,
             message,
             "write these files under a name of the process's own and os.replace them, or make them all before",

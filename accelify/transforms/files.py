@@ -8,7 +8,7 @@ log = open(path, "w")               ->  log = open(path if accelerator.is_main_p
 A folder that must not be there yet is made when every process has asked for it.
 What is read, imported or asked for behind it is waited for: behind the `if` that asks whether it is there, where who
 comes late finds it. Where such an `if` writes in one branch and reads in the other, one process runs it after the
-other.
+other. A data set that does so for each sample is a finding where every process goes through all of its data.
 """
 
 from __future__ import annotations
