@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify.analysis.cached_samples import cached_samples
-from accelify.transforms.base import Change, Context
 from accelify.transforms import files
+from accelify.transforms.base import Change, Context
 
 
 def transform(context: Context) -> Iterator[Change]:
