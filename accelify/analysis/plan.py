@@ -50,6 +50,7 @@ class Plan(ConstructorArguments):
         batch_size: what the script's batch size means afterwards, `per-process` or `total`.
         runtime: what the script imports afterwards, `accelify` or `accelerate`.
         known: what its plain form no longer says, where it was brought back to one.
+        beyond: evaluation loops that the Accelerator does not reach, as a first plan has found.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Plan(ConstructorArguments):
         batch_size: str = "per-process",
         runtime: str = "accelify",
         known: Lowered | None = None,
+        beyond: Set[ast.AST] = frozenset(),
     ) -> None:
         self.script = script
         self.known = known or Lowered()
@@ -77,6 +79,9 @@ class Plan(ConstructorArguments):
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
+        for evaluation in self.evaluations:
+            if evaluation.loop in beyond:
+                evaluation.problem = "the Accelerator cannot be had where its loader is made"
         self.prepared: set[Thing] = set()
         # Calls that hand a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
@@ -100,6 +105,18 @@ class Plan(ConstructorArguments):
             self._choose()
         if not self.blockers:
             self._anchor()
+
+    def beyond_reach(self) -> set[ast.AST]:
+        """Evaluation loops whose loaders would be prepared where they are made, and cannot be for lack of it there."""
+        if self.blockers or self.reach is None:
+            return set()
+        lost = {site for site in self.inline if self.reach.expression(site) is None}
+        return {
+            e.loop
+            for e in self.evaluations
+            if lost and e.problem is None and not e.loaders & self.script.training_loaders
+            if any(lost & {t.site, *self._handed_on_at_once(t)} for t in e.loaders)
+        }
 
     @cached_property
     def doubtful(self) -> dict[Thing, str]:

@@ -31,6 +31,7 @@ from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saves_weights
 from accelify.analysis.scopes import Scope
+from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
 from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
@@ -98,6 +99,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _weights(context, wrapped)
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
+    yield from _stray(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
@@ -146,6 +148,22 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]])
         context.claim(flag, one.model)
         message = f"`{one.callee.name}` is told of a DataParallel ({where}), in which the model no longer is"
         yield context.change(PARALLEL, one.call, message, edits, core=True)
+
+
+def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """`.module` of something that cannot be followed, once for each function: it may be one of these models."""
+    if not wrapped:
+        return
+    known = {one.read for one in unwrapped_elsewhere(context.script, set(wrapped))}
+    first = min((call for calls in wrapped.values() for call in calls), key=context.tree.start)
+    for module, read in stray_unwrapping(context.script, set(wrapped), known):
+        converted = module in context.script.modules
+        file = module.path.name if module.path is not None else "the script"
+        line = context.tree.locate(context.tree.start(read))[1] if converted else read.lineno
+        message = (
+            f"`.module` is read in {file}, line {line}, of what may be a model that has no wrapper any more"
+        )
+        yield context.change(PARALLEL, read if converted else first, message)
 
 
 def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
