@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
+from accelify.analysis.argument_places import argument_for, parameters_for
 from accelify.analysis.comprehensions import is_of_a_comprehension
 from accelify.analysis.enumerated import counter_of
 from accelify.analysis.growing import always_run, is_growth
 from accelify.analysis.hooks import backward_hooks
+from accelify.analysis.keeping import Keeping
 from accelify.analysis.kept_and_shown import shown_attribute
 from accelify.analysis.none_tests import NoneTests, asks_for_key, asks_for_none
 from accelify.analysis.scopes import Scope
@@ -111,6 +113,7 @@ class OwnShare:
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
+        self._keeping = Keeping(script)
         self._trainers: dict[ast.ClassDef, bool] = {}
         # What functions add to that are handed it, and so do their callers.
         self._given_back: set[Slot] = set()
@@ -182,7 +185,7 @@ class OwnShare:
     def _is_ours(self, scope: Scope) -> bool:
         return self.script.interpreter.module_of(scope) in self.script.modules
 
-    def loop_of(self, stmt: ast.stmt) -> ast.AST | None:
+    def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement stands."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
 
@@ -310,7 +313,7 @@ class OwnShare:
         if slot.root not in names or not changed:
             return
         for call in self.script.callers(scope):
-            given = self._given(call, scope, slot.root)
+            given = argument_for(call, scope, slot.root)
             base = self.slot(given) if given is not None else None
             if base is not None:
                 bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
@@ -327,14 +330,6 @@ class OwnShare:
             return any(isinstance(t, (ast.Subscript, ast.Attribute)) for t in targets)
         return isinstance(stmt, ast.Expr)
 
-    def _given(self, call: ast.Call, scope: Scope, name: str) -> ast.expr | None:
-        for keyword in call.keywords:
-            if keyword.arg == name:
-                return keyword.value
-        positional = scope.positional()[1 if scope.self_name() is not None else 0 :]
-        index = positional.index(name) if name in positional else len(call.args)
-        return call.args[index] if index < len(call.args) else None
-
     # -- up from a read
 
     def _climb(self, node: ast.expr, held: Held) -> None:
@@ -350,7 +345,7 @@ class OwnShare:
             if isinstance(parent, ast.stmt):
                 self._statement(parent, child, held)
                 return
-            if isinstance(parent, ast.Attribute) and parent.attr in _FORM:
+            if isinstance(parent, ast.Attribute) and (parent.attr in _FORM or self._is_as_made(parent, held)):
                 return
             if isinstance(parent, ast.Compare) and asks_for_none(parent):
                 self._nones.append((parent, child, held))  # type: ignore[arg-type]
@@ -415,11 +410,11 @@ class OwnShare:
             return True
         units = [c for c in callees if self._is_unit(c)]
         shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
-        if any(shows(script, c, name) for c in shown for name in self._parameters(call, c, child)):
+        if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
             self.outputs[call] = self._joined(self.outputs.get(call), held)
         if callees and not units:
             for callee in callees:
-                for name in self._parameters(call, callee, child) if self._is_ours(callee) else ():
+                for name in parameters_for(call, callee, child) if self._is_ours(callee) else ():
                     self._put(Slot(callee, name), held, (None,))
                 if call not in self._handing[callee]:
                     self._handing[callee].add(call)
@@ -429,7 +424,9 @@ class OwnShare:
                 return False
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
-        changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))
+        changes = isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute)
+        if units:
+            changes = any(map(self._keeping.keeps, units))
         if changes and unknown:
             self._accumulate(receiver, self.tree.statement(call), held)
         return True
@@ -444,6 +441,20 @@ class OwnShare:
             self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
             self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
+    def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
+        """Whether an attribute is none of those in which an object keeps what it is handed by the loops' batches."""
+        if held.level < TOTAL or not all(isinstance(o, ast.Expr) for o in held.origins):
+            return False
+        things = self.script.things(read.value)
+        return bool(things) and all(
+            t.cls is not None
+            and isinstance(t.site, ast.Call)
+            and t.site not in self._seen
+            and self.loop_of(t.site) is None
+            and self._keeping.stays(t.cls, read.attr)
+            for t in things
+        )
+
     def _is_unit(self, scope: Scope) -> bool:
         """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
         return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
@@ -457,17 +468,6 @@ class OwnShare:
             scopes = {self.script.scope_of(loop) for loop in self.loops} | self.script.training_scopes
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
-
-    def _parameters(self, call: ast.Call, callee: Scope, child: ast.AST) -> list[str]:
-        if isinstance(child, ast.keyword):
-            return [child.arg] if child.arg is not None else []
-        positional = callee.positional()[1 if callee.self_name() is not None else 0 :]
-        for index, argument in enumerate(call.args):
-            if argument is child:
-                if isinstance(argument, ast.Starred):
-                    return positional[index:]
-                return positional[index : index + 1]
-        return []
 
     @staticmethod
     def _joined(known: Held | None, held: Held) -> Held:
