@@ -542,6 +542,53 @@ def test_a_decision_by_what_an_object_was_made_with(method: str, decided: bool) 
     assert seen == ({"ACC414"} if decided else set())
 
 
+EACH_BRANCH = """
+if x.sum() > 0:
+    kept = x.sum()
+elif x.sum() < -1:
+    kept = y.sum()
+else:
+    kept = loss.detach()
+"""
+CARRIED = EACH_BRANCH.replace("else:", "elif kept > 1:")
+INNER = """
+for _ in range(3):
+    kept = x.sum()
+    while kept.sum() > 1:
+        kept = x.mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (EACH_BRANCH, False),
+        (CARRIED, True),
+        (INNER, False),
+        (INNER.replace("    kept = x.sum()\n", "", 1), True),
+    ],
+)
+def test_what_every_batch_makes_anew_in_some_way_is_no_total(body: str, named: bool) -> None:
+    seen = found(ready="kept = torch.zeros(1)", update=f"optimizer.step()\n{body}", epoch="print(kept)")
+    assert ("ACC306" in seen) is named
+
+
+FILLING = """
+def fill(kept, x):
+    for key in ("a", "b"):
+        kept[key] = x.sum() + len(kept)
+    return kept
+mine, other = {}, {}
+fill(other, torch.zeros(1))
+"""
+
+
+@pytest.mark.parametrize(("given", "shown", "named"), [("mine", "mine", True), ("mine", "other", False)])
+def test_what_a_function_fills_is_that_of_who_hands_it_the_batch(given: str, shown: str, named: bool) -> None:
+    seen = found(ready=FILLING, update=f"optimizer.step()\nfill({given}, x)", epoch=f"print({shown})")
+    assert ("ACC306" in seen) is named
+
+
 HANDED_ON = """
 class Log:
     def write_down(self, kept):
