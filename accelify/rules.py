@@ -100,7 +100,8 @@ _BY_HAND = _left_alone(
     "What the script does by hand is not understood.",
     _AS_A_WHOLE
     + "It distributes itself (`--replace-ddp`) or uses apex's amp, and a line of it, which the message names, has no "
-    "counterpart that is known to give the same numbers. Change that line, or take it out.",
+    "counterpart that is known to give the same numbers. Change that line, or take it out. In modules that are "
+    "converted with a script, apex is not taken out yet.",
 )
 
 LAUNCHER = RuleEntry(

@@ -6,7 +6,7 @@ import ast
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from accelify.analysis.bound import always_binds
+from accelify.analysis.bound import always_binds, leaves
 from accelify.analysis.syntax import Tree, statements_in, target_names
 
 # A name is settled by what binds it, and by what never comes to its end.
@@ -55,7 +55,7 @@ class Bindings:
         while True:
             block = self.tree.block_of(current)[2]
             for stmt in self._block(block).before(current, name):
-                yield from self.inside(stmt, name)
+                yield from self._left_by(stmt, name)
                 if always_binds(stmt, name):
                     return
             owner = self.tree.parent(current)
@@ -74,6 +74,17 @@ class Bindings:
             if not isinstance(owner, ast.stmt) or isinstance(owner, ast.ClassDef):
                 return
             current = owner
+
+    def _left_by(self, stmt: ast.stmt, name: str) -> Iterator[ast.stmt]:
+        """The statements inside a statement that bind a name last: of a branch not those that it binds over."""
+        if not isinstance(stmt, ast.If):
+            yield from self.inside(stmt, name)
+            return
+        for block in (stmt.body, stmt.orelse) if self.inside(stmt, name) else ():
+            for inner in self._block(block).binding_last(name) if not leaves(block) else ():
+                yield from self._left_by(inner, name)
+                if always_binds(inner, name):
+                    break
 
 
 class _Block:
@@ -94,6 +105,10 @@ class _Block:
         if self.leaving:
             places = sorted({*places, *self.leaving})
         return [self.block[place] for place in reversed(places[: bisect_left(places, self.places[stmt])])]
+
+    def binding_last(self, name: str) -> Iterator[ast.stmt]:
+        """The statements of the block that bind a name, from the end."""
+        return (self.block[place] for place in reversed(self.binding.get(name, ())))
 
 
 def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:

@@ -123,6 +123,9 @@ _SETTING = frozenset(
 
 _HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
+# Calls that give a copy of what they are handed, or asked of.
+_SHALLOW = frozenset("copy list dict set sorted".split())
+_COPYING = _SHALLOW | {"clone", "deepcopy", "array"}
 _MAKING = (
     ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
     ast.JoinedStr, ast.GeneratorExp,
@@ -497,7 +500,7 @@ class SideEffects:
         """
         if scope.kind != "function" or name in scope.globals or name not in scope.locals:
             return False
-        if any(a.arg == name for a in scope.parameters()):
+        if any(a.arg == name for a in scope.parameters()) and not _is_copied_first(scope, name, parts):
             return False
         for node in scope.nodes:
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -522,6 +525,22 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
+
+
+def _is_copied_first(scope: Scope, name: str, parts: bool) -> bool:
+    """Whether a function only goes on with a copy of a parameter: `poses = poses.copy()` before any other use.
+
+    With `parts`, with copies of what lies in it as well.
+    """
+    first = next(
+        (s for s in scope.node.body if any(isinstance(n, ast.Name) and n.id == name for n in walk(s))), None
+    )
+    if not isinstance(first, ast.Assign) or not isinstance(first.value, ast.Call):
+        return False
+    last = str(dotted(first.value.func) or getattr(first.value.func, "attr", "")).rpartition(".")[2]
+    return last in (_COPYING - _SHALLOW if parts else _COPYING) and any(
+        isinstance(t, ast.Name) and t.id == name for t in first.targets
+    )
 
 
 def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:

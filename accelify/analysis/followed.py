@@ -9,9 +9,10 @@ from accelify.analysis import values as v
 from accelify.analysis.counted_in_forward import counted_in_forward
 from accelify.analysis.figures import draws
 from accelify.analysis.loaders import is_shuffled
-from accelify.analysis.own_share import OwnShare, Slot
+from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.slots import Slot
 from accelify.analysis.syntax import walk
 
 # Through how many functions a call is looked for.

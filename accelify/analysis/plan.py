@@ -21,7 +21,7 @@ from accelify.analysis.default_devices import is_never_told
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
-from accelify.analysis.doubtful import doubtful_loaders
+from accelify.analysis.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
@@ -83,6 +83,8 @@ class Plan(ConstructorArguments):
             if evaluation.loop in beyond:
                 evaluation.problem = "the Accelerator cannot be had where its loader is made"
         self.prepared: set[Thing] = set()
+        # Of these the loaders that come from calls which cannot be seen, with what is called.
+        self.unseen: dict[Thing, str] = {}
         # Calls that hand a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
@@ -120,8 +122,8 @@ class Plan(ConstructorArguments):
 
     @cached_property
     def doubtful(self) -> dict[Thing, str]:
-        """The prepared loaders that may be something else, which prepare leaves alone, with its class."""
-        return doubtful_loaders(self.script, self.prepared)
+        """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
+        return doubtful_loaders(self.script, self.prepared) | self.unseen
 
     @property
     def argument_names(self) -> frozenset[str]:
@@ -206,6 +208,8 @@ class Plan(ConstructorArguments):
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
         self._keep_whole(items)
+        self.unseen = unseen_beside(script, self.prepared, self.evaluations)
+        self.prepared |= self.unseen.keys()
         self.sites = self.placement.sites(list(items.values()))
         own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
         # Made from the length of a loader that is one process's by then, it is stepped as it is.

@@ -330,8 +330,10 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
     scope = script.scope_of(stmt)
     if scope is place_of(script, anchor):
         return context.tree.start(stmt) > anchor.offset
-    ours = script.module_of(stmt).scopes.module is anchor.root
-    return ours and bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
+    if script.module_of(stmt).scopes.module is anchor.root:
+        return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
+    # What every caller can hand the Accelerator runs when it is made.
+    return scope.kind == "function" and context.accelerator(stmt) is not None
 
 
 def _hidden_by_functions(context: Context) -> Iterator[Change]:

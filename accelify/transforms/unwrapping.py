@@ -20,7 +20,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.copied import copied_parameters, is_run_only
 from accelify.analysis.reaching import made_of
-from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.remade import remade_parameters
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
@@ -58,6 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
+    yield from _remade(context)
     yield from _in_text(context)
     yield from _behind_a_move(context)
     tree = context.tree
@@ -380,6 +382,32 @@ def _copied(context: Context) -> Iterator[Change]:
             edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
             message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
             yield context.change(UNWRAP, model, message, [edit])
+
+
+def _remade(context: Context) -> Iterator[Change]:
+    """Models that are handed to a function of a module that stays, which makes another of their class."""
+    script = context.script
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            module = script.interpreter.module_of(callee)
+            remade = remade_parameters(script, callee) if module not in script.modules else {}
+            for model, name in handed_to(call, callee) if remade else ():
+                models = script.models_of(model) & context.plan.prepared
+                if name not in remade or not models or not isinstance(model, (ast.Name, ast.Attribute)):
+                    continue
+                accelerator = context.accelerator(model)
+                if context.is_claimed(model) or accelerator is None:
+                    continue
+                if not context.plan.after_prepare(model, models):
+                    continue
+                context.claim(model)
+                edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
+                file = module.path.name if module.path is not None else "another module"
+                where = f"{file}, line {remade[name].lineno}"
+                message = (
+                    f"`{callee.name}` makes another model of this one's class ({where}), not of the wrapper's"
+                )
+                yield context.change(UNWRAP, model, message, [edit])
 
 
 def _is_compiled(context: Context, model: ast.expr) -> bool:

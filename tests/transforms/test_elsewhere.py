@@ -45,6 +45,7 @@ WRITES = {
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "of a copy under the same name": "def keep(x, path):\n    x = x.clone()\n    x[0] = 1\n    np.save(path, x)\n",
     "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
     "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
     "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
@@ -72,6 +73,9 @@ TIED = {
     "    np.save(path, x)\n",
     "it changes a piece of what it is given": "def keep(x, path):\n    y = x[1:]\n    y.clear()\n"
     "    np.save(path, y)\n",
+    "it changes what it is given before it copies it": "def keep(x, path):\n    x[0] = 1\n    x = x.clone()\n"
+    "    np.save(path, x)\n",
+    "it changes what lies in a copy": "def keep(x, path):\n    x = list(x)\n    x[0].zero_()\n    np.save(path, x)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
     "    np.save(path, NET(x))\n",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from accelify.convert import Conversion
+from accelify.convert import Conversion, convert_paths
 from tests.transforms.support import convert
 
 HIDE = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
@@ -34,3 +36,50 @@ def test_set_by_a_function() -> None:
 
 def test_set_first() -> None:
     assert not said(convert(setup=HIDE))
+
+
+BASE = f"""\
+import os
+
+import torch
+
+
+class Base:
+    def __init__(self, lr):
+        self.device = self.choose()
+        self.model = torch.nn.Linear(3, 1).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr)
+
+    def choose(self):
+        if torch.cuda.is_available():
+            {HIDE}
+            return torch.device("cuda:0")
+        return torch.device("cpu")
+"""
+FIT = """\
+from base import Base
+
+
+class Fit(Base):
+    def run(self, loader):
+        for x in loader:
+            loss = self.model(x.to(self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+START = """\
+import torch
+from fit import Fit
+
+fit = Fit(0.1)
+fit.run(torch.utils.data.DataLoader(torch.randn(8, 3), batch_size=2))
+"""
+
+
+def test_set_in_a_module_that_is_handed_the_accelerator(tmp_path: Path) -> None:
+    for name, text in {"base": BASE, "fit": FIT, "start": START}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {c.source.path.stem: c for c in convert_paths([tmp_path / "start.py"]) if c.source.path}
+    assert "self.accelerator.device" in found["base"].new_text
+    assert said(found["base"])
