@@ -245,8 +245,9 @@ in a function or in a class around its optimizer: let the count go up by `accele
 where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
 number of steps.
 
-So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`, or
-`if step > 1000: loss += extra`): an epoch has 1/N of the steps on each of N processes, and it comes N times later.""",
+So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
+`loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
+on each of N processes, and it comes N times later.""",
     "ACC408": """\
 Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
