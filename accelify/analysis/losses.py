@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.alternatives import classes_of, run_by
 from accelify.analysis.branches import constants_of, constants_of_object, returned
 from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
@@ -27,8 +28,6 @@ MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear
 # A term over the weights alone: it is the same on every process, whatever the batch.
 PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
-# What is called by its forward.
-_RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 _DEEPEST = 12
 _FARTHEST_FACTOR = 6
 
@@ -488,14 +487,16 @@ class LossReductions:
         return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
 
     def _criterion(self, criterion: Thing, depth: int) -> str:
-        if criterion.cls is not None:
-            forward = criterion.cls.method("forward")
+        answer = NEUTRAL
+        for cls in classes_of(criterion):
+            forward = cls.method("forward")
             if forward is None:
-                return MEAN
-            answer = NEUTRAL
-            constants = constants_of_object(criterion.cls, criterion.site)
+                answer = _either(answer, MEAN)
+                continue
+            constants = constants_of_object(cls, criterion.site)
             for result in returned(forward[1].node.body, constants):
                 answer = _either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+        if criterion.cls is not None:
             return UNCLEAR if answer == NEUTRAL else answer
         if (
             isinstance(criterion.site, ast.Call)
@@ -512,16 +513,10 @@ class LossReductions:
         """The functions of the program that a call can run, and what each of them can give back then."""
         found = []
         for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
-            function, constants = (
-                value,
-                constants_of(value.scope, node) if isinstance(value, Function) else {},
-            )
-            if isinstance(value, Thing) and value.kind in _RUN and value.cls is not None:
-                forward = value.cls.method("forward") or value.cls.method("__call__")
-                if forward is not None:
-                    function = Function(forward[1], forward[0].module)
-                    constants = constants_of(forward[1], node) | constants_of_object(value.cls, value.site)
-            if isinstance(function, Function):
+            for function, cls in run_by(value):
+                constants = constants_of(function.scope, node)
+                if cls is not None and isinstance(value, Thing):
+                    constants |= constants_of_object(cls, value.site)
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found
 

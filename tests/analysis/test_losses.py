@@ -162,3 +162,33 @@ def test_a_mask_that_is_made_of_itself() -> None:
 def test_the_value_that_reaches_the_end(lines: str, wanted: str) -> None:
     body = "".join(f"    {line}\n" for line in lines.splitlines())
     assert reduction(f"def crit(a, b, k=0):\n{body}    return loss\nloss = crit(output, y, args.k)") == wanted
+
+
+CHOSEN = """
+class Summed(nn.Module):
+    def {method}(self, a, b):
+        return {first}
+
+class Meant(nn.Module):
+    def {method}(self, a, b):
+        return {second}
+
+losses = {{"a": {{"sum": Summed}}, "b": {{"mean": Meant}}}}
+judge = losses[args.kind][args.name]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        ("((a - b) ** 2).sum()", "((a - b) ** 2).mean()", "mixed"),
+        ("((a - b) ** 2).mean()", "((a - b) ** 2).sum()", "mixed"),
+        ("((a - b) ** 2).sum()", "(a - b).abs().sum()", "sum"),
+        ("((a - b) ** 2).mean()", "(a - b).abs().mean()", "mean"),
+    ],
+)
+@pytest.mark.parametrize("method", ["forward", "__call__", "judged"])
+def test_a_class_of_a_table_is_any_of_them(method: str, first: str, second: str, wanted: str) -> None:
+    call = "judge.judged" if method == "judged" else "judge"
+    table = CHOSEN.format(method=method, first=first, second=second)
+    assert reduction(f"{table}loss = {call}(output, y)") == wanted
