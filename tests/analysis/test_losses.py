@@ -67,6 +67,15 @@ def test_a_sum_over_its_own_batch_is_a_mean(divisor: str) -> None:
         assert reduction(f"n = x.size(0)\n{loss}") == reduction(f"n = x.size(0)\n{loss}", "total") == "mean"
 
 
+@pytest.mark.parametrize("shape", ["output.size()", "x.shape"])
+@pytest.mark.parametrize("names", ["n, width", "[n, *rest]"])
+def test_a_batch_size_that_is_unpacked_from_a_shape(names: str, shape: str) -> None:
+    loss = f"{names} = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(loss) == reduction(loss, "total") == "mean"
+    second = f"width, n = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(second, "total") == "sum", "configured, or something else"
+
+
 @pytest.mark.parametrize("division", ["/ batch_size", "/ args.batch_size", "* (1 / batch_size)"])
 def test_a_sum_over_the_configured_batch(division: str) -> None:
     loss = f"loss = {SQUARES}.sum() {division}"
