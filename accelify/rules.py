@@ -213,6 +213,18 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+    "ACC306": """\
+Each of several processes counts what it has seen itself, and the main process shows its own. Put the figure together
+before it is shown:
+
+    hits += count(output, target)
+    ...
+    hits = accelerator.reduce(hits, reduction="sum")
+    print(hits)
+
+What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the
+samples counted so far in `[640/60000]`) is left as it is, and not said: it is the main process's own, and to put it
+together would make all processes wait at each line.""",
     "ACC308": """\
 A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
 where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.counts import size_of
@@ -12,9 +12,11 @@ from accelify.analysis.enumerated import counter_of
 from accelify.analysis.figures import BatchLoop, Figures, addition
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, names_in, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, walk
 
 _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
+_ROUNDING = frozenset({"float", "int", "max", "min", "round"})
+WEIGHT, SHARE = "weight", "share"
 # How many names a count is followed through, and how far into functions.
 _FARTHEST = 3
 
@@ -32,7 +34,7 @@ class SampleCount:
     added: ast.expr
     nominal: bool
     limits: tuple[ast.expr, ...]
-    is_total: bool
+    is_total: bool = False
 
 
 class SampleCounts:
@@ -45,6 +47,7 @@ class SampleCounts:
 
     def __init__(self, script: ScriptModel, figures: Figures) -> None:
         self.script, self.figures = script, figures
+        self._reads: dict[str, list[ast.Name]] | None = None
 
     def found(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         """Those that go up once for each batch of some loops, and are compared with something that does not.
@@ -58,7 +61,9 @@ class SampleCounts:
                 names_in(stmt.value) & (deciding - {count.name})
                 for stmt in self.script.tree.assigns(count.name)
             ):
-                yield count
+                owner = self.script.scope_of(count.stmt).resolve(count.name)
+                whole = owner is not None and self._means_all(count.name, owner, count.stmt)
+                yield replace(count, is_total=whole)
 
     def _counts(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         for stmt in self.script.tree.nodes(ast.AugAssign, ast.Assign):
@@ -74,8 +79,17 @@ class SampleCounts:
             owner = scope.resolve(name)
             if loop is None or owner is None or self.script.enclosing_loops(stmt)[0] is not loop:
                 continue
-            limits = [limit for read in self.script.reads(name, owner) for limit in self._limits(read, loop)]
-            yield SampleCount(stmt, name, added, nominal, tuple(limits), self._means_all(name, owner, stmt))
+            limits = [limit for read in self._reads_of(name, owner) for limit in self._limits(read, loop)]
+            yield SampleCount(stmt, name, added, nominal, tuple(limits))
+
+    def _reads_of(self, name: str, owner: Scope) -> list[ast.Name]:
+        """Every read of a variable of a scope."""
+        if self._reads is None:
+            self._reads = {}
+            for node in self.script.tree.nodes(ast.Name):
+                if isinstance(node.ctx, ast.Load):
+                    self._reads.setdefault(node.id, []).append(node)
+        return [n for n in self._reads.get(name, ()) if self.script.scope_of(n).resolve(name) is owner]
 
     def _is_nominal(self, added: ast.expr) -> bool:
         """`batch_size`, `args.batch_size`, where that is no name for the size of the batch at hand."""
@@ -121,18 +135,19 @@ class SampleCounts:
             if (one, scope) in seen:
                 continue
             seen.add((one, scope))
-            for read in self.script.reads(one, scope):
+            for read in self._reads_of(one, scope):
                 stmt = tree.statement(read)
                 if stmt is adding:
                     continue
-                if _weighs(tree.parent(read), read) or isinstance(stmt, (ast.Return, ast.AugAssign)):
+                use = _use(tree, read, self.script.is_uniform)
+                if use == WEIGHT or isinstance(stmt, (ast.Return, ast.AugAssign)):
                     return False
                 if any(isinstance(n, (ast.Yield, ast.Lambda)) for n in tree.ancestors(read)):
                     return False
                 for call in (n for n in tree.ancestors(read) if isinstance(n, ast.Call)):
                     if not self._is_only_told(call, read):
                         return False
-                if isinstance(stmt, ast.Assign) and not _asks(tree.parent(read)):
+                if isinstance(stmt, ast.Assign) and use != SHARE:
                     for target in stmt.targets:
                         home = self.script.scope_of(stmt).resolve(dotted(target) or "")
                         if not isinstance(target, ast.Name) or home is None or far >= _FARTHEST:
@@ -152,8 +167,9 @@ class SampleCounts:
             given |= {kw.arg or "" for kw in call.keywords if read in walk(kw.value)}
             for node in callee.nodes:
                 if isinstance(node, ast.Name) and node.id in given:
-                    parent = self.script.interpreter.module_of(callee).tree.parent(node)
-                    if _weighs(parent, node) or isinstance(parent, ast.Return):
+                    tree = self.script.interpreter.module_of(callee).tree
+                    weighs = _use(tree, node, lambda _: False) == WEIGHT
+                    if weighs or isinstance(tree.parent(node), ast.Return):
                         return False
         return True
 
@@ -167,17 +183,37 @@ def _counted_in(loop: BatchLoop) -> Iterator[str]:
                 yield name
 
 
-def _weighs(parent: ast.AST | None, read: ast.AST) -> bool:
-    """Whether something is multiplied with a number, or divided by it."""
-    if isinstance(parent, ast.BinOp):
-        if isinstance(parent.op, ast.Mult):
-            return True
-        return isinstance(parent.op, (ast.Div, ast.FloorDiv)) and parent.right is read
-    return isinstance(parent, ast.AugAssign) and isinstance(parent.op, (ast.Mult, ast.Div, ast.FloorDiv))
+def _use(tree: Tree, read: ast.expr, is_uniform: Callable[[ast.expr], bool]) -> str:
+    """What a number is read for: "weight" where something of one process is multiplied with it, or divided by it;
+    "share" where a part of something else is made of it, as in `seen / limit`, or it is asked; "" elsewhere."""
+    node: ast.AST = read
+    while (parent := tree.parent(node)) is not None:
+        if isinstance(parent, ast.BinOp):
+            other = parent.left if parent.right is node else parent.right
+            divides = isinstance(parent.op, (ast.Div, ast.FloorDiv)) and other is parent.left
+            if (divides or isinstance(parent.op, ast.Mult)) and not is_uniform(other):
+                return WEIGHT
+            if isinstance(parent.op, ast.Mod):
+                return SHARE
+            scales = isinstance(parent.op, (ast.Mult, ast.Div, ast.FloorDiv)) and not divides
+            if scales and not isinstance(other, ast.Constant) and not _is_of_batches(other):
+                return SHARE
+        elif isinstance(parent, ast.Compare):
+            return SHARE
+        elif isinstance(parent, ast.Call):
+            if dotted(parent.func) not in _ROUNDING:
+                return ""
+        elif not isinstance(parent, (ast.UnaryOp, ast.IfExp)):
+            weighs = isinstance(parent, ast.AugAssign) and not isinstance(parent.op, (ast.Add, ast.Sub))
+            return WEIGHT if weighs else ""
+        node = parent
+    return ""
 
 
-def _asks(parent: ast.AST | None) -> bool:
-    """`seen % every`, `seen > limit`: what is made of the count counts no more."""
-    return isinstance(parent, ast.Compare) or (
-        isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mod)
-    )
+def _is_of_batches(number: ast.expr) -> bool:
+    """Whether the size of a batch is in a number: samples over it are batches, of one process or of all."""
+    return any(k.BATCH_SIZE_NAME.search(name) for name in map(_name, walk(number)) if name)
+
+
+def _name(node: ast.AST) -> str:
+    return str(getattr(node, "attr", "") or getattr(node, "id", ""))

@@ -15,6 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis.figures import Figures
 from accelify.analysis.sample_counts import SampleCount, SampleCounts
 from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.syntax import walk
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, short
@@ -43,7 +44,8 @@ def _whole(context: Context, count: SampleCount) -> Change:
     message = f"`{count.name}` counts the samples that one process has seen{compared}: all N have seen N times as many"
     accelerator = context.accelerator(added)
     context.named.add(count.stmt)
-    if accelerator is None or not count.is_total or (context.for_accelerate and not count.nominal):
+    alike = count.nominal or (not context.for_accelerate and _is_reached_by_all(context, count.stmt))
+    if accelerator is None or not count.is_total or not alike:
         return context.todo(ROUNDS, count.stmt, message, "compare the number of samples of all processes")
     context.claim(count.stmt)
     if count.nominal:
@@ -58,6 +60,14 @@ def _whole(context: Context, count: SampleCount) -> Change:
         verbs.insert(tree, tree.end(added), ', reduction="sum")', -10),
     ]
     return context.change(ROUNDS, added, message, edits, safety=Safety.REVIEW)
+
+
+def _is_reached_by_all(context: Context, stmt: ast.stmt) -> bool:
+    """Whether all processes come to a statement in each round, so that they can meet there."""
+    tree, loop = context.tree, context.script.enclosing_loops(stmt)[0]
+    leaving = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Continue)]
+    before = [n for n in leaving if tree.start(n) < tree.start(stmt)]
+    return context.runs_everywhere(stmt) and all(context.runs_everywhere(n) for n in before)
 
 
 def is_of_one_process(context: Context, limit: ast.expr) -> bool:

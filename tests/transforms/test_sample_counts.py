@@ -71,13 +71,36 @@ def test_other_counts_stay(update):
     assert _converted(update)[0] == update
 
 
-@pytest.mark.parametrize("batch_size", ["batch_size", "len(x)"])
-def test_a_count_that_divides_what_is_one_process_s_is_named(batch_size):
-    update = (
-        f"total = total + loss.item()\nseen += {batch_size}\nprint(total / seen)\nif seen > 100:\n    break"
+@pytest.mark.parametrize(
+    "before",
+    ["if y.sum() > 3:\n    {}", "if y.sum() > 3:\n    continue\n{}"],
+    ids=["in a branch", "behind one"],
+)
+def test_a_count_that_not_all_processes_come_to_is_named(before):
+    ends = "\nif seen > 100:\n    break"
+    _, found = _converted(before.format("seen += len(x)") + ends)
+    assert "seen += len(x)\n" in found.new_text
+    assert "ACC412" in {f.code for f in found.remaining}
+    assert "len(x)" in _converted("if epoch > 0:\n    seen += len(x)" + ends)[0]
+
+
+def test_a_share_of_what_is_to_be_seen_is_one_of_all_processes():
+    update = "seen += batch_size\nshare = min(1, 1 / LIMIT * (seen + 1))\nif seen > LIMIT:\n    seen = 0"
+    text, _ = _converted(
+        update, imports="LIMIT = 50", batch="share = 1", loss="loss = share * model(x).mean()"
     )
+    assert text == update.replace("+= batch_size", "+= batch_size * accelerator.num_processes")
+
+
+@pytest.mark.parametrize("added", ["batch_size", "len(x)"])
+@pytest.mark.parametrize(
+    "mean",
+    ["total / seen", "total / max(seen, 1)", "total * (1 / (seen + 1e-8))", "total / (seen / batch_size)"],
+)
+def test_a_count_that_divides_what_is_one_process_s_is_named(added, mean):
+    update = f"total = total + loss.item()\nseen += {added}\nprint({mean})\nif seen > 100:\n    break"
     _, found = _converted(update, batch="total = 0.0\n")
-    assert f"seen += {batch_size}\n" in found.new_text
+    assert f"seen += {added}\n" in found.new_text
     assert [f.message for f in found.remaining if f.code == "ACC412"] == [
         "`seen` counts the samples that one process has seen and is compared with `100`: all N have seen N times as "
         "many"
