@@ -516,6 +516,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if kind == v.DATASET and made.cls is not None and made.cls is not cls:
             # Where one of several is made, each does what its own methods do.
             made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
+        if made.cls is not None and cls not in (made.cls, *made.others):
+            made.others.append(cls)
         # A loss whose own weights are trained is a model from then on.
         if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
             made.kind = kind

@@ -56,6 +56,8 @@ class Thing(Value):
     evidence: list[str] = field(default_factory=list)
     # The calls that made it, of the function that makes it outwards, where each of them makes another one.
     made_by: tuple[ast.Call, ...] = ()
+    # The other classes that it can be of, where one of several is made in one place.
+    others: list[Class] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Thing]:
         """The things a relation leads to."""

@@ -652,3 +652,47 @@ def test_what_comes_first_in_another_pair_is_one_s_own() -> None:
     end = KEPT_COUNT.format(made="forever(loader)").replace("(a, b)", "b").replace("model(a)", "model(n)")
     end = end.replace("n % 20 ==", "n.sum() >").replace("n == 100", "n.sum() > 3").replace("{n}.pt", "n.pt")
     assert "ACC414" in codes(convert(end=end))
+
+
+KEEPING = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part, self.fit, self.level = nn.Linear(4, 2), 0, 0
+    def forward(self, x):
+        return self.part(x)
+    def judged(self, output, y, level):
+        self.fit, self.level = F.cross_entropy(output, y), level
+        self.penalty = self.part.weight.pow(2).sum()
+        self.spread = output.std()
+        return self.fit + self.penalty
+    def latest(self):
+        return {"fit": self.spread, "penalty": self.penalty}
+"""
+ADDED = {
+    "an attribute": ("total += float(model.spread)", {"ACC306"}),
+    "what a method tells": (
+        "for key, value in model.latest().items():\n    total += float(value)",
+        {"ACC306"},
+    ),
+    "what it tells by name": (
+        "for key in model.latest():\n    total += float(model.latest()[key])",
+        {"ACC306"},
+    ),
+    "of the weights": ("total += float(model.penalty)", set()),
+    "a setting": ("total += model.level", set()),
+}
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_what_a_model_keeps_of_its_batch(case):
+    added, wanted = ADDED[case]
+    said = found(
+        setup=KEEPING,
+        build="model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        ready="total = 0",
+        loss="loss = model.judged(model(x), y, 3)",
+        update=f"optimizer.step()\n{added}",
+        end="print(total)",
+    )
+    assert said == wanted

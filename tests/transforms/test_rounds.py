@@ -146,9 +146,10 @@ def test_other_ends_stay(bound: str, end: str) -> None:
 
 LIMIT = """
 def evaluate(batches, batch_size, limit=None):
-    hits = 0
+    hits = taken = 0
     with torch.no_grad():
         for i, (x, y) in enumerate(batches):
+            taken += 1
             hits += (model(x).argmax(1) == y).sum().item()
             if {test}:
                 {end}
@@ -166,6 +167,7 @@ def evaluate(batches, batch_size, limit=None):
         ("limit <= i * 8", "limit <= i * 8"),
         ("limit <= batch_size * i", "limit <= batch_size * i * accelerator.num_processes"),
         ("len(x) * batch_size > limit", "len(x) * batch_size > limit"),
+        ("taken * batch_size > limit", "taken * batch_size * accelerator.num_processes > limit"),
     ],
 )
 @pytest.mark.parametrize("loader", ["loader", "test_loader"])
