@@ -24,6 +24,7 @@ from accelify.analysis.distributed import already_distributed
 from accelify.analysis.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
+from accelify.analysis.inline_loaders import handed_on_at_once, loops_over_sites
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
@@ -113,12 +114,7 @@ class Plan(ConstructorArguments):
         if self.blockers or self.reach is None:
             return set()
         lost = {site for site in self.inline if self.reach.expression(site) is None}
-        return {
-            e.loop
-            for e in self.evaluations
-            if lost and e.problem is None and not e.loaders & self.script.training_loaders
-            if any(lost & {t.site, *self._handed_on_at_once(t)} for t in e.loaders)
-        }
+        return loops_over_sites(self.script, self.evaluations, lost) if lost else set()
 
     @cached_property
     def doubtful(self) -> dict[Thing, str]:
@@ -390,23 +386,10 @@ class Plan(ConstructorArguments):
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
         if kind != v.LOADER or not isinstance(thing.site, ast.Call):
             return False
-        sites = [thing.site] if thing.module in self.script.modules else self._handed_on_at_once(thing)
+        sites = [thing.site] if thing.module in self.script.modules else handed_on_at_once(self.script, thing)
         sites = [site for site in sites if not self.tree.in_fstring(site)]
         self.inline += [site for site in sites if site not in self.inline]
         return bool(sites)
-
-    def _handed_on_at_once(self, loader: Thing) -> list[ast.Call]:
-        """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
-        return [
-            call
-            for call in self.script.calls()
-            if any(
-                self.script.interpreter.module_of(s) not in self.script.modules
-                for s in self.script.callees(call)
-            )
-            and loader in self.script.values(call)
-            and all(isinstance(w, Thing) and w.kind == v.LOADER for w in self.script.values(call))
-        ]
 
     # -- the accelerator
 
