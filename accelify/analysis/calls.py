@@ -377,6 +377,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             if name == "filter":
                 return arguments[1]
             made = self._container(node, Sequence)
+            self.add(made.gone_through, arguments[1])
             for value in arguments[1]:
                 self.add(made.rest, self.element_values(module, node, value))
             return {made}
