@@ -400,7 +400,7 @@ class Locations:
         places: list[Place] = [self.of(entry) for entry in entries]
         if only:
             return _union(places)
-        for binding in self.bindings(node):
+        for binding in self._bindings.of_tensors(node):
             if binding is None:
                 places.append(self._parameter(node.id, owner))
             else:
