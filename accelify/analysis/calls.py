@@ -514,7 +514,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return set(arguments[0])  # the model in it, as with torch's own
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
-        if kind == v.DATASET and made.cls is not None and made.cls is not cls:
+        if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
             # Where one of several is made, each does what its own methods do.
             made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
         # A loss whose own weights are trained is a model from then on.
