@@ -11,7 +11,7 @@ from accelify.analysis.effect_sites import asked_for, defaults_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import is_constant
+from accelify.analysis.syntax import dotted, is_constant
 from accelify.analysis.values import Class, Imported, Thing
 
 _WORD = b"DataParallel"
@@ -44,6 +44,8 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
         scope = module.scopes.of(call)
         if scope.kind != "function" or not _wraps(script, module, scope, call):
             continue
+        if _is_of_wrapped(script, module, scope, call):
+            continue
         reached = _first_call(script, scope, asked_for(module, scope, call))
         if reached is not None:
             owner = scope.owner_class
@@ -61,6 +63,19 @@ def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) ->
         or (isinstance(value, Class) and value.only_splits(k.PARALLEL_WRAPPERS))
         for value in script.interpreter.evaluate(module, scope, call.func)
     )
+
+
+def _is_of_wrapped(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    """Whether only a model that is in a DataParallel already is wrapped: `if isinstance(net, nn.DataParallel): ...`."""
+    inner: ast.AST = call
+    for around in module.tree.ancestors(call):
+        test = around.test if isinstance(around, ast.If) and inner in around.body else None
+        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+            kinds = script.interpreter.evaluate(module, scope, test.args[1])
+            if any(isinstance(one, Imported) and one.name in k.PARALLEL_WRAPPERS for one in kinds):
+                return True
+        inner = around
+    return False
 
 
 def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | None:
