@@ -382,7 +382,11 @@ class Locations:
             return frozenset({DEVICE})
         for loader in loaders - self._on_host.keys():
             self._on_host[loader] = gives_host_tensors(self.script, loader)
-        return frozenset({HOST}) if loaders and all(self._on_host[t] for t in loaders) else NOWHERE
+        if not loaders or not all(self._on_host[t] for t in loaders):
+            return NOWHERE
+        # A function that is handed one loader that is prepared and another that is not.
+        mixed = self.placed and not loaders.isdisjoint(self.prepared)
+        return frozenset({HOST, DEVICE} if mixed else {HOST})
 
     # -- names
 
