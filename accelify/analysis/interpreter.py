@@ -499,7 +499,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         cls = self.things[(node, "class")]
         assert isinstance(cls, Class)
         for base in node.bases:
-            for value in self.evaluate(module, scope, base):
+            for value in sorted(self.evaluate(module, scope, base), key=order_of):
                 if isinstance(value, (Class, Imported)) and value not in cls.bases and value is not cls:
                     cls.bases.append(value)
                     self.changed = True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.handed_on import loaders_in
+from accelify.analysis.handed_on import loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.interpreter import Interpreter
@@ -452,9 +452,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         return {}
 
     def _holds_results(self, held: Sequence) -> bool:
-        """Whether a list is filled only by loops that run a model and train nothing: what they find, and no batches."""
+        """Whether a list is filled only with results (of loops that run a model, untrained) or parts of a batch."""
         for call in held.filled - self._results.keys():
-            self._results[call] = any(
+            self._results[call] = puts_part_in(self, call) or any(
                 not self.trains(loop)
                 and any(isinstance(n, ast.Call) and self.models_run(n) for n in walk(loop))
                 for loop in self.enclosing_loops(call)

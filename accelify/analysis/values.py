@@ -78,11 +78,15 @@ class Thing(Value):
 
 @dataclass(eq=False)
 class Sequence(Value):
-    """A tuple or list: known elements by place, what else it may hold, and the calls that put something in."""
+    """A tuple or list: known elements by place, what else it may hold, and the calls that put something in.
+
+    Of a comprehension, `gone_through` is what it goes through.
+    """
 
     elements: list[Values] = field(default_factory=list)
     rest: Values = field(default_factory=set)
     filled: set[ast.Call] = field(default_factory=set)
+    gone_through: Values = field(default_factory=set)
 
     def any(self) -> Values:
         """What an element at an unknown place can be."""

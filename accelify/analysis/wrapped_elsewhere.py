@@ -44,7 +44,7 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
         scope = module.scopes.of(call)
         if scope.kind != "function" or not _wraps(script, module, scope, call):
             continue
-        if _is_wrapped_again(module, call):
+        if _is_of_wrapped(script, module, scope, call):
             continue
         reached = _first_call(script, scope, asked_for(module, scope, call))
         if reached is not None:
@@ -65,17 +65,16 @@ def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) ->
     )
 
 
-def _is_wrapped_again(module: Module, call: ast.Call) -> bool:
-    """Whether only what is in a DataParallel already is wrapped, a copy of it say: a converted script has none."""
-    child: ast.AST = call
-    for ancestor in module.tree.ancestors(call):
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        test = ancestor.test if isinstance(ancestor, ast.If) and child not in ancestor.orelse else None
+def _is_of_wrapped(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    """Whether only a model that is in a DataParallel already is wrapped: `if isinstance(net, nn.DataParallel): ...`."""
+    inner: ast.AST = call
+    for around in module.tree.ancestors(call):
+        test = around.test if isinstance(around, ast.If) and inner in around.body else None
         if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
-            if (dotted(test.args[1]) or "").rpartition(".")[2] == _WORD.decode():
+            kinds = script.interpreter.evaluate(module, scope, test.args[1])
+            if any(isinstance(one, Imported) and one.name in k.PARALLEL_WRAPPERS for one in kinds):
                 return True
-        child = ancestor
+        inner = around
     return False
 
 

@@ -82,6 +82,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     saving.transform,
     loading.transform,
     downloads.transform,
+    files.asked_first,
     elsewhere.transform,
     writers.transform,
     files.transform,

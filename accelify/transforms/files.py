@@ -48,7 +48,6 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
-    yield from _asked_first(context)
     yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
@@ -113,8 +112,11 @@ def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[lis
     return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
 
 
-def _asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made, and one that is there removed, when every process has asked."""
+def asked_first(context: Context) -> Iterator[Change]:
+    """A folder that must not be there yet is made, and one that is there removed, when every process has asked.
+
+    Asked before anything is guarded: no guard may be put around such a wait.
+    """
     tree = context.tree
     done: set[ast.stmt] = set()
     for asked in folders_asked_for(context.script, context.plan.on_main_only):
@@ -129,6 +131,7 @@ def _asked_first(context: Context) -> Iterator[Change]:
             if accelerator is None or not tree.own_line(place) or tree.is_elif(place):
                 continue
             if context.runs_everywhere(place):
+                context.waiting.add(place)
                 edits.append(InsertBefore(place, (f"{accelerator}.wait_for_everyone()",), order=-5))
             elif place is not asked.making:
                 removing = "the main process may remove this before the others have asked whether it is there"

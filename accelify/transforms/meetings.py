@@ -163,7 +163,9 @@ def _of_either(
     after = context.locations[1]
     device = _device_of(mixed)
     edits: list[Edit] = []
-    for operand in left if device is not None else []:
+    # What is changed in its place has to stay the one that it is.
+    in_place = isinstance(node, ast.Call) and getattr(node.func, "attr", "").endswith("_")
+    for operand in left if device is not None and not in_place else []:
         maker = _maker(context, operand)
         if context.is_claimed(operand):
             return

@@ -14,7 +14,8 @@ Scripts of the same folder that load what is saved here into a DataParallel are 
 made in a module which stays as it is: of several processes on several GPUs only the first can run it.
 Functions of other modules that take the model out of it (`net = net.module` under a flag) are told that it is in none,
 or named. What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding,
-and so is what a function of another module gives the model from the host: DataParallel moved it to the GPU.
+and so is what a function of another module gives the model from the host, or makes for it there: DataParallel moved it
+to the GPU.
 """
 
 from __future__ import annotations
@@ -187,11 +188,14 @@ def left(context: Context) -> Iterator[Change]:
     if not models:
         return
     known: set[ast.Call] = set()
-    for run in runs_on_host(script, models, context.plan.prepared, context.locations[1]):
+    plan = context.plan
+    for run in runs_on_host(
+        script, models, plan.prepared, context.locations[1], lambda call: plan.after_prepare(call, models)
+    ):
         if run.site in known:
             continue
         known.add(run.site)
-        model = dotted(run.site.func) or "model"
+        model = (dotted(run.site.func) or "model").removesuffix(".forward")
         device = f"next({model}.parameters()).device"
         if run.module in script.modules:
             message = (

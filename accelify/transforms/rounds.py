@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.counts import steps_of
+from accelify.analysis.loaders import has_length
 from accelify.analysis.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
@@ -84,6 +85,12 @@ def transform(context: Context) -> Iterator[Change]:
         done.add(loop)
         text = context.tree.segment(loader)
         message = f"on N processes `{text}` has 1/N of its batches for each, and this loop asks for as many as before"
+        if not all(has_length(context.script, one) for one in context.script.things(loader, v.LOADER)):
+            yield context.todo(
+                ROUNDS, loop, f"{message}: where its stream ends, it ends too soon",
+                "take 1/N of these, where the stream ends",
+            )  # fmt: skip
+            continue
         if isinstance(loop, ast.For) and not _divides(context, loop, number):
             new = f"min({context.tree.segment(number)}, len({text}))"
             yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
@@ -237,6 +244,8 @@ def _made_outside(
     for stmt in context.tree.nodes(ast.Assign):
         if context.script.scope_of(stmt) is not scope or all(dotted(t) != name for t in stmt.targets):
             continue
+        if found is not None and context.tree.start(stmt) > context.tree.end(loop):
+            break  # a name is used again
         value = stmt.value
         if not (isinstance(value, ast.Call) and dotted(value.func) in ("iter", "enumerate") and value.args):
             return None

@@ -6,6 +6,7 @@ model.hidden = None                   ->  accelerator.unwrap_model(model).hidden
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
+twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
 torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
 """
 
@@ -19,9 +20,9 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.copied import copied_parameters, is_run_only
+from accelify.analysis.made_anew import made_anew
 from accelify.analysis.reaching import made_of
-from accelify.analysis.remade import remade_parameters
-from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
@@ -59,7 +60,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
-    yield from _remade(context)
     yield from _in_text(context)
     yield from _behind_a_move(context)
     tree = context.tree
@@ -352,25 +352,23 @@ def _is_list(node: ast.expr) -> bool:
 
 
 def _copied(context: Context) -> Iterator[Change]:
-    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted."""
+    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted.
+
+    Also those of whose class a function makes another one, `type(net)(net.config)`: it would be the wrapper's.
+    """
     script = context.script
     for call in script.calls() if script.backwards else ():
         copied: list[ast.expr] = []
+        message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
         if script.qualname(call.func) == "copy.deepcopy":
             if len(call.args) == 1 and is_run_only(script, script.scope_of(call), call):
                 copied = call.args
         elif callees := script.callees(call) & script.backward_elsewhere:
-            copied = [
-                argument
-                for argument in [*call.args, *[kw.value for kw in call.keywords]]
-                if all(
-                    any(
-                        a is argument and name in copied_parameters(script, s)
-                        for a, name in handed_to(call, s)
-                    )
-                    for s in callees
-                )
-            ]
+            copied = _handed(call, {s: copied_parameters(script, s) for s in callees})
+        callees = {s for s in script.callees(call) if script.interpreter.module_of(s) not in script.modules}
+        if callees and not copied:
+            copied = _handed(call, {s: made_anew(script, s) for s in callees})
+            message = "a model is made anew of this one's class, and a wrapped model is of the wrapper's"
         for model in copied:
             if not isinstance(model, (ast.Name, ast.Attribute)) or context.is_claimed(model):
                 continue
@@ -380,34 +378,19 @@ def _copied(context: Context) -> Iterator[Change]:
                 continue
             context.claim(model)
             edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
-            message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
             yield context.change(UNWRAP, model, message, [edit])
 
 
-def _remade(context: Context) -> Iterator[Change]:
-    """Models that are handed to a function of a module that stays, which makes another of their class."""
-    script = context.script
-    for call in script.calls():
-        for callee in in_order(script.callees(call)):
-            module = script.interpreter.module_of(callee)
-            remade = remade_parameters(script, callee) if module not in script.modules else {}
-            for model, name in handed_to(call, callee) if remade else ():
-                models = script.models_of(model) & context.plan.prepared
-                if name not in remade or not models or not isinstance(model, (ast.Name, ast.Attribute)):
-                    continue
-                accelerator = context.accelerator(model)
-                if context.is_claimed(model) or accelerator is None:
-                    continue
-                if not context.plan.after_prepare(model, models):
-                    continue
-                context.claim(model)
-                edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
-                file = module.path.name if module.path is not None else "another module"
-                where = f"{file}, line {remade[name].lineno}"
-                message = (
-                    f"`{callee.name}` makes another model of this one's class ({where}), not of the wrapper's"
-                )
-                yield context.change(UNWRAP, model, message, [edit])
+def _handed(call: ast.Call, wanted: dict[Scope, set[str]]) -> list[ast.expr]:
+    """The arguments of a call that all of its functions take under names which are wanted."""
+    pairs = [(names, handed_to(call, callee)) for callee, names in wanted.items() if names]
+    if len(pairs) < len(wanted):
+        return []
+    return [
+        argument
+        for argument in [*call.args, *[kw.value for kw in call.keywords]]
+        if all(any(a is argument and name in names for a, name in given) for names, given in pairs)
+    ]
 
 
 def _is_compiled(context: Context, model: ast.expr) -> bool:

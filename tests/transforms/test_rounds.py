@@ -223,3 +223,53 @@ def test_a_length_that_a_constructor_keeps_is_taken_behind_prepare(number: str, 
     assert "    loader = accelerator.prepare(loader)\n    Trainer(accelerator, loader," in conversion.new_text
     said = {f.code for f in conversion.remaining} & {"ACC401", "ACC412"}
     assert said == (set() if "len" in number else {"ACC412"})
+
+
+STREAM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from remote import RemoteIterableDataset, load_dataset
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        while True:
+            yield torch.randn(3)
+
+
+class Counted(Stream):
+    def __len__(self):
+        return 100
+
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader({data}, batch_size=4)
+other = DataLoader(TensorDataset(torch.randn(32, 3)), batch_size=4)
+batches = iter(loader)
+for step in range(7):
+    loss = model(next(batches)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+batches = iter(other)
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "counted"),
+    [
+        ("Stream()", False),
+        ("Counted()", True),
+        ("RemoteIterableDataset('tcp')", False),
+        ("load_dataset('texts', streaming=True)", False),
+        ("load_dataset('texts')", True),
+    ],
+)
+def test_a_stream_is_not_asked_for_its_length(data: str, counted: bool) -> None:
+    conversion = convert_source(Source.from_text(STREAM.format(data=data), support.PATH), ConvertOptions())
+    assert ("range(min(7, len(loader)))" in conversion.new_text) is counted
+    assert "len(other)" not in conversion.new_text
+    assert ("ACC412" in {f.code for f in conversion.remaining}) is not counted
