@@ -100,6 +100,8 @@ class Locations:
         self.script = script
         self.tree = script.tree
         self.prepared = prepared
+        # Of `prepared`, the models that have to be moved to go with it, each with the call that makes it.
+        self.following: dict[Thing, ast.Call] = {}
         self.placed = placed
         self.moves = placed or any(self._moves(call) for call in script.calls())
         self._defaults = any(script.qualname(c.func) in _SETTING_DEFAULTS for c in script.calls())

@@ -16,7 +16,7 @@ from accelify.analysis.effects import RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
-from accelify.analysis.locations import Locations, before_and_after
+from accelify.analysis.following import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan

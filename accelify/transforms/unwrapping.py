@@ -4,6 +4,7 @@ model.module.encoder                  ->  accelerator.unwrap_model(model).encode
 model = model.cpu().module            ->  model = accelerator.unwrap_model(model).cpu()
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
+kind_of(model)  # asks isinstance     ->  kind_of(accelerator.unwrap_model(model))
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
 twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.asked_elsewhere import asked_elsewhere
 from accelify.analysis.copied import copied_parameters, is_run_only
 from accelify.analysis.made_anew import made_anew
 from accelify.analysis.reaching import made_of
@@ -60,6 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
+    yield from _asked_elsewhere(context)
     yield from _in_text(context)
     yield from _behind_a_move(context)
     tree = context.tree
@@ -296,6 +299,31 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         elif compiled:
             message = "TorchScript compiles the model and cannot compile a wrapper of it"
         yield context.change(UNWRAP, name, message, [edit])
+
+
+def _asked_elsewhere(context: Context) -> Iterator[Change]:
+    """Models whose class functions of other modules ask for: handed over bare where they do nothing else with them."""
+    for one in asked_elsewhere(context.script, context.plan.prepared):
+        if context.is_claimed(one.model) or context.tree.in_fstring(one.model):
+            continue
+        if context.is_guarded(one.model):
+            continue  # what one process runs alone is handed the bare model anyway
+        if not _can_be_wrapped(context, one.model) or not _after_prepare(context, one.model):
+            continue
+        context.claim(one.model)
+        file = one.module.path.name if one.module.path is not None else "another module"
+        test = one.module.tree.segment(one.test)
+        message = (
+            f"`{one.callee.name}` asks `{test}` ({file}, line {one.test.lineno}), and a wrapped model is of the "
+            "wrapper's class"
+        )
+        accelerator = context.accelerator(one.model)
+        if not one.only or accelerator is None:
+            mark = f"`{one.callee.name}` asks for the model's class: unwrap it in that test ({file})"
+            yield context.todo(UNWRAP, one.call, message, mark)
+            continue
+        edit = verbs.replace(context.tree, one.model, context.unwrapped(one.model, accelerator))
+        yield context.change(UNWRAP, one.model, message, [edit])
 
 
 def _in_text(context: Context) -> Iterator[Change]:

@@ -26,6 +26,12 @@ def define(cuda):
     return define_net(cuda)
 
 
+def choose(several=False):
+    if several:
+        return define_net()
+    return nn.Linear(4, 2)
+
+
 class Wide(nn.DataParallel):
     pass
 """
@@ -63,6 +69,7 @@ def said(conversion: Conversion) -> list[str]:
         ("import nets", "model = nets.define_net()"),
         ("from nets import define_net", "model = define_net(torch.cuda.is_available())"),
         ("from nets import define", "model = define(True)"),
+        ("from nets import choose", "model = choose(True)"),
         ("from nets import define", "def build():\n    return define(True)\n\nmodel = build()"),
     ],
 )
@@ -126,6 +133,9 @@ def test_a_twin_of_the_models_class_is_made_of_the_model_itself(tmp_path: Path, 
         (FACTORY.format(made="net.cuda()"), "model = nets.define_net()"),
         (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.define_net(False)"),
         (FACTORY.format(made="nn.DataParallel(net)").replace("=True", "=False"), "model = nets.define_net()"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.define(False)"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.choose()"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.choose(several=False)"),
         # What the script does not come to is of no concern to it.
         (FACTORY.format(made="nn.DataParallel(net)"), "model = nn.Linear(4, 2)\nprint(nets)"),
         (FACTORY.format(made="nn.SyncBatchNorm.convert_sync_batchnorm(net)"), "model = nets.define_net()"),
