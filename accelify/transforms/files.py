@@ -25,6 +25,7 @@ from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_f
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
 from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.only_written import is_only_written
 from accelify.analysis.pictures import saves_picture
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
@@ -383,7 +384,10 @@ def _left_open(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
-        plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
+        plain = name in _STREAMS and isinstance(mode, ast.Constant)
+        plain = plain and (
+            "+" not in str(getattr(mode, "value", "")) or is_only_written(context.script, call)
+        )
         again = _read_back(context, [stmt])
         if accelerator is None:
             yield context.change(FILES, call, "every process would write this file")
