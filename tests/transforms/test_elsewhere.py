@@ -721,3 +721,49 @@ def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path)
     assert findings(conversion, "ACC303") == [said]
     shared = "n = accuracy(model, loader)"
     assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
+
+
+EVALUATING = """
+from torch.utils.data import Dataset
+
+
+class Saving(Dataset):
+    def save(self, results, where):
+        json.dump(results, open(where, "w"))
+
+    def run_eval(self, results, where):
+        {before}
+        self.save(results, where)
+        return len(json.load(open(where)))
+
+
+class Samples:
+    def __getitem__(self, i):
+        return torch.randn(4), i % 2
+
+    def __len__(self):
+        return 8
+
+
+class Plain(Saving, Samples):
+    pass
+
+
+kinds = {{"a": Saving}}
+
+
+def kind(name):
+    class Both(kinds[name], Samples):
+        pass
+    return Both
+"""
+
+
+@pytest.mark.parametrize("made", ["helper.Plain()", "helper.kind('a')()"])
+def test_a_data_set_behind_its_loader_that_writes_and_reads_a_file(tmp_path: Path, made: str) -> None:
+    ready = f"own = DataLoader({made}, batch_size=8)"
+    line = "own.dataset.run_eval({}, 'out.json')"
+    found = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=line)
+    assert place_of(found.new_text, "end") == GUARD + line
+    kept = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=f"n = {line}\nprint(n)")
+    assert findings(kept)
