@@ -23,7 +23,7 @@ from accelify.analysis.bound_later import bound_later
 from accelify.analysis.default_devices import calls_without
 from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
-from accelify.analysis.hidden_devices import hides_all, hiding
+from accelify.analysis.hidden_devices import hidden_on_import, hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
 from accelify.analysis.seen_options import place_of
 from accelify.analysis.steps import sources
@@ -299,6 +299,12 @@ def _selections(context: Context) -> Iterator[Change]:
             edit = verbs.replace(tree, call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
+    for stmt, file in hidden_on_import(context.script):
+        message = (
+            f"{file} sets CUDA_VISIBLE_DEVICES when it is imported, so that all processes see only those GPUs"
+        )
+        mark = "all processes share the GPUs chosen in here; choose them when launching"
+        yield context.todo(SELECT, stmt, message, mark)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
