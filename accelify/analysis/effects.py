@@ -40,6 +40,7 @@ from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, walk
+from accelify.analysis.unreached import reached
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
@@ -263,7 +264,7 @@ class SideEffects:
     # -- looking
 
     def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
-        for node in nodes:
+        for node in reached(module.tree, nodes):
             if isinstance(node, ast.Call):
                 self._call(found, module, scope, node)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):

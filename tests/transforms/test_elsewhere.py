@@ -696,6 +696,15 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["return n\n    print(n)", "raise ValueError(n)\n    print(n)", "return n\n    if n:\n        print(n)"],
+)
+def test_what_never_runs_prints_nothing(tmp_path: Path, body: str) -> None:
+    helper = f"def count(n):\n    {body}\n"
+    assert not findings(converted(tmp_path, helper, epoch="n = count(3)"), "ACC201")
+
+
 EVALUATES = """
 def accuracy(model, data):
     model.eval()
