@@ -48,10 +48,11 @@ def hidden_on_import(script: ScriptModel) -> Iterator[tuple[ast.stmt, str]]:
     """The imports that choose the GPUs that are seen, each with the module that does; of the converted ones, their own
     statement is looked at."""
     told: set[str] = set()
+    seen: set[Module] = set()
     for module in script.modules:
         for stmt in module.tree.nodes(ast.Import, ast.ImportFrom):
             for name in _modules_named(stmt, module):
-                found = name if name in _CHOOSING else _choosing(script, module.imports.get(name))
+                found = name if name in _CHOOSING else _choosing(script, module.imports.get(name), seen)
                 if found is not None and found not in told:
                     told.add(found)
                     yield stmt, found
@@ -65,9 +66,9 @@ def _modules_named(stmt: ast.Import | ast.ImportFrom, module: Module) -> list[st
     return [] if base is None else [base, *(f"{base}.{alias.name}" for alias in stmt.names)]
 
 
-def _choosing(script: ScriptModel, module: Module | None) -> str | None:
-    """The file of the first module that an import leads to and that chooses the GPUs while it is imported."""
-    queue, seen = [module] if module is not None else [], set[Module]()
+def _choosing(script: ScriptModel, module: Module | None, seen: set[Module]) -> str | None:
+    """The file of the first module that an import leads to, not `seen` yet, that chooses the GPUs on being imported."""
+    queue = [module] if module is not None else []
     while queue:
         one = queue.pop(0)
         if one in seen or one in script.modules:
