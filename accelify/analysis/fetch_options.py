@@ -21,14 +21,8 @@ def told_to_download(tree: Tree, scope_of: Callable[[Node], Scope], call: ast.Ca
     """
     if is_constant(call_keyword(call, "download"), True):
         return True
-    if b"download" not in tree.data:
-        return False
-    return any(
-        _says_so(options)
-        for keyword in call.keywords
-        if keyword.arg is None
-        for options in _tables(tree, scope_of, keyword.value, _DEEPEST)
-    )
+    given = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    return any(_says_so(options) for one in given for options in _tables(tree, scope_of, one, _DEEPEST))
 
 
 def _says_so(table: ast.expr) -> bool:

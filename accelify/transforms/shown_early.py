@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis import knowledge as k
 from accelify.analysis.bars_elsewhere import bars_elsewhere
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword
@@ -25,15 +24,17 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield one finding for the prints above the Accelerator, and one for the bars of other modules."""
     if context.plan.anchor is None or context.plan.reach is None:
         return
-    calls = sorted((c for c in context.script.calls() if _is_run_by_all(context, c)), key=context.tree.start)
-    above = _above(context)
-    early = [call for call in calls if _is_print(context, call) and _is_early(context, call, above)]
+    above, prints = _above(context), [c for c in context.script.calls() if _is_print(context, c)]
+    early = [c for c in prints if _is_run_by_all(context, c) and _is_early(context, c, above)]
+    early.sort(key=context.tree.start)
     if early:
         at = _numbers({context.tree.locate(context.tree.start(call))[1] for call in early})
         message = f"every process prints this, where there is no Accelerator to ask ({at})"
         yield context.change(printing.PRINT, early[0], message, severity=Severity.INFO)
-    if not any(b"tqdm" in module.tree.data for module in context.script.program.modules.values()):
+    own, every = context.script.modules, context.script.program.modules.values()
+    if not any(b"tqdm" in module.tree.data for module in every if module not in own):
         return
+    calls = sorted((c for c in context.script.calls() if _is_run_by_all(context, c)), key=context.tree.start)
     found = list(bars_elsewhere(context.script, calls, context.effects.qualname))
     lines: dict[str, set[int]] = {}
     for _, module, line in found:
@@ -49,8 +50,6 @@ def _is_run_by_all(context: Context, call: ast.Call) -> bool:
 
 
 def _is_print(context: Context, call: ast.Call) -> bool:
-    if k.is_progress(context.script.qualname(call.func)):
-        return False
     plain = isinstance(call.func, ast.Name) and call.func.id == "print" and call_keyword(call, "file") is None
     return plain and context.script.scope_of(call).resolve("print") is None
 
