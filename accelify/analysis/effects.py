@@ -29,6 +29,7 @@ from accelify.analysis.effect_sites import (
     makes_folder_again,
     updates_namespace,
 )
+from accelify.analysis.fetch_options import told_to_download
 from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
@@ -38,7 +39,8 @@ from accelify.analysis.renderings import renders
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
-from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, walk
+from accelify.analysis.unreached import reached
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
@@ -265,7 +267,7 @@ class SideEffects:
     # -- looking
 
     def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
-        for node in nodes:
+        for node in reached(module.tree, nodes):
             if isinstance(node, ast.Call):
                 self._call(found, module, scope, node)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -443,7 +445,7 @@ class SideEffects:
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
         callees = self.interpreter.calls.get(call, set())
-        asked = is_constant(call_keyword(call, "download"), True) and all(map(self._hands_up, callees))
+        asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):

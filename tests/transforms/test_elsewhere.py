@@ -700,6 +700,15 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["return n\n    print(n)", "raise ValueError(n)\n    print(n)", "return n\n    if n:\n        print(n)"],
+)
+def test_what_never_runs_prints_nothing(tmp_path: Path, body: str) -> None:
+    helper = f"def count(n):\n    {body}\n"
+    assert not findings(converted(tmp_path, helper, epoch="n = count(3)"), "ACC201")
+
+
 EVALUATES = """
 def accuracy(model, data):
     model.eval()
@@ -725,3 +734,49 @@ def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path)
     assert findings(conversion, "ACC303") == [said]
     shared = "n = accuracy(model, loader)"
     assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
+
+
+EVALUATING = """
+from torch.utils.data import Dataset
+
+
+class Saving(Dataset):
+    def save(self, results, where):
+        json.dump(results, open(where, "w"))
+
+    def run_eval(self, results, where):
+        {before}
+        self.save(results, where)
+        return len(json.load(open(where)))
+
+
+class Samples:
+    def __getitem__(self, i):
+        return torch.randn(4), i % 2
+
+    def __len__(self):
+        return 8
+
+
+class Plain(Saving, Samples):
+    pass
+
+
+kinds = {{"a": Saving}}
+
+
+def kind(name):
+    class Both(kinds[name], Samples):
+        pass
+    return Both
+"""
+
+
+@pytest.mark.parametrize("made", ["helper.Plain()", "helper.kind('a')()"])
+def test_a_data_set_behind_its_loader_that_writes_and_reads_a_file(tmp_path: Path, made: str) -> None:
+    ready = f"own = DataLoader({made}, batch_size=8)"
+    line = "own.dataset.run_eval({}, 'out.json')"
+    found = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=line)
+    assert place_of(found.new_text, "end") == GUARD + line
+    kept = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=f"n = {line}\nprint(n)")
+    assert findings(kept)
