@@ -11,12 +11,12 @@ model.load_state_dict(torch.load(path))
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
 Scripts of the same folder that load what is saved here into a DataParallel, or take a model that was saved as a whole
-out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a module
-which stays as it is: of several processes on several GPUs only the first can run it. Functions of other modules that
-take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is `.module` of
-what cannot be followed. What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a
-finding, and so is what a function of another module gives the model from the host, or makes for it there: DataParallel
-moved it to the GPU.
+out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a
+module which stays as it is: of several processes on several GPUs only the first can run it. Functions of other
+modules that take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is
+`.module` of what cannot be followed. What copies a model to all GPUs in steps of its own (replicate, scatter,
+parallel_apply, gather) is a finding, and so is what a function of another module gives the model from the host, or
+makes for it there: DataParallel moved it to the GPU.
 """
 
 from __future__ import annotations
