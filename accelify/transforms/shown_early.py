@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.bars_elsewhere import bars_elsewhere
+from accelify.analysis.own_main import calls_of_other_mains
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword
 from accelify.findings import Severity
@@ -24,7 +25,9 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield one finding for the prints above the Accelerator, and one for the bars of other modules."""
     if context.plan.anchor is None or context.plan.reach is None:
         return
-    above, prints = _above(context), [c for c in context.script.calls() if _is_print(context, c)]
+    elsewhere = calls_of_other_mains(context.script.modules[1:])
+    above = _above(context)
+    prints = [c for c in context.script.calls() if _is_print(context, c) and c not in elsewhere]
     early = [c for c in prints if _is_run_by_all(context, c) and _is_early(context, c, above)]
     early.sort(key=context.tree.start)
     if early:
