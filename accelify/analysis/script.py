@@ -266,7 +266,12 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     @cached_property
     def backwards(self) -> list[Backward]:
-        """Every place where gradients are computed, in source order."""
+        """The places where gradients of what is trained are computed, in source order."""
+        return [b for b in self.every_backward if not self.batch_fits.fitted_by(b)]
+
+    @cached_property
+    def every_backward(self) -> list[Backward]:
+        """The same with those of tensors that are fitted to one batch."""
         found: list[Backward] = []
         for call in self.calls():
             func = call.func
