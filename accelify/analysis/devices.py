@@ -353,6 +353,8 @@ class Devices:
             assigned = self._only_assignment(test)
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
+                if _compares(assigned, text):
+                    return text, self._read_by(test)  # `args.cuda = args.cuda == "yes"`: a text before, a flag now
                 return self.wish(assigned, seen | {text})
             if self._machine_flags.holds(test):
                 return None
@@ -435,6 +437,14 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
+
+
+def _compares(value: ast.expr, name: str) -> bool:
+    """Whether an expression compares a name with something."""
+    return any(
+        isinstance(node, ast.Compare) and any(dotted(side) == name for side in (node.left, *node.comparators))
+        for node in walk(value)
+    )
 
 
 def names_cpu(node: ast.expr) -> bool:
