@@ -354,7 +354,8 @@ class Devices:
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
                 if _compares(assigned, text):
-                    return text, self._read_by(test)  # `args.cuda = args.cuda == "yes"`: a text before, a flag now
+                    # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.
+                    return text, self._read_by(test)
                 return self.wish(assigned, seen | {text})
             if self._machine_flags.holds(test):
                 return None
