@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.effect_sites import (
     DOWNLOADS,
     FILES,
@@ -457,6 +458,8 @@ class SideEffects:
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
                 return LOGS
+            if not name and dumps_to_file(call):
+                return FILES
             if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
                 return FILES
         return None

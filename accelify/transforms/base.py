@@ -83,8 +83,8 @@ class Context:
         self.settled: Settled = {}
         # Tests and calls of which it is said already that processes can differ in them.
         self.said: set[ast.AST] = set()
-        # Numbers that are averaged over processes where they stand.
-        self.averaged: list[ast.expr] = []
+        self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
+        self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
         # Evaluation loops whose outputs cannot be gathered.
         self.ungathered: list[EvaluationLoop] = []
         # Loops and statements whose figures are said to be one process's own.

@@ -84,6 +84,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         and not _handed_away(context, held)
     )
     if not fits:
+        context.everywhere.update(made)
         for call in made:
             if script.qualname(call.func) not in k.WRITER_CLASSES:
                 context.claim(call)
@@ -190,14 +191,26 @@ def _handed_away(context: Context, held: set[Thing]) -> bool:
     script = context.script
     for call in script.calls():
         callees = script.callees(call)
-        if not callees or context.is_guarded(call):
+        if context.is_guarded(call) or (not callees and not _is_told(context, call.func)):
             continue
-        if all(script.interpreter.module_of(c) in script.modules for c in callees):
+        if callees and all(script.interpreter.module_of(c) in script.modules for c in callees):
             continue
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if any(script.things(a) & held for a in given if isinstance(a, (ast.Name, ast.Attribute))):
             return True
     return False
+
+
+def _is_told(context: Context, function: ast.expr) -> bool:
+    """Whether a function is one that its caller was given, of which nothing is known: `train(..., summary_fn)`."""
+    scope = context.script.scope_of(function)
+    if isinstance(function, ast.Attribute):
+        own = scope.self_name()
+        return own is not None and dotted(function) == f"{own}.{function.attr}"
+    if not isinstance(function, ast.Name) or context.script.qualname(function) is not None:
+        return False
+    owner = scope.resolve(function.id)
+    return owner is not None and any(a.arg == function.id for a in owner.parameters())
 
 
 def _can_be_guarded(context: Context, call: ast.Call) -> bool:
