@@ -358,6 +358,10 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
     if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
         if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
             return not context.script.is_a(device, v.DEVICE)
+    if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
+        listed = (dotted(device.value) or "").rsplit(".", 1)[-1]
+        told = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
+        return bool(told) and not context.script.is_a(device, v.DEVICE)
     if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
         return False
     given = list(sources(context.script, device))

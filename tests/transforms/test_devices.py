@@ -46,7 +46,7 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
-@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'"])
+@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'", "args.gpu_ids[0]", "gpus[0]"])
 def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
     setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\ngpu = args.gpu"
     check_transformed(
@@ -57,7 +57,7 @@ def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
     )
 
 
-@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device"])
+@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device", "places[0]"])
 def test_the_gpu_of_a_tensor_stays(gpu: str) -> None:
     check_noop("end", f"with torch.cuda.device({gpu}):\n    n = 1", "ACC113")
 
