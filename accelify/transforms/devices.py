@@ -25,10 +25,11 @@ from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.hidden_devices import hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.parts_on_cpu import parts_on_cpu
 from accelify.analysis.seen_options import place_of
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
+from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -88,6 +89,31 @@ def transform(context: Context) -> Iterator[Change]:
             core=True,
             evidence=evidence,
         )
+    yield from _of_parts(context)
+
+
+def _of_parts(context: Context) -> Iterator[Change]:
+    """The parts of a model that the script keeps on the CPU: prepare moves the model as a whole."""
+    for part in parts_on_cpu(context.script, context.plan.devices):
+        name = context.tree.segment(part.device)
+        message = (
+            f"`{name}` keeps parts of `{part.model}` on the CPU; prepare puts the whole model on the device of each "
+            f"process, which `{name}` stands for now"
+        )
+        yield context.change(CHOICE, part.device, message, severity=Severity.INFO)
+        for module, moved in part.moved:
+            message = (
+                f"`{short(ast.unparse(moved))}` is a copy on another device, no parameter that is trained"
+            )
+            if module not in context.script.modules:
+                file = module.path.name if module.path is not None else "another module"
+                message += f" ({file}, line {moved.lineno}): leave the move out there"
+                yield context.change(CHOICE, part.device, message)
+            elif not context.is_claimed(moved):
+                assert isinstance(moved.func, ast.Attribute)
+                context.claim(moved)
+                edit = Replace(context.tree.end(moved.func.value), context.tree.end(moved), "")
+                yield context.change(CHOICE, moved, message, [edit])
 
 
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:

@@ -278,6 +278,31 @@ def test_a_cpu_beside_the_device_is_a_place_to_fetch_to() -> None:
     assert "kept = x.to(host)" in conversion.new_text
 
 
+def test_parts_of_a_model_that_are_kept_on_the_cpu() -> None:
+    net = """\
+        class Net(nn.Module):
+            def __init__(self, device, other):
+                super().__init__()
+                self.layer = nn.Linear(4, 2).to(device)
+                self.scale = nn.Parameter(torch.ones(1)).to(other)
+                self.shift = nn.Parameter(torch.zeros(1)).to(device)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        """
+    setup = f"{textwrap.dedent(net)}\n{DEVICE}\nhost = torch.device('cpu')"
+    build = "model = Net(device, host)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = convert(setup=setup, build=build, loss="loss = (model(x).to(host) * model.scale).mean()")
+    assert "host = accelerator.device" in conversion.new_text
+    # A parameter that is moved to another device is a copy: none of the model's.
+    assert "self.scale = nn.Parameter(torch.ones(1))\n" in conversion.new_text
+    assert "self.shift = nn.Parameter(torch.zeros(1)).to(device)\n" in conversion.new_text
+    assert [
+        "`host` keeps parts of `Net`" in f.message for f in conversion.remaining if f.code == "ACC103"
+    ] == [True]
+
+
 def test_a_device_in_two_statements_is_one() -> None:
     before = "device = 'cpu'\nif torch.cuda.is_available():\n    device = torch.cuda.current_device()"
     check_transformed("setup", before, CHOSEN, batch="x, y = x.to(device), y.to(device)")
