@@ -215,6 +215,8 @@ def _guarded(
             behind = last
         if not _waits_next(context, behind):
             edits.append(InsertAfter(behind, wait))
+            block = tree.block_of(behind)[2]
+            context.waiting.update(block[block.index(behind) + 1 :][:1])
     for stmt in run:
         for model in _models(context, stmt):
             text = context.unwrapped(model, accelerator)

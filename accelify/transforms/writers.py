@@ -138,7 +138,10 @@ def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         if accelerator is None or not context.runs_everywhere(stmt):
             continue
+        waited = [tree.start(s) for s in tree.block_of(stmt)[2] if s in context.waiting]
         for maker, path in making:
+            if any(tree.end(maker) < place <= tree.start(stmt) for place in waited):
+                continue
             if tree.end(maker) < tree.start(stmt) and later.is_listed(tree.statement(maker), [path]):
                 wait = InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",), order=-5)
                 yield context.change(WRITER, call, "the main process may still be making its folder", [wait])
