@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.effect_sites import (
     DOWNLOADS,
     FILES,
@@ -39,7 +40,7 @@ from accelify.analysis.renderings import renders
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
-from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, walk
+from accelify.analysis.syntax import Node, call_argument, dotted, flat_targets, is_constant, walk
 from accelify.analysis.unreached import reached
 from accelify.analysis.values import Class, Imported, Thing, Values
 
@@ -275,7 +276,7 @@ class SideEffects:
                 if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
                     continue  # a file that is opened anew
                 targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
-                for target in (t for one in targets for t in _flat(one)):
+                for target in (t for one in targets for t in flat_targets(one)):
                     self._store(found, module, scope, target)
             elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                 if any(
@@ -462,6 +463,8 @@ class SideEffects:
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
                 return LOGS
+            if not name and dumps_to_file(call):
+                return FILES
             if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
                 return FILES
         return None
@@ -512,7 +515,7 @@ class SideEffects:
                 if _is_slice_of(node.value, name):
                     continue
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in (t for one in targets for t in _flat(one)):
+                for target in (t for one in targets for t in flat_targets(one)):
                     if (
                         isinstance(target, ast.Name)
                         and target.id == name
@@ -592,9 +595,3 @@ def _holds_given(scope: Scope, value: ast.expr) -> bool:
     if isinstance(func, ast.Attribute) and (func.attr in _LOOKS or _root(func) == scope.self_name()):
         return _root(func) is not None
     return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)
-
-
-def _flat(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [one for element in target.elts for one in _flat(element)]
-    return [target.value] if isinstance(target, ast.Starred) else [target]

@@ -74,8 +74,9 @@ class Context:
         self.name = name
         self.claimed: set[ast.AST] = set()
         self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
-        # Statements that one process after the other runs, the main process first.
-        self.taking_turns: set[ast.stmt] = set()
+        self.taking_turns: set[ast.stmt] = (
+            set()
+        )  # which one process after the other runs, the main process first
         self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
         # Totals that are reduced behind their loop, and so the same on every process.
         self.reduced: set[tuple[Scope, str]] = set()
@@ -84,6 +85,7 @@ class Context:
         # Tests and calls of which it is said already that processes can differ in them.
         self.said: set[ast.AST] = set()
         self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
+        self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
         self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward

@@ -26,10 +26,11 @@ from accelify.analysis.devices import DeviceAssignment
 from accelify.analysis.handed_options import holders, reads
 from accelify.analysis.hidden_devices import hidden_on_import, hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.parts_on_cpu import parts_on_cpu
 from accelify.analysis.seen_options import place_of
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
+from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -89,6 +90,31 @@ def transform(context: Context) -> Iterator[Change]:
             core=True,
             evidence=evidence,
         )
+    yield from _of_parts(context)
+
+
+def _of_parts(context: Context) -> Iterator[Change]:
+    """The parts of a model that the script keeps on the CPU: prepare moves the model as a whole."""
+    for part in parts_on_cpu(context.script, context.plan.devices):
+        name = context.tree.segment(part.device)
+        message = (
+            f"`{name}` keeps parts of `{part.model}` on the CPU; prepare puts the whole model on the device of each "
+            f"process, which `{name}` stands for now"
+        )
+        yield context.change(CHOICE, part.device, message, severity=Severity.INFO)
+        for module, moved in part.moved:
+            message = (
+                f"`{short(ast.unparse(moved))}` is a copy on another device, no parameter that is trained"
+            )
+            if module not in context.script.modules:
+                file = module.path.name if module.path is not None else "another module"
+                message += f" ({file}, line {moved.lineno}): leave the move out there"
+                yield context.change(CHOICE, part.device, message)
+            elif not context.is_claimed(moved):
+                assert isinstance(moved.func, ast.Attribute)
+                context.claim(moved)
+                edit = Replace(context.tree.end(moved.func.value), context.tree.end(moved), "")
+                yield context.change(CHOICE, moved, message, [edit])
 
 
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
@@ -386,6 +412,10 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
     if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
         if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
             return not context.script.is_a(device, v.DEVICE)
+    if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
+        listed = (dotted(device.value) or "").rsplit(".", 1)[-1]
+        told = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
+        return bool(told) and not context.script.is_a(device, v.DEVICE)
     if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
         return False
     given = list(sources(context.script, device))

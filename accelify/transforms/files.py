@@ -16,13 +16,15 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 from accelify import edits as verbs
+from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, closed_beside, statement_for
 from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
+from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.only_written import is_only_written
@@ -219,7 +221,8 @@ def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     if not paths and not folders:
         return False
     folder = [path for call in made if (path := folder_made(call)) is not None]
-    if folder and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], folder):
+    later = ListedLater(context.script, context.effects.qualname, context.everywhere)
+    if folder and later.is_listed(run[-1], folder):
         return True
     scope = context.script.scope_of(run[-1])
     return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
@@ -359,6 +362,8 @@ def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:
         if path is None and call.args and name.startswith(("numpy.save", "scipy.io.savemat")):
             path = call.args[0]
         attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if path is None and not name and dumps_to_file(call, partial(path_text, context.script)):
+            path = call.args[0]
         if path is None and call.args and attribute.startswith("to_") and attribute in WRITING_METHODS:
             path = call.args[0]
         if path is not None:
@@ -479,6 +484,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
     if renders(call, context.script.values) or call.func.attr in WRITING_METHODS:
+        return True
+    if name is None and dumps_to_file(call, partial(path_text, context.script)):
         return True
     return saves_picture(context.script, context.locations[1].bindings, call)
 

@@ -1,6 +1,8 @@
 """Checkpoints are loaded to the process's own device.
 
 checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location=accelerator.device)
+checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location="cpu")    (where there is no
+                                                Accelerator, and a load_state_dict copies it)
 torch.set_rng_state(checkpoint["random"])   ->  torch.set_rng_state(checkpoint["random"].cpu())
 
 Before a checkpoint or a picture is read that the main process has just written, the others wait for it.
@@ -9,6 +11,7 @@ Before a checkpoint or a picture is read that the main process has just written,
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -27,7 +30,7 @@ from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
-_CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
+CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
 # What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
 _CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
 _DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
@@ -75,9 +78,11 @@ def transform(context: Context) -> Iterator[Change]:
         if call in others:
             continue
         accelerator = context.accelerator(call)
-        if accelerator is None:
-            continue
         given = call_keyword(call, "map_location")
+        if accelerator is None:
+            if given is None:
+                yield from _to_host(context, call)
+            continue
         edit: Edit
         try:
             if given is None:
@@ -91,6 +96,19 @@ def transform(context: Context) -> Iterator[Change]:
         placed.add(call)
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
     yield from _random_states(context, placed)
+
+
+def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
+    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may lie on the host."""
+    scope = context.script.scope_of(call)
+    runs = bool(context.script.callers(scope)) if scope.kind == "function" else scope.kind == "module"
+    if not runs or context.plan.on_main_only(call) or context.plan.arguments.get("cpu") == "True":
+        return
+    if not loads_of_states(context.script, [call]):
+        return
+    with contextlib.suppress(verbs.EditError):
+        edit = verbs.add_keyword(context.tree, call, 'map_location="cpu"')
+        yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
 
 
 def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
@@ -126,7 +144,7 @@ def _is_checkpoint(context: Context, call: ast.Call) -> bool:
         if isinstance(ancestor, ast.stmt):
             targets = ancestor.targets if isinstance(ancestor, ast.Assign) else []
             bound = [t for t in targets if isinstance(t, (ast.Name, ast.Attribute))]
-            return any(_CHECKPOINT.search(n) for t in targets for n in target_names(t)) or any(
+            return any(CHECKPOINT.search(n) for t in targets for n in target_names(t)) or any(
                 context.script.is_a(t, v.MODEL, v.OPTIMIZER) for t in bound
             )
     return False
@@ -147,9 +165,9 @@ def _is_entry(context: Context, call: ast.Call) -> bool:
 def _waits(context: Context) -> Iterator[Change]:
     """A file that the main process wrote is there for the others once all have waited for it."""
     tree, script = context.tree, context.script
-    if not any(
-        word in script_module.tree.data for script_module in script.modules for word in _WRITING_WORDS
-    ):
+    # A helper of another module may save under whatever name: `put(model, path)`.
+    modules = script.program.modules.values()
+    if not any(word in module.tree.data for module in modules for word in _WRITING_WORDS):
         return
     loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
     loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes

@@ -36,10 +36,10 @@ MEETING = Rule(
     Severity.ERROR,
     effort=3,
 )
-# Methods that take tensors from anywhere, or only look at their shape.
+# Methods that take tensors from anywhere, or only look at their shape: those of other objects too, as a dictionary's.
 _TAKING_ANY = frozenset(
     "to type_as copy_ expand_as view_as reshape_as resize_as_ append extend update insert put write backward "
-    "add_scalar add_image set_description set_postfix".split()
+    "add_scalar add_image set_description set_postfix get pop setdefault".split()
 )
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 # Where a function's tensor lies that some of its callers give it from the host and others from the device.

@@ -11,7 +11,9 @@ from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
+MORE = (
+    "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly, given"
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,7 @@ MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pypl
         "exists = os.path.exists('out')",
         "a = np.load('a.npy')",
         "plt.plot([1])",
+        "table = given.Table()\ntable.dump(epoch)",
         "os.makedirs('out', exist_ok=True)",
         "pathlib.Path('out').mkdir(parents=True, exist_ok=True)",
     ],
@@ -38,6 +41,7 @@ def test_what_does_not_write_stays(snippet: str) -> None:
         "os.mkdir('out')  # é",
         "shutil.copy('a', 'b')",
         "np.save('a.npy', np.zeros(3))",
+        "np.zeros(3).dump(f'{epoch}.dat')",
         "plotly.offline.plot({}, filename='a.html')",
         "plt.savefig('a.png')",
         "with open('log.txt', 'a') as f:\n    f.write('x')",

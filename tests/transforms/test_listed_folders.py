@@ -86,6 +86,33 @@ def test_so_they_do_where_a_method_lists_it(tmp_path: Path, make: str) -> None:
     assert converted(tmp_path, SOLVER.format(make=make, listed="self.folder")).count(WAIT) == 1
 
 
+WRITTEN = "def write(value, path):\n    with open(path + '.txt', 'w') as f:\n        f.write(value)\n    return value\n"
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        "os.makedirs(folder)\nlog = SummaryWriter(os.path.join(folder, 'log'))\nprint(log.log_dir)",
+        "mkdirs(folder)\nlog = SummaryWriter(log_dir=folder + '/log')\nprint(log.log_dir)",
+        "os.makedirs(args.out)\nname = 'a'\nname = os.path.join(args.out, name)\nkept = write('a', name + 'b')",
+        "os.makedirs(args.out)\nkept = write('a', args)",
+    ],
+)
+def test_all_wait_for_a_folder_that_all_write_in(tmp_path: Path, ready: str) -> None:
+    (tmp_path / "tables.py").write_text(WRITTEN)
+    imports = "from torch.utils.tensorboard import SummaryWriter\nfrom tables import write\nfrom utils import mkdirs"
+    text = converted(tmp_path, frame(imports=imports, setup="folder, args = 'out', parse()", ready=ready))
+    place = text.split("# <ready>")[1].split("# </ready>")[0]
+    making = next(line for line in place.splitlines() if "(folder)" in line or "(args.out)" in line)
+    assert place.split(making)[1].startswith(f"\n{WAIT}\n"), place
+
+
+def test_one_process_alone_writes_in_it(tmp_path: Path) -> None:
+    imports = "from torch.utils.tensorboard import SummaryWriter"
+    ready = "os.makedirs(folder)\nlog = SummaryWriter(folder)\nlog.add_scalar('a', 1, 1)"
+    assert WAIT not in converted(tmp_path, frame(imports=imports, setup="folder = 'out'", ready=ready))
+
+
 def test_another_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert WAIT not in converted(tmp_path, SOLVER.format(make="mkdirs(self.folder)", listed="'data'"))
     ready = "found = os.listdir('out')\nmkdirs('out')\nfound += os.listdir('data')"
