@@ -375,7 +375,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     def keep_precision(self) -> None:
         """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
         self.__dict__["understands_precision"] = False
-        self.__dict__.pop("backwards", None)
+        for name in ("backwards", "every_backward"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:

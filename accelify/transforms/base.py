@@ -78,12 +78,10 @@ class Context:
             set()
         )  # which one process after the other runs, the main process first
         self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
-        # Totals that are reduced behind their loop, and so the same on every process.
-        self.reduced: set[tuple[Scope, str]] = set()
+        self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced behind their loop
         # The same by name, with the loop behind which it is done and how it is written there.
         self.settled: Settled = {}
-        # Tests and calls of which it is said already that processes can differ in them.
-        self.said: set[ast.AST] = set()
+        self.said: set[ast.AST] = set()  # of which it is told already that processes can differ in them
         self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
         self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered

@@ -119,7 +119,7 @@ def test_another_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert WAIT not in converted(tmp_path, frame(imports="from utils import mkdirs", ready=ready))
 
 
-WRITTEN = "np.save(folder + '/a.npy', [1])\n"
+SAVED = "np.save(folder + '/a.npy', [1])\n"
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ WRITTEN = "np.save(folder + '/a.npy', [1])\n"
     ],
 )
 def test_all_wait_for_a_file_in_a_folder_that_they_list(listed: str, waits: bool) -> None:
-    ready = WRITTEN + listed
+    ready = SAVED + listed
     text = convert(imports="import glob\nimport numpy as np", setup="folder = 'out'", ready=ready).new_text
-    assert (f"    {WRITTEN}{WAIT}\n" in text) == waits, text
+    assert (f"    {SAVED}{WAIT}\n" in text) == waits, text
 
 
 def test_a_file_of_a_loop_is_not_waited_for_in_each_round() -> None:
