@@ -85,6 +85,10 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
+CLOCKS = frozenset(
+    {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
+    | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
+)
 RANDOM = (
     "torch.rand",
     "torch.normal",
