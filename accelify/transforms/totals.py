@@ -9,7 +9,8 @@ print(running_loss / len(loader))
 A sum that goes on over several passes is put together once, behind the loop around them.
 Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
 gradient, but sums over samples count it: at most one for each process but one, each epoch. A mean over batches counts
-a last round that is cut over the processes as much as the others.
+a last round that is cut over the processes as much as the others. Where such figures choose the best checkpoint,
+evaluate on a loader of its own, whose repeated samples `gather_for_metrics` leaves out.
 """
 
 from __future__ import annotations
