@@ -585,8 +585,6 @@ class Plan(ConstructorArguments):
 
     def is_prepared(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can be something that was prepared."""
-        if self.placement.is_only_evaluated(node):
-            return False
         return any(t in self.prepared for t in self.script.things(node, *kinds))
 
     def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
