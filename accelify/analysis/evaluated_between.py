@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 _KEEPING = frozenset("append extend add update put insert appendleft".split())
 
 
-def is_evaluated_between(script: ScriptModel, draw: ast.Call) -> bool:
+def is_drawn_to_train(script: ScriptModel, draw: ast.Call) -> bool:
+    """Whether `next(...)` draws a batch in a training loop that a step may train on."""
+    return any(map(script.trains, script.enclosing_loops(draw))) and not _is_evaluated_between(script, draw)
+
+
+def _is_evaluated_between(script: ScriptModel, draw: ast.Call) -> bool:
     """Whether what `next(...)` draws in a training loop stays in a part of it that evaluates and trains nothing."""
     tree, part = script.tree, _part_around(script, draw)
     if part is None or not _evaluates(script, part):

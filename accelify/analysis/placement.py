@@ -189,9 +189,12 @@ class Placement:
             for scope in dict.fromkeys(where for _, where in holder.assignments):
                 if holder is best.holder and scope is best.scope:
                     continue
-                creations = [s for s, where in holder.assignments if where is scope and not is_alias(s)]
-                creations = [s for s in creations if not gives_back(s, holder.name) and not is_none(s)]
-                creations = [s for s in creations if kind != v.LOADER or gives(self.script, s, thing)]
+                every = [s for s, where in holder.assignments if where is scope and not is_none(s)]
+                creations = [s for s in every if not is_alias(s) and not gives_back(s, holder.name)]
+                # A second name, which holds another model in its place at times: a copy to evaluate.
+                second = any(is_alias(s) and gives(self.script, s, thing) for s in every)
+                if kind == v.LOADER or (kind == v.MODEL and second):
+                    creations = [s for s in creations if gives(self.script, s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.evaluated_between import is_evaluated_between
-from accelify.analysis.handed_on import loaders_in
+from accelify.analysis.evaluated_between import is_drawn_to_train
+from accelify.analysis.handed_on import loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.interpreter import Interpreter
@@ -267,7 +267,12 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     @cached_property
     def backwards(self) -> list[Backward]:
-        """Every place where gradients are computed, in source order."""
+        """The places where gradients of what is trained are computed, in source order."""
+        return [b for b in self.every_backward if not self.batch_fits.fitted_by(b)]
+
+    @cached_property
+    def every_backward(self) -> list[Backward]:
+        """The same with those of tensors that are fitted to one batch."""
         found: list[Backward] = []
         for call in self.calls():
             func = call.func
@@ -453,9 +458,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         return {}
 
     def _holds_results(self, held: Sequence) -> bool:
-        """Whether a list is filled only by loops that run a model and train nothing: what they find, and no batches."""
+        """Whether a list is filled only with results (of loops that run a model, untrained) or parts of a batch."""
         for call in held.filled - self._results.keys():
-            self._results[call] = any(
+            self._results[call] = puts_part_in(self, call) or any(
                 not self.trains(loop)
                 and any(isinstance(n, ast.Call) and self.models_run(n) for n in walk(loop))
                 for loop in self.enclosing_loops(call)
@@ -490,8 +495,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if source is None:
                 continue
             drawing.add(self.scope_of(call))
-            trains = any(self.trains(loop) for loop in self.enclosing_loops(call))
-            if (trains and not is_evaluated_between(self, call)) or self._is_in_step(call):
+            if is_drawn_to_train(self, call) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
         for call in self.calls() if drawing else ():

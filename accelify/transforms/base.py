@@ -16,7 +16,7 @@ from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
-from accelify.analysis.locations import Locations, before_and_after
+from accelify.analysis.following import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
@@ -83,12 +83,9 @@ class Context:
         self.settled: Settled = {}
         # Tests and calls of which it is said already that processes can differ in them.
         self.said: set[ast.AST] = set()
-        # Numbers that are averaged over processes where they stand.
-        self.averaged: list[ast.expr] = []
-        # Evaluation loops whose outputs cannot be gathered.
-        self.ungathered: list[EvaluationLoop] = []
-        # Loops and statements whose figures are said to be one process's own.
-        self.named: set[ast.AST] = set()
+        self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
+        self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
+        self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
         self.mended_elsewhere: list[HostRead] = []  # copies to the host in modules that stay as they are
         self.effects = SideEffects(script)
@@ -512,11 +509,12 @@ class Context:
         return verbs.insert(self.tree, self.tree.start(test), first, -20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
-        """A statement and those right behind it, in its block and cell, that belong to it, up to what is prepared."""
+        """A statement and those right behind it, in its block and cell, that belong to it, up to a wait or prepare."""
         block, ends = self.tree.block_of(first)[2], {site.after for site in self.plan.sites}
         run = [first]
         for following in block[block.index(first) + 1 :]:
-            if not belongs(following) or run[-1] in ends or self.tree.parted(run[-1], following):
+            parted = following in self.waiting or run[-1] in ends or self.tree.parted(run[-1], following)
+            if parted or not belongs(following):
                 break
             run.append(following)
         return run
@@ -524,8 +522,10 @@ class Context:
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
         parent = self.tree.parent(run[0])
-        if isinstance(parent, ast.If) and run == parent.body and self.takes_a_test(parent):
-            if self.accelerator(parent) == accelerator and parent is not self.script.main_guard:
+        # What all wait for in front of the statements stands inside the `if`.
+        if isinstance(parent, ast.If) and run == parent.body and run[0] not in self.waiting:
+            merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
+            if merged and parent is not self.script.main_guard:
                 return self.main_process_too(parent, accelerator), parent
         return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 

@@ -4,6 +4,8 @@ if loss.item() < 0.01:             ->  if accelerator.reduce(loss.item(), reduct
     break                                  break
 if x.size(0) == 1:                 ->  if accelerator.reduce(x.size(0), reduction="min") == 1:
     continue                               continue
+if i * len(x) > limit:             ->  if i * accelerator.reduce(len(x), reduction="sum") > limit:
+    break                                  break
 if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.size(0)), reduction="max"):
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
@@ -63,13 +65,18 @@ def _sizes(context: Context) -> Iterator[Change]:
         context.said.add(test)
         loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
         configured = {size for size in sizes if _is_against_whole_batch(context, size)}
+        seen = {s for s in sizes if _makes_samples_seen(context, s) and not context.is_claimed(s)}
         shared = context.plan.batch_size == "total"
-        if not shared and loaders and all(_drops_last(t.site) for t in loaders):
+        if not shared and not seen and loaders and all(_drops_last(t.site) for t in loaders):
             continue  # every batch is as large as the others
         accelerator, text = context.accelerator(test), context.tree.segment(test)
         message = f"`{text}` can be true on one process only; the others then wait for ever"
         if shared and configured:
             message = f"`{text}` would ask for the size of one process's share of the batch, not for the batch's own"
+        if seen:
+            message = (
+                f"`{text}` asks for the samples that one process has seen: all N have seen N times as many"
+            )
         if accelerator is None or context.for_accelerate:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(test), message, mark)
@@ -81,7 +88,7 @@ def _sizes(context: Context) -> Iterator[Change]:
             # The least of each says nothing of whether they are alike on every process: the answer does.
             edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
-            kind = "sum" if shared and size in configured else "min"
+            kind = "sum" if size in seen or (shared and size in configured) else "min"
             edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
             edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
@@ -186,6 +193,19 @@ def _goes_on_within(context: Context, test: ast.expr) -> bool:
         for block in (branch.body, branch.orelse)
     ]
     return not ways[0] and bool(ways[1])
+
+
+def _makes_samples_seen(context: Context, size: ast.expr) -> bool:
+    """Whether a size is multiplied with a number of batches, and that compared with a limit: `i * len(x) > limit`."""
+    product = context.tree.parent(size)
+    compare = context.tree.parent(product) if product is not None else None
+    return (
+        isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and isinstance(compare, ast.Compare)
+        and all(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in compare.ops)
+        and not any(isinstance(side, ast.Constant) for side in (product.left, product.right))
+    )
 
 
 def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:

@@ -23,7 +23,9 @@ from accelify.analysis.done import calls_done, closed_beside, statement_for
 from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
+from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.only_written import is_only_written
 from accelify.analysis.pictures import saves_picture
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
@@ -48,7 +50,6 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
-    yield from _asked_first(context)
     yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
@@ -85,7 +86,7 @@ def transform(context: Context) -> Iterator[Change]:
         elif (around := _rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
-        elif _makes_data(context, run) and context.runs_everywhere(
+        elif (_makes_data(context, run) or _is_listed(context, run)) and context.runs_everywhere(
             behind := behind_questions(context.tree, last)
         ):
             edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
@@ -113,8 +114,11 @@ def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[lis
     return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
 
 
-def _asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made, and one that is there removed, when every process has asked."""
+def asked_first(context: Context) -> Iterator[Change]:
+    """A folder that must not be there yet is made, and one that is there removed, when every process has asked.
+
+    Asked before anything is guarded: no guard may be put around such a wait.
+    """
     tree = context.tree
     done: set[ast.stmt] = set()
     for asked in folders_asked_for(context.script, context.plan.on_main_only):
@@ -129,6 +133,7 @@ def _asked_first(context: Context) -> Iterator[Change]:
             if accelerator is None or not tree.own_line(place) or tree.is_elif(place):
                 continue
             if context.runs_everywhere(place):
+                context.waiting.add(place)
                 edits.append(InsertBefore(place, (f"{accelerator}.wait_for_everyone()",), order=-5))
             elif place is not asked.making:
                 removing = "the main process may remove this before the others have asked whether it is there"
@@ -330,6 +335,11 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     return around if trains_later and not script.trains(around) and context.runs_everywhere(around) else None
 
 
+def _is_listed(context: Context, run: list[ast.stmt]) -> bool:
+    paths = [path for stmt in run for path in _paths(context, stmt)]
+    return is_listed_beside(context.script, run[-1], paths)
+
+
 def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
     """Whether a command is run before the training, which may need what it leaves."""
     tree, script = context.tree, context.script
@@ -377,7 +387,10 @@ def _left_open(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
-        plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
+        plain = name in _STREAMS and isinstance(mode, ast.Constant)
+        plain = plain and (
+            "+" not in str(getattr(mode, "value", "")) or is_only_written(context.script, call)
+        )
         again = _read_back(context, [stmt])
         if accelerator is None:
             yield context.change(FILES, call, "every process would write this file")

@@ -28,6 +28,9 @@ from accelify.transforms.base import Change, Context, Rule
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 _CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
+# What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
+_CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
+_DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
 
 # What finds checkpoints that were written before.
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
@@ -114,6 +117,8 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
 
 def _is_checkpoint(context: Context, call: ast.Call) -> bool:
     """Whether what is loaded goes into a `load_state_dict` at once, or has the name of a checkpoint or of a model."""
+    if _is_entry(context, call):
+        return True
     for ancestor in context.tree.ancestors(call):
         if isinstance(ancestor, ast.Call) and isinstance(ancestor.func, ast.Attribute):
             if ancestor.func.attr == "load_state_dict":
@@ -125,6 +130,18 @@ def _is_checkpoint(context: Context, call: ast.Call) -> bool:
                 context.script.is_a(t, v.MODEL, v.OPTIMIZER) for t in bound
             )
     return False
+
+
+def _is_entry(context: Context, call: ast.Call) -> bool:
+    """Whether one entry of a checkpoint is taken at once: `radius = torch.load(args.resume)["radius"]`."""
+    entry, path = context.tree.parent(call), call_argument(call, 0, "f")
+    if not isinstance(entry, ast.Subscript) or entry.value is not call or path is None:
+        return False
+    key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
+    read = context.tree.parent(entry)
+    if not isinstance(key, str) or _DATA.search(key) or isinstance(read, ast.Attribute):
+        return False
+    return _CHECKPOINT_PATH.search(context.tree.segment(path)) is not None
 
 
 def _waits(context: Context) -> Iterator[Change]:

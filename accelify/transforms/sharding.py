@@ -72,10 +72,13 @@ def _unsharded(context: Context) -> Iterator[Change]:
     if context.plan.shares_training_data:
         doubtful = sorted({one for t, one in context.plan.doubtful.items() if t in loaders})
         if doubtful:
+            what = "not torch's DataLoader and which prepare gives back as it is: every process then"
+            if doubtful[0] in context.plan.unseen.values():
+                what = "not seen to give torch's DataLoader; of anything else every process"
             message = (
-                f"its training data can come from `{doubtful[0]}`, which is not torch's DataLoader and which prepare "
-                "gives back as it is: every process then works on the same data, which is right but no faster on "
-                f"several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a DataLoader in every case"
+                f"its training data can come from `{doubtful[0]}`, which is {what} works on the same data, which is "
+                f"right but no faster on several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a "
+                "DataLoader in every case"
             )
             yield context.change(UNSHARDED, backward, message)
         return

@@ -134,6 +134,8 @@ class _Totals:
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
                 continue
+            if node in self.context.claimed:
+                continue  # it counts the samples of all processes
             self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
             if self._splits_batches and self.figures.share_of_set_size(value) == LEFT:

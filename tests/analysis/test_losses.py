@@ -67,6 +67,15 @@ def test_a_sum_over_its_own_batch_is_a_mean(divisor: str) -> None:
         assert reduction(f"n = x.size(0)\n{loss}") == reduction(f"n = x.size(0)\n{loss}", "total") == "mean"
 
 
+@pytest.mark.parametrize("shape", ["output.size()", "x.shape"])
+@pytest.mark.parametrize("names", ["n, width", "[n, *rest]"])
+def test_a_batch_size_that_is_unpacked_from_a_shape(names: str, shape: str) -> None:
+    loss = f"{names} = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(loss) == reduction(loss, "total") == "mean"
+    second = f"width, n = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(second, "total") == "sum", "configured, or something else"
+
+
 @pytest.mark.parametrize("division", ["/ batch_size", "/ args.batch_size", "* (1 / batch_size)"])
 def test_a_sum_over_the_configured_batch(division: str) -> None:
     loss = f"loss = {SQUARES}.sum() {division}"
@@ -193,3 +202,33 @@ def test_groups_of_samples_that_a_loop_adds_up() -> None:
         """
     )
     assert LossReductions(script, "per-process").of(script.backwards[0].loss) == "sum"
+
+
+CHOSEN = """
+class Summed(nn.Module):
+    def {method}(self, a, b):
+        return {first}
+
+class Meant(nn.Module):
+    def {method}(self, a, b):
+        return {second}
+
+losses = {{"a": {{"sum": Summed}}, "b": {{"mean": Meant}}}}
+judge = losses[args.kind][args.name]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        ("((a - b) ** 2).sum()", "((a - b) ** 2).mean()", "mixed"),
+        ("((a - b) ** 2).mean()", "((a - b) ** 2).sum()", "mixed"),
+        ("((a - b) ** 2).sum()", "(a - b).abs().sum()", "sum"),
+        ("((a - b) ** 2).mean()", "(a - b).abs().mean()", "mean"),
+    ],
+)
+@pytest.mark.parametrize("method", ["forward", "__call__", "judged"])
+def test_a_class_of_a_table_is_any_of_them(method: str, first: str, second: str, wanted: str) -> None:
+    call = "judge.judged" if method == "judged" else "judge"
+    table = CHOSEN.format(method=method, first=first, second=second)
+    assert reduction(f"{table}loss = {call}(output, y)") == wanted

@@ -59,6 +59,13 @@ def test_sizes_that_are_compared_with_numbers_are_the_least_of_all(before: str, 
     check_transformed("batch", f"if {before}:\n    continue", f"if {after.format(**least)}:\n    continue")
 
 
+@pytest.mark.parametrize("made", ["len(x)", "x.size(0)"])
+@pytest.mark.parametrize("batch_size", ["per-process", "total"])
+def test_samples_by_rounds_are_those_of_all_processes(made: str, batch_size: str) -> None:
+    after = f'if i * accelerator.reduce({made}, reduction="sum") > 100:\n    break'
+    check_transformed("batch", f"if i * {made} > 100:\n    break", after, batch_size=batch_size)
+
+
 RAISING = """\
 import contextlib
 import math

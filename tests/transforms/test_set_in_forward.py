@@ -45,7 +45,12 @@ def test_parameters_that_a_forward_sets(line: str, named: bool) -> None:
         ("self.shift = nn.Parameter(self.shift * 0.9 + 0.1 * x.mean(0))", "self.shift"),
         (
             "self.mean = self.mean * 0.9 + 0.1 * x.mean(0); self.shift = nn.Parameter(-self.mean)",
-            "self.shift",
+            "self.mean",
+        ),
+        (
+            "self.mean = self.mean * 0.9 + x.sum(0); self.shift = nn.Parameter(self.shift * 0.9 + x.mean(0)); "
+            "self.ready = self.ready + 0",
+            "self.shift` and `self.mean",
         ),
         (
             "self.shift.data.copy_(self.shift * 0.9 + x.mean(0)); self.shift = nn.Parameter(self.shift)",
