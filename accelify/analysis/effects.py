@@ -88,15 +88,13 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
-RANDOM = (
-    "torch.rand",
-    "torch.normal",
-    "torch.multinomial",
-    "torch.bernoulli",
-    "torch.manual_seed",
-    "torch.cuda.manual_seed",
-    "numpy.random.",
-    "random.",
+CLOCKS = frozenset(
+    {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
+    | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
+)
+RANDOM = tuple(
+    "torch.rand torch.normal torch.multinomial torch.bernoulli torch.manual_seed torch.cuda.manual_seed "
+    "numpy.random. random.".split()
 )
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
 _ASKING = ("torch.distributed.is_", "torch.distributed.get_")

@@ -19,6 +19,7 @@ from accelify.analysis.branches import constants_of, constants_of_object, return
 from accelify.analysis.counts import size_given
 from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
+from accelify.analysis.running_sums import adds_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, walk
@@ -172,6 +173,8 @@ class LossReductions:
             return answer
         if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
             if isinstance(stmt.op, (ast.Add, ast.Sub)):
+                if place.module in self.script.modules and adds_samples(self.script, stmt):
+                    return SUM
                 return self._of(stmt.value, place, depth)
             if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
                 self._here.divisors[stmt.value] = place.scope

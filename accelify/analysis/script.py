@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.evaluated_between import is_drawn_to_train
 from accelify.analysis.handed_on import loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.idle_calls import idle_calls, leading_to_backward
@@ -495,7 +496,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if source is None:
                 continue
             drawing.add(self.scope_of(call))
-            if any(self.trains(loop) for loop in self.enclosing_loops(call)) or self._is_in_step(call):
+            if is_drawn_to_train(self, call) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
         for call in self.calls() if drawing else ():

@@ -12,7 +12,7 @@ from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
 from accelify.analysis.done import needed_beside
 from accelify.analysis.effect_sites import goes_over_files
-from accelify.analysis.effects import RANDOM, SideEffects
+from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
@@ -235,12 +235,11 @@ class Context:
 
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
-        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         calls = [c for c in walk(node) if isinstance(c, ast.Call)]
-        if any(self._draws(call) for call in calls):
+        if any(self._draws(call) or self.script.qualname(call.func) in CLOCKS for call in calls):
             return False
-        called = {id(c.func) for c in calls}
-        read = [n for n in names if id(n) not in called]
+        read = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        read = [n for n in read if not any(n is c.func for c in calls)]
         return bool(read) and all(self._is_gathered(n, 0) for n in read)
 
     def _draws(self, call: ast.Call) -> bool:
@@ -279,6 +278,7 @@ class Context:
                 for n in walk(value)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id != name.id
             ]
+            callees |= {owner for c in calls if self.script.qualname(c.func) in CLOCKS}
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
                 return False
         return True

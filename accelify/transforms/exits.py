@@ -8,6 +8,8 @@ if i * len(x) > limit:             ->  if i * accelerator.reduce(len(x), reducti
     break                                  break
 if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.size(0)), reduction="max"):
     continue                               continue
+if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
+    break                                  break
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.caught import is_caught
+from accelify.analysis.clock_tests import asks_clock, has_clocks
 from accelify.analysis.counts import shape_of, size_of
 from accelify.analysis.figures import Figures
 from accelify.analysis.syntax import Tree, call_keyword, is_constant, walk
@@ -32,12 +35,15 @@ EXIT = Rule(
     Severity.WARNING,
     effort=5,
 )
+_ENDING = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let processes agree, or a finding where they cannot be made."""
     if context.plan.shares_training_data:
         yield from _sizes(context)
+        if has_clocks(context.script):
+            yield from _clocks(context)
         yield from _exits(context)
 
 
@@ -80,15 +86,65 @@ def _sizes(context: Context) -> Iterator[Change]:
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
             # The least of each says nothing of whether they are alike on every process: the answer does.
-            text = f"int({text})" if isinstance(test, ast.Compare) else f"int(bool({text}))"
-            kind = "min" if _goes_on_within(context, test) else "max"
-            answer = f'{accelerator}.reduce({text}, reduction="{kind}")'
-            edits, sizes = [verbs.replace(context.tree, test, answer)], []
+            edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
             kind = "sum" if size in seen or (shared and size in configured) else "min"
             edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
             edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
+
+
+def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
+    """A part of a test that is true where it is on some process, or, where it goes on by it, on all of them."""
+    text = context.tree.segment(part)
+    text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
+    kind = "min" if _goes_on_within(context, test) else "max"
+    return verbs.replace(context.tree, part, f'{accelerator}.reduce({text}, reduction="{kind}")')
+
+
+def _differing(context: Context, test: ast.expr) -> ast.expr:
+    """The one part of `limit > 0 and spent > limit` that is not the same on every process, or all of it."""
+    parts = test.values if isinstance(test, ast.BoolOp) else [test]
+    differing = [part for part in parts if not context.script.is_uniform(part)]
+    return differing[0] if len(differing) == 1 else test
+
+
+def _clocks(context: Context) -> Iterator[Change]:
+    """`if time.time() - start > limit: break`: each process has a clock of its own."""
+    script, figures = context.script, Figures(context.script, context.plan.reductions)
+    for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
+        if isinstance(stmt, ast.While):
+            loops: list[ast.stmt] = [stmt] if any(script.trains(s) for s in stmt.body) else []
+        else:
+            loops = [loop for loop in script.enclosing_loops(stmt) if script.trains(loop)]
+        if not loops or context.is_said(stmt.test) or not asks_clock(script, stmt.test):
+            continue
+        if isinstance(stmt, ast.If) and not (_leaves(context, stmt) or context.meets_others(stmt)):
+            continue
+        context.said.add(stmt.test)
+        text, accelerator = context.tree.segment(stmt.test), context.accelerator(stmt.test)
+        message = f"`{text}` asks each process's own clock, and can be true on one only; the others then wait for ever"
+        together = isinstance(stmt, ast.While) or figures.runs_everywhere(stmt, loops[0])
+        if accelerator is None or context.for_accelerate or not together:
+            mark = 'let all processes agree: accelerator.reduce(int(...), reduction="max")'
+            yield context.todo(EXIT, stmt, message, mark)
+            continue
+        edit = _answered_together(context, stmt.test, _differing(context, stmt.test), accelerator)
+        yield context.change(EXIT, stmt.test, message, [edit], safety=Safety.REVIEW)
+
+
+def _leaves(context: Context, branch: ast.If) -> bool:
+    """Whether a test decides that a training loop, or the script, ends here."""
+    for node in (n for s in [*branch.body, *branch.orelse] for n in walk(s)):
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Raise) and is_caught(context.script, node)):
+            return True
+        if isinstance(node, ast.Break) and _meets_others_within(context, node):
+            return True
+        if isinstance(node, ast.Continue) and _skips_backward(context, node):
+            return True
+        if isinstance(node, ast.Call) and context.script.qualname(node.func) in _ENDING:
+            return True
+    return False
 
 
 def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -> bool:
@@ -125,6 +181,8 @@ def _compares_shapes(context: Context, test: ast.expr) -> bool:
 def _goes_on_within(context: Context, test: ast.expr) -> bool:
     """Whether the step is taken where a test is true: all have to be for it then, else one is enough."""
     branch = context.tree.parent(test)
+    if isinstance(branch, ast.While):
+        return True
     if not isinstance(branch, ast.If):
         return False
     if any(context.script.trains(stmt) for stmt in branch.body):

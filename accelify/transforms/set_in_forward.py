@@ -4,6 +4,8 @@ if not self.initialized:
     self.shift.data.copy_(-x.mean(0))     (a finding: each process sets its own, behind the broadcast of prepare)
 
 self.sums = nn.Parameter(self.sums * decay + (1 - decay) * chosen.t() @ x)     (a finding: in every forward)
+
+codes = nn.Embedding(count, size, max_norm=1)     (a finding: it scales the rows that this process looks up)
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.bounded_rows import bounded_embeddings
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.analysis.values import Class
@@ -33,6 +36,7 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data or not any(t.kind == v.MODEL for t in context.plan.prepared):
         return
     script = context.script
+    yield from _bounded(context)
     for cls in script.interpreter.classes():
         if b"Parameter(" not in cls.module.tree.data or script.interpreter.kind_of_class(cls) != v.MODEL:
             continue
@@ -54,6 +58,25 @@ def transform(context: Context) -> Iterator[Change]:
                 '(accelerator.reduce(..., reduction="sum"))'
             )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _bounded(context: Context) -> Iterator[Change]:
+    """Embeddings that scale what is looked up: the rows of its own batch, on each process others."""
+    script = context.script
+    for thing, bound in bounded_embeddings(script, context.plan.prepared):
+        own = thing.module in script.modules
+        site = thing.site if own else script.backwards[0].call
+        assert site is not None
+        path = thing.module.path if thing.module is not None and not own else None
+        file = "" if path is None else f" ({path.name})"
+        name = min(thing.names, key=len, default="the embedding")
+        given = "" if isinstance(bound, ast.Constant) else f", where `{ast.unparse(bound)}` is given,"
+        message = (
+            f"`{name}`{file}{given} scales by max_norm in place the rows that a forward looks up, which each process "
+            "does for its own batch only, so that the weights of the processes part: look up those of all processes "
+            f"first (with torch.no_grad(): {name}(accelerator.gather_for_metrics(indices)))"
+        )
+        yield context.change(IN_FORWARD, site, message)
 
 
 def _set_in_forward(cls: Class) -> ast.AST | None:

@@ -173,6 +173,37 @@ def test_the_value_that_reaches_the_end(lines: str, wanted: str) -> None:
     assert reduction(f"def crit(a, b, k=0):\n{body}    return loss\nloss = crit(output, y, args.k)") == wanted
 
 
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]", "sum"),
+        ("each = SQUARES.sum(1)\nfor i in range(x.size(0)):\n    loss += w * each[i]", "sum"),
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]\nloss /= len(each)", "mean"),
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]\nloss += y.mean()", "mixed"),
+        ("each = [y.mean(), x.mean()]\nfor i in range(len(each)):\n    loss += each[i]", "unclear"),
+        ("for i in range(len(x)):\n    loss += F.mse_loss(output[i], y[i])", "mean"),
+    ],
+)
+def test_samples_that_a_loop_adds_up(lines: str, wanted: str) -> None:
+    assert reduction("loss = torch.zeros(1)\n" + lines.replace("SQUARES", SQUARES)) == wanted
+
+
+def test_groups_of_samples_that_a_loop_adds_up() -> None:
+    script = model_of(
+        """
+        model = nn.Linear(2, 2)
+        loader = DataLoader(data)
+        for x, y, groups in loader:
+            each, loss = model(x) - y, torch.zeros(1)
+            for start, end in groups.data:
+                part = each[start:end]
+                loss += part.min()
+            loss.backward()
+        """
+    )
+    assert LossReductions(script, "per-process").of(script.backwards[0].loss) == "sum"
+
+
 CHOSEN = """
 class Summed(nn.Module):
     def {method}(self, a, b):
