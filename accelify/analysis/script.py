@@ -25,7 +25,7 @@ from accelify.analysis.reducing_helpers import only_reduces
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
-from accelify.analysis.trained import TrainedModels, is_in_model
+from accelify.analysis.trained import TrainedModels, is_autograd_function, is_in_model
 from accelify.analysis.uniform import UniformValues
 from accelify.analysis.values import Class, Imported, Sequence, Thing, Value, Values
 
@@ -306,7 +306,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
                 and receiver.args
             ):
                 scaler, receiver = receiver.func.value, receiver.args[0]
-            if scope.is_method and _is_autograd_function(self, scope):
+            if scope.is_method and is_autograd_function(scope):
                 continue
             found.append(Backward(call, receiver, scope, scaler))
         return sorted(found, key=lambda b: self.tree.start(b.call))
@@ -376,8 +376,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     def keep_precision(self) -> None:
         """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
         self.__dict__["understands_precision"] = False
-        for name in ("backwards", "every_backward"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("backwards", None)
+        self.__dict__.pop("every_backward", None)
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:
@@ -591,11 +591,6 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     def main_guard(self) -> ast.If | None:
         """The script's `if __name__ == "__main__":`."""
         return own_main(self.tree)
-
-
-def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:
-    owner = scope.owner_class
-    return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
 
 
 __all__ = ["Backward", "Holder", "Loop", "ScriptModel", "Value", "is_in_model", "target_names"]

@@ -346,6 +346,12 @@ def _is_tensor(thing: Thing) -> bool:
     )
 
 
+def is_autograd_function(scope: Scope) -> bool:
+    """Whether a method is one of a `torch.autograd.Function`, by the name of its base."""
+    owner = scope.owner_class
+    return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
+
+
 def is_in_model(script: TrainedModels, scope: Scope) -> bool:
     """Whether a scope is a method of a model's class."""
     owner = scope.owner_class
