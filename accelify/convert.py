@@ -229,7 +229,7 @@ def _convert(
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:
         return _convert_plain(source, script, plain, name, options)
-    plan = Plan(script, options.batch_size, options.runtime)
+    plan = _planned(script, options)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return finished(refused, options.runtime)
@@ -238,6 +238,13 @@ def _convert(
         # Scripts that import its functions are converted without it, and call them as before.
         found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
     return finished(found, options.runtime)
+
+
+def _planned(script: ScriptModel, options: ConvertOptions) -> Plan:
+    """The plan of a script; what only evaluates, and cannot be given the Accelerator, keeps its data whole in it."""
+    plan = Plan(script, options.batch_size, options.runtime)
+    beyond = plan.beyond_reach()
+    return Plan(script, options.batch_size, options.runtime, beyond=beyond) if beyond else plan
 
 
 def _may_be_lowered(text: str, options: ConvertOptions) -> bool:
@@ -346,7 +353,7 @@ def _convert_together(
             converted = _converted_already(script, sources, options)
             if converted is not None:
                 return [converted]
-            plan = Plan(script, options.batch_size, options.runtime)
+            plan = _planned(script, options)
             # What calls a function that cannot do without the Accelerator is converted with it.
             callers = list(plan.reach.elsewhere) if plan.blockers and plan.reach is not None else []
             if not callers or any(module.path is None for module in callers):
@@ -370,6 +377,9 @@ def _convert_together(
         return [
             _left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")
         ]
+    for conversion in found[1:]:
+        if not conversion.changed:  # what is said of a file that stays as it is goes with the script's own
+            found[0].remaining += conversion.remaining
     return [c for c in found if c is found[0] or c.changed]
 
 

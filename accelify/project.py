@@ -270,7 +270,7 @@ def _find(name: str, roots: Iterable[Path]) -> Path | None:
     parts = name.lstrip(".").split(".")
     for root in roots:
         relative = root.joinpath(*[part for part in parts if part])
-        for candidate in (relative.with_name(relative.name + ".py"), relative / "__init__.py"):
+        for candidate in (relative / "__init__.py", relative.with_name(relative.name + ".py")):
             if candidate.is_file():
                 return candidate.resolve()
     return None

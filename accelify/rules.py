@@ -100,7 +100,8 @@ _BY_HAND = _left_alone(
     "What the script does by hand is not understood.",
     _AS_A_WHOLE
     + "It distributes itself (`--replace-ddp`) or uses apex's amp, and a line of it, which the message names, has no "
-    "counterpart that is known to give the same numbers. Change that line, or take it out.",
+    "counterpart that is known to give the same numbers. Change that line, or take it out. In modules that are "
+    "converted with a script, apex is not taken out yet.",
 )
 
 LAUNCHER = RuleEntry(
@@ -213,6 +214,19 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
+    "ACC306": """\
+Each of several processes counts what it has seen itself, and the main process shows its own. Put the figure together
+before it is shown:
+
+    hits += count(output, target)
+    ...
+    hits = accelerator.reduce(hits, reduction="sum")
+    print(hits)
+
+What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the mean
+of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`) is
+left as it is, and not said: it is the main process's own, and to put it together would make all processes wait at each
+line.""",
     "ACC308": """\
 A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
 where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples
@@ -245,8 +259,9 @@ in a function or in a class around its optimizer: let the count go up by `accele
 where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
 number of steps.
 
-So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`, or
-`if step > 1000: loss += extra`): an epoch has 1/N of the steps on each of N processes, and it comes N times later.""",
+So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
+`loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
+on each of N processes, and it comes N times later.""",
     "ACC408": """\
 Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep

@@ -213,7 +213,9 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
     shown = lines[line - 1] if line <= len(lines) else ""
     where = f"{_label(path)}, line {line}"
     if _ASYNC_NAME.search(shown):
-        sentence = f"{where}: `async` is a keyword since Python 3.7: give it another name wherever it stands."
+        more = sum(bool(_ASYNC_NAME.search(one.partition("#")[0])) for one in lines) - 1
+        there = f", here and in {more} more line{'s' if more > 1 else ''}" if more > 0 else ""
+        sentence = f"{where}: `async` is a keyword since Python 3.7: give it another name{there}."
     elif _PYTHON_2_MESSAGE.search(error.msg) or _PYTHON_2_LINE.search(shown):
         sentence = f"{where}: this is Python 2: port it to Python 3 first (for instance with 2to3)."
     else:

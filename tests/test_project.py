@@ -47,13 +47,25 @@ def test_findings_name_their_own_file(project: Path) -> None:
     assert "loss.backward()" in (project / "engine.py").read_text().splitlines()[backward.line - 1]
 
 
-def test_all_or_none(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("library", "code", "reason"),
+    [
+        ("import deepspeed\n", "ACC001", "its module engine.py uses DeepSpeed already"),
+        (
+            "from apex import amp\n",
+            "ACC011",
+            "apex, which is taken out of a script that is converted by itself",
+        ),
+    ],
+)
+def test_all_or_none(project: Path, library: str, code: str, reason: str) -> None:
     """Where one file cannot be converted, the others are left alone too."""
     engine = project / "engine.py"
-    engine.write_text(engine.read_text() + "\n\nimport deepspeed\n")
+    engine.write_text(library + engine.read_text())
     conversions = convert_project(Source.read(project / "train.py"))
     assert [c.changed for c in conversions] == [False]
-    assert "DeepSpeed" in conversions[0].reason
+    assert reason in conversions[0].reason
+    assert [f.code for f in conversions[0].remaining] == [code]
 
 
 def test_a_helper_alone_says_what_to_convert(project: Path) -> None:

@@ -92,6 +92,11 @@ BAD = {
     "Python 2 unequal": (b"if a <> b:\n    pass\n", 1, "Python 2"),
     "tabs that only Python 2 takes": (b"if x:\n        a = 1\n\tb = 2\n", 3, "Python 2"),
     "async as a name": (b"x = 1\ny = Reader(x, async=True)\n", 2, "`async` is a keyword"),
+    "async in several lines": (
+        b"x.send(async=True)\ny.send(async=True)\nz.a(async=1)  # z\n# (async=1)\n",
+        1,
+        "give it another name, here and in 2 more lines.",
+    ),
     "not Python": (b"x = 1\nthis is no Python\n", 2, "not valid Python"),
     "another language": (b"#include <stdio.h>\nint main(void) { return 0; }\n", 2, "not valid Python"),
     "undeclared latin-1": (b"x = 1\ny = 'caf\xe9'\n", 2, "not valid utf-8"),

@@ -177,7 +177,9 @@ class Reach:
             return self._after_anchor(home, set())
         if home in self._refused:
             return False
-        obstacle = self._obstacle(home) if home.kind != "module" else "it is module-level code"
+        obstacle = (
+            self._obstacle(home) if home.kind != "module" else "module-level code of another file calls it"
+        )
         if obstacle is not None:
             return self._refuse(home, obstacle)
         added.append(home)

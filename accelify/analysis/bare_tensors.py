@@ -18,6 +18,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
+from accelify.analysis.within_loops import runs_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,20 +135,6 @@ def _inside(script: ScriptModel, read: ast.Attribute, outer: ast.stmt | None) ->
         ):
             return stmt
     return outer or chain[0]
-
-
-def runs_in(
-    script: ScriptModel,
-    node: ast.AST,
-    loops: set[ast.For | ast.AsyncFor],
-    seen: frozenset[Scope] = frozenset(),
-) -> bool:
-    """Whether a node runs for the batches of some loops, there or in a function that they call."""
-    if any(a in loops for a in script.tree.ancestors(node)):
-        return True
-    scope = script.scope_of(node)
-    calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
-    return any(runs_in(script, call, loops, seen | {scope}) for call in calls)
 
 
 __all__ = ["UpdatedTensor", "runs_in", "tensors_updated_by_hand"]

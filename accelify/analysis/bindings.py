@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from accelify.analysis.bound import always_binds
+from accelify.analysis.bound import always_binds, leaves
 from accelify.analysis.syntax import Tree, statements_in, target_names
+from accelify.analysis.tensor_tests import is_no_tensor, settles_tensor, tests_tensors
 
 # A name is settled by what binds it, and by what never comes to its end.
 _LEAVING_BY = (ast.If, ast.Try)
@@ -22,6 +23,7 @@ class Bindings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        self._tests = tests_tensors(tree)
         self._known: dict[ast.Name, list[ast.stmt | None]] = {}
         self._inside: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
         self._blocks: dict[int, _Block] = {}
@@ -30,8 +32,14 @@ class Bindings:
         """The statements that can have bound a name where it is read; None stands for a parameter."""
         found = self._known.get(node)
         if found is None:
-            found = self._known[node] = list(self._of(node))
+            found = self._known[node] = list(self._of(node, always_binds))
         return found
+
+    def of_tensors(self, node: ast.Name) -> list[ast.stmt | None]:
+        """The same as far as the name holds a tensor there: `if isinstance(x, Tensor): ...` may settle that."""
+        if not self._tests:
+            return self.of(node)
+        return [] if is_no_tensor(self.tree, node) else list(self._of(node, settles_tensor))
 
     def inside(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
         """The statements inside a statement that bind a name."""
@@ -49,14 +57,14 @@ class Bindings:
             found = self._blocks[id(block)] = _Block(block, self)
         return found
 
-    def _of(self, node: ast.Name) -> Iterator[ast.stmt | None]:
+    def _of(self, node: ast.Name, settles: Callable[[ast.stmt, str], bool]) -> Iterator[ast.stmt | None]:
         name = node.id
         current: ast.stmt = self.tree.statement(node)
         while True:
             block = self.tree.block_of(current)[2]
             for stmt in self._block(block).before(current, name):
-                yield from self.inside(stmt, name)
-                if always_binds(stmt, name):
+                yield from self._left_by(stmt, name)
+                if settles(stmt, name):
                     return
             owner = self.tree.parent(current)
             while isinstance(owner, (ast.ExceptHandler, ast.match_case)):
@@ -74,6 +82,17 @@ class Bindings:
             if not isinstance(owner, ast.stmt) or isinstance(owner, ast.ClassDef):
                 return
             current = owner
+
+    def _left_by(self, stmt: ast.stmt, name: str) -> Iterator[ast.stmt]:
+        """The statements inside a statement that bind a name last: of a branch not those that it binds over."""
+        if not isinstance(stmt, ast.If):
+            yield from self.inside(stmt, name)
+            return
+        for block in (stmt.body, stmt.orelse) if self.inside(stmt, name) else ():
+            for inner in self._block(block).binding_last(name) if not leaves(block) else ():
+                yield from self._left_by(inner, name)
+                if always_binds(inner, name):
+                    break
 
 
 class _Block:
@@ -94,6 +113,10 @@ class _Block:
         if self.leaving:
             places = sorted({*places, *self.leaving})
         return [self.block[place] for place in reversed(places[: bisect_left(places, self.places[stmt])])]
+
+    def binding_last(self, name: str) -> Iterator[ast.stmt]:
+        """The statements of the block that bind a name, from the end."""
+        return (self.block[place] for place in reversed(self.binding.get(name, ())))
 
 
 def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:

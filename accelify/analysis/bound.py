@@ -48,8 +48,12 @@ def always_binds(stmt: ast.stmt, name: str) -> bool:
 
 
 def _binds_or_leaves(block: list[ast.stmt], name: str) -> bool:
-    leaves = bool(block) and (isinstance(block[-1], _LEAVING) or _ends_the_run(block[-1]))
-    return leaves or any(always_binds(stmt, name) for stmt in block)
+    return leaves(block) or any(always_binds(stmt, name) for stmt in block)
+
+
+def leaves(block: list[ast.stmt]) -> bool:
+    """Whether a run never comes to what stands behind a block."""
+    return bool(block) and (isinstance(block[-1], _LEAVING) or _ends_the_run(block[-1]))
 
 
 def _ends_the_run(stmt: ast.stmt) -> bool:

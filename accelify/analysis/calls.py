@@ -377,6 +377,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             if name == "filter":
                 return arguments[1]
             made = self._container(node, Sequence)
+            self.add(made.gone_through, arguments[1])
             for value in arguments[1]:
                 self.add(made.rest, self.element_values(module, node, value))
             return {made}
@@ -513,9 +514,11 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             return set(arguments[0])  # the model in it, as with torch's own
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
-        if kind == v.DATASET and made.cls is not None and made.cls is not cls:
+        if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
             # Where one of several is made, each does what its own methods do.
             made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
+        if made.cls is not None and cls not in (made.cls, *made.others):
+            made.others.append(cls)
         # A loss whose own weights are trained is a model from then on.
         if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
             made.kind = kind

@@ -122,7 +122,7 @@ class ClockTexts:
             for method in function.parent.children.values() if kept else ():
                 told = {f"{method.self_name()}.{n}" for n in kept}
                 places.append((method, self.named_in(method, told)))
-        return any(self._first_path(scope, held, is_path) for scope, held in places) or any(
+        return any(self.first_path(scope, held, is_path) for scope, held in places) or any(
             self.is_taken_into_path(callee, parameter, is_path, left - 1)
             for scope, held in (places if left else ())
             for node in scope.nodes
@@ -132,7 +132,7 @@ class ClockTexts:
             if self.is_text(given, held)
         )
 
-    def _first_path(
+    def first_path(
         self, function: Scope, names: set[str], is_path: Callable[[Scope, ast.AST], bool]
     ) -> ast.AST | None:
         """The first path of a function that text in it, or some names, become part of."""
@@ -144,7 +144,7 @@ class ClockTexts:
         return None
 
     def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        own = self._first_path(function, self.named_in(function), is_path)
+        own = self.first_path(function, self.named_in(function), is_path)
         if own is not None:
             return function, own
         for node in function.nodes:

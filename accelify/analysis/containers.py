@@ -37,8 +37,23 @@ class Containers:
             for container in holder.containers
             for w in within(container)
         )
+        mixed = mixed or self._holds_plain(holder)
         only = next(iter(forms)) if len(forms) == 1 else None
         return None if mixed or holder.things else only
+
+    def _holds_plain(self, holder: Holder) -> bool:
+        """Whether numbers or texts are kept beside the things: `{"model": net, "epoch": 0}`, `conf["rate"] = 0.1`."""
+        written: list[ast.expr | None] = []
+        for container in holder.containers:
+            node = self._origins.get(container)
+            if isinstance(node, (ast.List, ast.Tuple)):
+                written += node.elts
+            elif isinstance(node, ast.Dict):
+                written += node.values
+            elif isinstance(node, ast.Call):
+                written += [kw.value for kw in node.keywords]
+        written += [stmt.value for stmt in self._fillings(holder) if isinstance(stmt, ast.Assign)]
+        return any(isinstance(node, ast.Constant) and node.value is not None for node in written)
 
     def _form_of(self, stmt: ast.stmt, container: Value) -> str | None:
         value = getattr(stmt, "value", None)
@@ -61,8 +76,9 @@ class Containers:
         }
 
     def is_shared(self, holder: Holder) -> bool:
-        """Whether another name stands for the same container."""
-        return any(h is not holder and h.containers & holder.containers for h in self.script.holders)
+        """Whether another name stands for the same container, or leads to it: `conf["train"]`."""
+        others = [c for h in self.script.holders if h is not holder for c in h.containers]
+        return any(c in holder.containers or within(c) & holder.containers for c in others)
 
     def makings(self, holder: Holder) -> dict[Scope, list[ast.stmt]]:
         """The statements that make a container and put things into it, by scope; one that only makes it empty comes
@@ -198,7 +214,25 @@ class Containers:
             elsewhere = is_in_model(self.script, self.script.scope_of(call))
             if not own or elsewhere or self._bound_by_loop(call, holder.name):
                 return True
+            if text == holder.name and self._is_taken_out_elsewhere(call, holder):
+                return True
         return False
+
+    def _is_taken_out_elsewhere(self, node: ast.AST, holder: Holder) -> bool:
+        """Whether a name is another function's own, for what it takes out of a container: `net = conf["net"]`."""
+        scope = self.script.scope_of(node).resolve(holder.name)
+        return scope is not None and scope is not holder.scope and (scope, holder.name) in self._taken_out
+
+    @cached_property
+    def _taken_out(self) -> set[tuple[Scope, str]]:
+        """The names that are bound to elements of containers, with their scopes."""
+        return {
+            (self.script.scope_of(stmt), name)
+            for stmt in self.tree.nodes(ast.Assign)
+            if isinstance(stmt.value, ast.Subscript)
+            for target in stmt.targets
+            for name in target_names(target)
+        }
 
     @cached_property
     def _runs(self) -> dict[Thing, list[ast.Call]]:

@@ -49,6 +49,13 @@ def first_of_shape(stmt: ast.Assign, name: str) -> ast.expr | None:
     return ast.copy_location(ast.Subscript(stmt.value, ast.Constant(0), ast.Load()), stmt.value)
 
 
+def size_given(stmt: ast.Assign, name: str) -> ast.expr | None:
+    """What a statement assigns to a name alone, or `x.shape[0]` where the name takes the first of a shape."""
+    if any(isinstance(target, ast.Name) and target.id == name for target in stmt.targets):
+        return stmt.value
+    return first_of_shape(stmt, name)
+
+
 def counts_all(script: ScriptModel, divisor: ast.expr, depth: int = 2) -> bool:
     """`len(loader.dataset)` or `len(dataset)`, or a name for it: the samples of all processes, or their batches."""
     while isinstance(divisor, ast.Call) and divisor.args:

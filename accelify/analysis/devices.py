@@ -68,6 +68,9 @@ class Devices:
         self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
         self.assignments = [self._with_override(a) for a in self.assignments]
         self.beside: list[DeviceAssignment] = []
+        self.parts: list[
+            tuple[DeviceAssignment, list[ast.Call]]
+        ] = []  # the CPU, with the models made with it
         self._set_aside()
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
 
@@ -110,27 +113,33 @@ class Devices:
         chosen = {self._variable(a) for a in self.assignments if a.cpu != "True"}
         for assignment in [a for a in self.assignments if a.cpu == "True"]:
             self.assignments.remove(assignment)
-            if self._variable(assignment) in chosen or self._is_a_part_s(assignment):
+            parts = [] if self._variable(assignment) in chosen else self._made_with(assignment)
+            if parts:
+                self.parts.append((assignment, parts))
+            if parts or self._variable(assignment) in chosen:
                 self.assignments.append(replace(assignment, cpu=None, names=frozenset()))
             elif names_cpu(assignment.value):
                 self.beside.append(assignment)
             else:
                 self.assignments.append(assignment)
 
-    def _is_a_part_s(self, assignment: DeviceAssignment) -> bool:
-        """Whether a model is made with it, for parts of its own: prepare moves the model as a whole."""
+    def _made_with(self, assignment: DeviceAssignment) -> list[ast.Call]:
+        """The models that are made with it, for parts of their own: prepare moves a model as a whole."""
         target = assignment.target
         if not isinstance(target, ast.Name):
-            return False
+            return []
         variable = self._variable(assignment)
-        return any(
-            isinstance(given, ast.Name)
-            and given.id == target.id
-            and (self.script.scope_of(given).resolve(given.id), given.id) == variable
-            and self.script.models_of(call)
+        return [
+            call
             for call in self.script.calls()
-            for given in [*call.args, *[kw.value for kw in call.keywords]]
-        )
+            if any(
+                isinstance(given, ast.Name)
+                and given.id == target.id
+                and (self.script.scope_of(given).resolve(given.id), given.id) == variable
+                for given in [*call.args, *[kw.value for kw in call.keywords]]
+            )
+            and self.script.models_of(call)
+        ]
 
     def _variable(self, assignment: DeviceAssignment) -> tuple[object, str]:
         """What an assignment binds: its name, and the scope or class that it belongs to."""
@@ -354,6 +363,9 @@ class Devices:
             assigned = self._only_assignment(test)
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
+                if _compares(assigned, text):
+                    # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.
+                    return text, self._read_by(test)
                 return self.wish(assigned, seen | {text})
             if self._machine_flags.holds(test):
                 return None
@@ -460,6 +472,14 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
+
+
+def _compares(value: ast.expr, name: str) -> bool:
+    """Whether an expression compares a name with something."""
+    return any(
+        isinstance(node, ast.Compare) and any(dotted(side) == name for side in (node.left, *node.comparators))
+        for node in walk(value)
+    )
 
 
 def names_cpu(node: ast.expr) -> bool:

@@ -14,6 +14,11 @@ from accelify.analysis.values import Imported
 
 # What is written wherever one of torch's own wrappers, or of the libraries' names, is used.
 _WORDS = (b"distributed", *sorted({name.rsplit(".", 1)[-1].encode() for name in k.DISTRIBUTED_NAMES}))
+# Of the named script apex is taken out before it comes here.
+_APEX = (
+    "NVIDIA apex, which is taken out of a script that is converted by itself, and not yet out of its modules; take it "
+    "out there first: the Accelerator's mixed_precision does what its amp does"
+)
 
 
 def _user(script: ScriptModel, node: ast.AST) -> str:
@@ -37,6 +42,8 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
+            if head == "apex" and script.module_of(node) is not script.module:
+                return Blocker("ACC011", f"{_user(script, node)} {_APEX}", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
                 return Blocker(
                     "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node

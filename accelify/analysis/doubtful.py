@@ -1,16 +1,20 @@
 """Loaders that share their name with what is none: `get_loader()` gives a DataLoader, or an endless one of its own.
 
 `prepare` shares out and places what torch's DataLoader gives, and hands anything else back as it is. Which of the two a
-name holds shows only when the script runs, so that nobody may count on its batches lying on the device.
+name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds
+of what comes, in another case, from a call that cannot be seen: `loader = lib.make_other_loader()`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+import ast
+from collections.abc import Iterable, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.evaluation import EvaluationLoop
+from accelify.analysis.loaders import is_shardable
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import names_in
+from accelify.analysis.syntax import dotted, names_in
 from accelify.analysis.values import Class, Thing
 
 
@@ -35,6 +39,29 @@ def doubtful_loaders(script: ScriptModel, loaders: Set[Thing]) -> dict[Thing, st
     return found
 
 
+def unseen_beside(
+    script: ScriptModel, loaders: Set[Thing], evaluations: Iterable[EvaluationLoop]
+) -> dict[Thing, str]:
+    """The training loaders of calls that cannot be seen which share every name with some that are prepared, and are so
+    with them; each with what is called.
+
+    Args:
+        script: its model.
+        loaders: what is prepared.
+        evaluations: whose loaders are none of these, as they know by themselves what is shared out.
+    """
+    found = {}
+    evaluated = {t for evaluation in evaluations for t in evaluation.loaders}
+    for thing in script.training_loaders - loaders - evaluated:
+        called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
+        holders = script.holders_of(thing)
+        if called is None or thing.cls is not None or is_shardable(thing) or not holders:
+            continue
+        if all(any(is_shardable(t) for t in holder.things & loaders) for holder in holders):
+            found[thing] = called
+    return found
+
+
 def _is_gone_through(cls: Class) -> bool:
     """Whether a class gives batches and is no loader of a library's, which could be torch's in the end."""
     if any(base.endswith("Loader") for base in cls.external_bases()):
@@ -42,4 +69,4 @@ def _is_gone_through(cls: Class) -> bool:
     return cls.method("__iter__") is not None or cls.method("__next__") is not None
 
 
-__all__ = ["doubtful_loaders"]
+__all__ = ["doubtful_loaders", "unseen_beside"]

@@ -19,6 +19,9 @@ _RUNNING_FUNCTIONS = frozenset(
     "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
 )
 
+# Methods of a model that give its weights.
+_WEIGHTS = frozenset({"state_dict", "parameters", "named_parameters", "buffers", "named_buffers"})
+
 _KNOWN = frozenset({"torch", "builtins"})
 
 # Methods that reckon with two tensors, which have to lie on one device for it; `copy_` takes one from another.
@@ -102,6 +105,8 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
     if isinstance(call.func, ast.Attribute) and model in script.models_of(call.func.value):
         if any(_runs_parts(script, callee) for callee in script.callees(call)):
             return True
+    if _keeps_weights(script, call, model):
+        return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if not any(_is_among(script, model, script.models_of(argument)) for argument in given):
         return False
@@ -122,6 +127,36 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
         for callee in script.callees(call)
         for inner in walk(callee.node)
     )
+
+
+def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+    """Whether a call reads weights that are copied there and kept: `copy.deepcopy(model.state_dict())`.
+
+    What is put back later has to lie where the weights do.
+    """
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _WEIGHTS:
+        return False
+    if not _is_among(script, model, script.models_of(call.func.value)):
+        return False
+    inner: ast.AST = call
+    for ancestor in script.tree.ancestors(call):
+        if isinstance(ancestor, ast.Call) and script.qualname(ancestor.func) == "copy.deepcopy":
+            return True
+        if isinstance(ancestor, ast.comprehension):
+            gone_through = script.tree.parent(ancestor)
+            return gone_through is not None and _clones(gone_through)
+        if isinstance(ancestor, ast.For) and inner is ancestor.iter:
+            return any(map(_clones, ancestor.body))
+        if isinstance(ancestor, ast.stmt):
+            break
+        inner = ancestor
+    return False
+
+
+def _clones(node: ast.AST) -> bool:
+    """Whether something clones tensors, and does not bring them to the CPU at once."""
+    inside = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
+    return "clone" in inside and not inside & {"cpu", "numpy", "to"}
 
 
 def _is_among(script: ScriptModel, model: v.Thing, found: set[v.Thing]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.effect_sites import (
     DOWNLOADS,
     FILES,
@@ -29,6 +30,7 @@ from accelify.analysis.effect_sites import (
     makes_folder_again,
     updates_namespace,
 )
+from accelify.analysis.fetch_options import told_to_download
 from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
@@ -38,7 +40,8 @@ from accelify.analysis.renderings import renders
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shell import run_for_all, writes_by_shell
-from accelify.analysis.syntax import Node, call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import Node, call_argument, dotted, flat_targets, is_constant, walk
+from accelify.analysis.unreached import reached
 from accelify.analysis.values import Class, Imported, Thing, Values
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
@@ -85,15 +88,13 @@ READING = (
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
     "os.listdir glob."
 ).split()
-RANDOM = (
-    "torch.rand",
-    "torch.normal",
-    "torch.multinomial",
-    "torch.bernoulli",
-    "torch.manual_seed",
-    "torch.cuda.manual_seed",
-    "numpy.random.",
-    "random.",
+CLOCKS = frozenset(
+    {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
+    | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
+)
+RANDOM = tuple(
+    "torch.rand torch.normal torch.multinomial torch.bernoulli torch.manual_seed torch.cuda.manual_seed "
+    "numpy.random. random.".split()
 )
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
 _ASKING = ("torch.distributed.is_", "torch.distributed.get_")
@@ -123,6 +124,9 @@ _SETTING = frozenset(
 
 _HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
+# Calls that give a copy of what they are handed, or asked of.
+_SHALLOW = frozenset("copy list dict set sorted".split())
+_COPYING = _SHALLOW | {"clone", "deepcopy", "array"}
 _MAKING = (
     ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
     ast.JoinedStr, ast.GeneratorExp,
@@ -262,7 +266,7 @@ class SideEffects:
     # -- looking
 
     def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
-        for node in nodes:
+        for node in reached(module.tree, nodes):
             if isinstance(node, ast.Call):
                 self._call(found, module, scope, node)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -270,7 +274,7 @@ class SideEffects:
                 if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
                     continue  # a file that is opened anew
                 targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
-                for target in (t for one in targets for t in _flat(one)):
+                for target in (t for one in targets for t in flat_targets(one)):
                     self._store(found, module, scope, target)
             elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                 if any(
@@ -440,7 +444,7 @@ class SideEffects:
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
         callees = self.interpreter.calls.get(call, set())
-        asked = is_constant(call_keyword(call, "download"), True) and all(map(self._hands_up, callees))
+        asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
@@ -457,6 +461,8 @@ class SideEffects:
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
                 return LOGS
+            if not name and dumps_to_file(call):
+                return FILES
             if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
                 return FILES
         return None
@@ -497,7 +503,7 @@ class SideEffects:
         """
         if scope.kind != "function" or name in scope.globals or name not in scope.locals:
             return False
-        if any(a.arg == name for a in scope.parameters()):
+        if any(a.arg == name for a in scope.parameters()) and not _is_copied_first(scope, name, parts):
             return False
         for node in scope.nodes:
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -507,7 +513,7 @@ class SideEffects:
                 if _is_slice_of(node.value, name):
                     continue
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in (t for one in targets for t in _flat(one)):
+                for target in (t for one in targets for t in flat_targets(one)):
                     if (
                         isinstance(target, ast.Name)
                         and target.id == name
@@ -522,6 +528,22 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
+
+
+def _is_copied_first(scope: Scope, name: str, parts: bool) -> bool:
+    """Whether a function only goes on with a copy of a parameter: `poses = poses.copy()` before any other use.
+
+    With `parts`, with copies of what lies in it as well.
+    """
+    first = next(
+        (s for s in scope.node.body if any(isinstance(n, ast.Name) and n.id == name for n in walk(s))), None
+    )
+    if not isinstance(first, ast.Assign) or not isinstance(first.value, ast.Call):
+        return False
+    last = str(dotted(first.value.func) or getattr(first.value.func, "attr", "")).rpartition(".")[2]
+    return last in (_COPYING - _SHALLOW if parts else _COPYING) and any(
+        isinstance(t, ast.Name) and t.id == name for t in first.targets
+    )
 
 
 def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
@@ -571,9 +593,3 @@ def _holds_given(scope: Scope, value: ast.expr) -> bool:
     if isinstance(func, ast.Attribute) and (func.attr in _LOOKS or _root(func) == scope.self_name()):
         return _root(func) is not None
     return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)
-
-
-def _flat(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [one for element in target.elts for one in _flat(element)]
-    return [target.value] if isinstance(target, ast.Starred) else [target]

@@ -156,7 +156,7 @@ class _Analysis:
         if number is not None:
             return f"`{number}` is a number that the model makes of the local batch"
         shaped = not_by_samples(self.script, self.loop, self.result.loaders)
-        if shaped is not None and not (shaped == PADDED and self._of_sequences(forward)):
+        if shaped is not None and not (PADDED in shaped and self._of_sequences(forward)):
             return shaped
         single = one_by_one(self.script, self.loop, self.statements, last)
         if single is not None:

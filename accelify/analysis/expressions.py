@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.device_texts import is_numbered_gpu
+from accelify.analysis.handed_on import gone_through
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.torch_calls import is_of, kinds_of
@@ -71,6 +72,8 @@ class Expressions:
     ) -> Values:
         made = self._container(node, Sequence)
         self.add(made.rest, self.evaluate(module, scope, node.elt))
+        for part in gone_through(node.generators[0].target, node.generators[0].iter, node.elt):
+            self.add(made.gone_through, self.evaluate(module, scope, part))
         return {made}
 
     def _comprehended_mapping(self, module: Module, scope: Scope, node: ast.DictComp) -> Values:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from accelify.analysis.numbered_folders import is_numbered
+from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
@@ -272,17 +273,16 @@ def _filled(pattern: str, given: list[str]) -> str | None:
 
 
 def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
-    """What a name holds that is bound once."""
+    """What a name holds that is bound once, or that one assignment above has given its value here."""
     scope = script.scope_of(name).resolve(name.id) if script.tree.assigns(name.id) else None
     if scope is None or any(a.arg == name.id for a in scope.parameters()):
         return None
-    stores = [
-        n
-        for n in script.tree.nodes(ast.Name)
-        if n.id == name.id and isinstance(n.ctx, ast.Store) and script.scope_of(n).resolve(n.id) is scope
-    ]
+    stores = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(n.id) is scope]
     stmt = script.tree.parent(stores[0]) if len(stores) == 1 else None
-    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == stores else None
+    if isinstance(stmt, ast.Assign) and stmt.targets == stores:
+        return stmt.value
+    reaching = reaching_assignments(script, name) if len(stores) > 1 else None
+    return reaching[0].value if reaching and len(reaching) == 1 else None
 
 
 __all__ = [

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Set
 from accelify.analysis import values as v
 from accelify.analysis.counted_in_forward import counted_in_forward
 from accelify.analysis.figures import draws
+from accelify.analysis.kept_of_batch import kept_of_batch
 from accelify.analysis.loaders import is_shuffled
-from accelify.analysis.own_share import OwnShare, Slot
+from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.slots import Slot
 from accelify.analysis.syntax import walk
 
 # Through how many functions a call is looked for.
@@ -62,7 +64,10 @@ def follow(
     def is_settled(slot: Slot, node: ast.expr) -> bool:
         return _is_reduced(script, settled, slot, node) or _is_gathered(plan, slot, node)
 
-    counted = [node for node in counted_in_forward(script) if runs_in(script, set(loops), node)]
+    counted: list[ast.expr] = [n for n in counted_in_forward(script) if runs_in(script, set(loops), n)]
+    # What an evaluation makes of a batch that it has gathered is the same on every process.
+    training = {loop for loop in loops if any(script.trains(s) for s in loop.body)}
+    counted += [node for node in kept_of_batch(script) if runs_in(script, training, node)] if training else []
     return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts, counted)
 
 

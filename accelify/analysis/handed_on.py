@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
-from accelify.analysis.values import Mapping, Sequence, Thing, Values
+from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import ScriptModel
+
+# What hands on the items of what it is given, counted or paired.
+_HANDING = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
 
 
 def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[Thing]:
@@ -21,7 +30,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
         value = queue.pop()
         inner: Values = set()
         if isinstance(value, Sequence) and not isinstance(value, Mapping):
-            if holds_results(value):
+            if holds_results(value) or _holds_parts(value):
                 continue
             # A generator, an enumerate or a zip that hands on the batches of loaders.
             handed = set(value.rest)
@@ -40,3 +49,48 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
         queue += inner - seen
         seen |= inner
     return found
+
+
+def _holds_parts(made: Sequence) -> bool:
+    """Whether a comprehension goes through one batch: `[view.to(device) for view in views]` holds its parts."""
+    queue: list[Value] = [made]
+    seen: Values = set()
+    while queue:
+        one = queue.pop()
+        if is_batch(one):
+            return True
+        if isinstance(one, Sequence) and one not in seen:
+            seen.add(one)
+            queue += one.gone_through
+    return False
+
+
+def puts_part_in(script: ScriptModel, call: ast.Call) -> bool:
+    """Whether a call puts a part of a batch into a list: `for view in views: moved.append(view.to(device))`."""
+    if not call.args:
+        return False
+    part = call.args[-1]
+    for loop in script.enclosing_loops(call):
+        if isinstance(loop, ast.For) and names_in(part) & set(target_names(loop.target)):
+            sources = gone_through(loop.target, loop.iter, part)
+            return any(is_batch(one) for source in sources for one in script.values(source))
+    return False
+
+
+def gone_through(target: ast.expr, source: ast.expr, part: ast.expr) -> list[ast.expr]:
+    """What a loop goes through to come to a part: both of `zip(a, b)`, and `a` where the part is one of `a[k]`."""
+    counted = set(target_names(target))
+    found = [n.value for n in walk(part) if isinstance(n, ast.Subscript) and names_in(n.slice) & counted]
+    queue = [source]
+    while queue:
+        one = queue.pop()
+        if isinstance(one, ast.Call) and dotted(one.func) in _HANDING:
+            queue += one.args
+        else:
+            found.append(one)
+    return found
+
+
+def is_batch(value: Value) -> bool:
+    """Whether a value is what a loader gives."""
+    return isinstance(value, Thing) and value.kind == v.BATCH

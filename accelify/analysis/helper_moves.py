@@ -32,7 +32,7 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
     if module not in script.modules:
         if module not in asking:
             asking[module] = {n for stmt in module.scopes.module.node.body for n in _names_of_gpus(stmt)}
-        nodes = list(walk(callee.node))
+        nodes = [node for node in walk(callee.node) if not _goes_along(module, callee, node)]
         if any(_is_use(node) for node in nodes):
             return True
         if any(isinstance(n, ast.Name) and n.id in asking[module] for n in nodes):
@@ -44,6 +44,27 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
         for inner in script.callees(call)
         if inner is not callee
     )
+
+
+def _goes_along(module: Module, callee: Scope, node: Node) -> bool:
+    """Whether a move only takes something to where a tensor lies already: `if x.is_cuda: c = c.cuda()`."""
+    if not isinstance(node, ast.Call) or not _is_use(node):
+        return False
+    inner: ast.AST = node
+    for around in module.tree.ancestors(node):
+        if isinstance(around, (ast.If, ast.IfExp)):
+            test = around.test
+            body = around.body if isinstance(around.body, list) else [around.body]
+            if (
+                isinstance(test, ast.Attribute)
+                and test.attr == "is_cuda"
+                and any(inner is part for part in body)
+            ):
+                return True
+        if around is callee.node:
+            return False
+        inner = around
+    return False
 
 
 def _names_of_gpus(stmt: ast.stmt) -> set[str]:

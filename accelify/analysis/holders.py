@@ -106,20 +106,30 @@ class Holders:
 
     def parts_of_objects(self, thing: Thing) -> list[Holder]:
         """The attributes that keep a thing in objects of another module's plain class: `self.nets.encoder`."""
+        return [h for h in self._kept_in_objects if thing in h.things]
+
+    @cached_property
+    def _kept_in_objects(self) -> list[Holder]:
+        """Of each name that holds such objects the attributes, made where one of the objects is."""
         found: list[Holder] = []
         for holder in self.holders:
+            parts: dict[str, Holder] = {}
             for one in holder.things:
                 if one.kind != v.INSTANCE or one.cls is None or not isinstance(one.site, ast.Call):
                     continue
-                kept = {
-                    name for c in one.cls.ancestry() for name, held in c.attributes.items() if thing in held
-                }
                 made = [(s, where) for s, where in holder.assignments if self._makes(s, one)]
-                if made and one.cls.module not in self.modules:
-                    found += [
-                        Holder(f"{holder.name}.{name}", holder.scope, holder.cls, {thing}, set(), made)
-                        for name in sorted(kept)
-                    ]
+                if not made or one.cls.module in self.modules:
+                    continue
+                for name, held in ((n, w) for c in one.cls.ancestry() for n, w in c.attributes.items()):
+                    part = parts.setdefault(name, Holder(f"{holder.name}.{name}", holder.scope, holder.cls))
+                    part.things |= {w for w in held if isinstance(w, Thing)}
+                    part.assignments += [way for way in made if way not in part.assignments]
+            for _, part in sorted(parts.items()):
+                others = [way for way in holder.assignments if way not in part.assignments]
+                if all(_is_loaded(stmt, where) for stmt, where in others):
+                    part.assignments += others  # the object as a checkpoint brings it
+                part.assignments.sort(key=lambda way: way[0].lineno)
+                found.append(part)
         return found
 
     def _makes(self, stmt: ast.stmt, thing: Thing) -> bool:
@@ -129,6 +139,19 @@ class Holders:
     def holders_of(self, thing: Thing) -> list[Holder]:
         """Where a thing is kept in this script."""
         return [h for h in self.holders if thing in h.things]
+
+
+def _is_loaded(stmt: ast.stmt, scope: Scope) -> bool:
+    """Whether a statement takes an entry of what is read from a file: `wrapper = checkpoint["wrapper"]`."""
+    entry = getattr(stmt, "value", None)
+    name = dotted(entry.value) if isinstance(entry, ast.Subscript) else None
+    return name is not None and any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and (dotted(node.value.func) or "").rpartition(".")[2].startswith("load")
+        and any(dotted(target) == name for target in node.targets)
+        for node in scope.nodes
+    )
 
 
 def _flat(target: ast.expr) -> list[ast.expr]:

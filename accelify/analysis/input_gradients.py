@@ -49,9 +49,14 @@ class InputGradients:
     def is_theirs_alone(self, backward: Backward, inputs: Iterable[str]) -> bool:
         """Whether what a backward leaves in the parameters is cleared before anybody reads it."""
         direct = isinstance(backward.call.func, ast.Attribute) and backward.call.func.value is backward.loss
-        if not direct or len(self.script.trained_models) != 1:
+        if not direct or not self._is_one_model():
             return False
         return self._is_cleared(backward.call, frozenset(inputs), frozenset())
+
+    def _is_one_model(self) -> bool:
+        """Whether one model is trained, be it one of several that a name can stand for."""
+        kept = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
+        return len(kept) == 1 or bool(kept and set.intersection(*kept))
 
     def names_them(self, backward: Backward) -> bool:
         """Whether a backward says itself that it is for tensors which are no parameters: `inputs=[fake]`."""

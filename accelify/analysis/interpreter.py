@@ -16,6 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.calls import CallEvaluator
 from accelify.analysis.comprehensions import own_names
+from accelify.analysis.in_force import own_definitions
 from accelify.analysis.kinds_by_use import KindsByUse
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
@@ -147,6 +148,8 @@ class Interpreter(CallEvaluator, KindsByUse):
         }
 
     def _prepare(self, module: Module) -> None:
+        redefined, meant = own_definitions(module.tree, module.scopes.module)
+        self._own_names.update(meant)
         for scope in module.used_scopes():
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
@@ -157,6 +160,9 @@ class Interpreter(CallEvaluator, KindsByUse):
             elif not isinstance(scope.node, ast.Module):
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
+            if (own := redefined.get(scope.node)) is not None:
+                kind = "class" if isinstance(scope.node, ast.ClassDef) else "function"
+                self.bind(module.scopes.module, own, {self.things[scope.node, kind]})
         self._own_names.update(own_names(module.tree))
         main = None if module.entry else own_main(module.tree)
         for scope in module.used_scopes():
@@ -499,7 +505,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         cls = self.things[(node, "class")]
         assert isinstance(cls, Class)
         for base in node.bases:
-            for value in self.evaluate(module, scope, base):
+            for value in sorted(self.evaluate(module, scope, base), key=order_of):
                 if isinstance(value, (Class, Imported)) and value not in cls.bases and value is not cls:
                     cls.bases.append(value)
                     self.changed = True

@@ -235,6 +235,7 @@ GPU_NUMBER_NAME = re.compile(
     r"^(n|nr|num|nb|number)?_?(of_)?gpus?(_?(nr?|num|no|number|count|ids?|idx|index|list))?$|^cuda(_?(id|num|index))?$",
     re.I,
 )
+GPU_LIST_NAME = re.compile(r"^(gpu|device)_?(ids?|list)$|^gpus$", re.I)
 OPTIONS_NAME = re.compile(
     r"^(args?|opts?|config|configs|cfg|conf|hparams|hps|flags|options|params|settings|configuration)$", re.I
 )

@@ -1,4 +1,4 @@
-"""Folders that all processes go on to list, or to open their logs in, when the main process may not have made them yet.
+"""Folders that all processes go on to list, or to write in, when the main process may not have made them yet.
 
 mkdirs(self.folder)
 self.load_checkpoint("last")        # max(os.listdir(self.folder))
@@ -7,7 +7,7 @@ self.load_checkpoint("last")        # max(os.listdir(self.folder))
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,11 +44,13 @@ class ListedLater:
     Args:
         script: its model.
         qualname: the name of a library's function that an expression of a module is.
+        writing: the calls of the script that write on every process, into what they are given.
     """
 
-    def __init__(self, script: ScriptModel, qualname: Qualname) -> None:
+    def __init__(self, script: ScriptModel, qualname: Qualname, writing: Set[ast.Call] = frozenset()) -> None:
         self.script = script
         self._qualname = qualname
+        self._writing = writing
 
     def is_listed(self, stmt: ast.stmt, made: list[ast.expr]) -> bool:
         """Whether folders that a statement makes are listed behind it, or a log is opened in them."""
@@ -60,7 +62,9 @@ class ListedLater:
 
     @cached_property
     def _may_be(self) -> bool:
-        """Whether any module has a word of what goes into folders."""
+        """Whether anything writes everywhere, or any module has a word of what goes into folders."""
+        if self._writing:
+            return True
         words = [name.rpartition(".")[2].encode() for name in (*_GOING_IN, *_LISTS)]
         modules = self.script.program.modules.values()
         return any(word in module.tree.data for module in modules for word in words)
@@ -89,8 +93,9 @@ class ListedLater:
         for node in scope.nodes:
             if not isinstance(node, ast.Call) or (own and self.script.tree.start(node) < start):
                 continue
-            gone = self._gone_into(module, scope, node)
-            if gone is not None and self._are(scope, gone, folders):
+            if any(self._are(scope, gone, folders) for gone in self._gone_into(module, scope, node)):
+                return True
+            if node in self._writing and self._takes_holder(node, folders):
                 return True
             for callee in in_order(self.script.callees(node)) if left else ():
                 inner = self._handed(scope, node, callee, folders)
@@ -98,17 +103,24 @@ class ListedLater:
                     return True
         return False
 
-    def _gone_into(self, module: Module, scope: Scope, call: ast.Call) -> ast.expr | None:
-        """The path that a call goes into."""
+    def _gone_into(self, module: Module, scope: Scope, call: ast.Call) -> list[ast.expr]:
+        """The path that a call goes into; of one that writes on every process, all that can be one."""
+        if call in self._writing:
+            return [*call.args, *[kw.value for kw in call.keywords]]
         if isinstance(call.func, ast.Attribute) and call.func.attr in _LISTS:
-            return call.func.value
+            return [call.func.value]
         if not (dotted(call.func) or "").endswith(tuple(name.rpartition(".")[2] for name in _GOING_IN)):
-            return None
+            return []
         name = self._qualname(module, scope, call.func) or ""
         if name not in _GOING_IN:
-            return None
+            return []
         named = [kw.value for kw in call.keywords if kw.arg in ("path", "filename")]
-        return next(iter([*call.args[:1], *named]), None)
+        return [*call.args[:1], *named][:1]
+
+    def _takes_holder(self, call: ast.Call, folders: _Folders) -> bool:
+        """Whether a call is given the object that a folder's path is read off: `Log(args)`, in `args.folder`."""
+        given = {dotted(a) for a in [*call.args, *[kw.value for kw in call.keywords]]} - {None}
+        return any(text.startswith(f"{{{name}.") for text in folders.texts for name in given)
 
     def _handed(self, scope: Scope, call: ast.Call, callee: Scope, folders: _Folders) -> _Folders:
         """The folders as a function that is called knows them."""
@@ -149,10 +161,16 @@ class ListedLater:
     def _beginnings(self, scope: Scope, node: ast.expr, left: int) -> Iterator[ast.expr]:
         """What a path may begin with: `a` and `b` of `join(a or b, name)`, by whatever name the function keeps it."""
         inner: list[ast.expr] = []
+        if left <= 0:
+            return
         if isinstance(node, ast.BoolOp):
             inner = node.values
         elif isinstance(node, ast.IfExp):
             inner = [node.body, node.orelse]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            # `folder + ".txt"` is beside the folder; `name + ".txt"` is in it, where the name is one of a file in it.
+            within = self._beginnings(scope, node.left, left - 1)
+            yield from (one for one in within if isinstance(one, (ast.Call, ast.BinOp)))
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             inner = [node.left]
         elif isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("path.join"):
@@ -161,7 +179,7 @@ class ListedLater:
             inner = [
                 s.value for s in scope.nodes if isinstance(s, ast.Assign) and dotted(s.targets[0]) == node.id
             ]
-        for one in inner if left else ():
+        for one in inner:
             yield one
             yield from self._beginnings(scope, one, left - 1)
 

@@ -56,6 +56,26 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
     return is_constant(asked, True)
 
 
+def has_length(script: ScriptModel, thing: Thing) -> bool:
+    """Whether nothing says that a loader goes through a stream, which has no length to ask for."""
+    data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
+    if data is None or thing.module is None:
+        return True
+    return not any(_is_stream(value) for value in _values(script, thing, data) if isinstance(value, Thing))
+
+
+def _is_stream(data: Thing) -> bool:
+    """Whether a data set is iterable only: by its base, or by the name of a class that is not read."""
+    if data.cls is not None:
+        iterable = any("Iterable" in base.rsplit(".", 1)[-1] for base in data.cls.external_bases())
+        return iterable and data.cls.method("__len__") is None
+    if not isinstance(data.site, ast.Call):
+        return False
+    streamed = call_keyword(data.site, "streaming")
+    name = (dotted(data.site.func) or "").rsplit(".", 1)[-1]
+    return "Iterable" in name or (streamed is not None and is_constant(streamed, True))
+
+
 def trains_on_whole_batches(script: ScriptModel) -> bool:
     """Whether every training loader is sure to leave out a batch that is smaller than the others."""
     return all(drops_last(script, loader) for loader in script.training_loaders)

@@ -38,7 +38,7 @@ MAKERS = frozenset(
 )
 # Those that draw: where they draw decides what they draw.
 DRAWING = frozenset("rand randn randint randperm normal bernoulli multinomial".split())
-_HOST_MAKERS = frozenset(
+HOST_MAKERS = frozenset(
     "from_numpy Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor "
     "BoolTensor".split()
 )
@@ -100,6 +100,8 @@ class Locations:
         self.script = script
         self.tree = script.tree
         self.prepared = prepared
+        # Of `prepared`, the models that have to be moved to go with it, each with the call that makes it.
+        self.following: dict[Thing, ast.Call] = {}
         self.placed = placed
         self.moves = placed or any(self._moves(call) for call in script.calls())
         self._defaults = any(script.qualname(c.func) in _SETTING_DEFAULTS for c in script.calls())
@@ -146,7 +148,7 @@ class Locations:
     def makes(self, call: ast.Call) -> bool:
         """Whether a call of torch makes a tensor of its own, whatever it is given."""
         head, _, last = (self._name_of(call.func) or "").rpartition(".")
-        return head == "torch" and (last in MAKERS or last in _HOST_MAKERS)
+        return head == "torch" and (last in MAKERS or last in HOST_MAKERS)
 
     def _name_of(self, func: ast.expr) -> str | None:
         """The qualified name of a library's function; of `Tensor = torch.cuda.FloatTensor if cuda else ...` none."""
@@ -322,7 +324,7 @@ class Locations:
             return frozenset({ARRAY})
         if head == "torch.cuda" and last.endswith("Tensor"):
             return frozenset({DEVICE})
-        if head == "torch" and (last in MAKERS or last in _HOST_MAKERS):
+        if head == "torch" and (last in MAKERS or last in HOST_MAKERS):
             device = call_keyword(node, "device")
             if device is not None:
                 return self._named_place(device)
@@ -382,7 +384,11 @@ class Locations:
             return frozenset({DEVICE})
         for loader in loaders - self._on_host.keys():
             self._on_host[loader] = gives_host_tensors(self.script, loader)
-        return frozenset({HOST}) if loaders and all(self._on_host[t] for t in loaders) else NOWHERE
+        if not loaders or not all(self._on_host[t] for t in loaders):
+            return NOWHERE
+        # A function that is handed one loader that is prepared and another that is not.
+        mixed = self.placed and not loaders.isdisjoint(self.prepared)
+        return frozenset({HOST, DEVICE} if mixed else {HOST})
 
     # -- names
 
@@ -400,7 +406,7 @@ class Locations:
         places: list[Place] = [self.of(entry) for entry in entries]
         if only:
             return _union(places)
-        for binding in self.bindings(node):
+        for binding in self._bindings.of_tensors(node):
             if binding is None:
                 places.append(self._parameter(node.id, owner))
             else:

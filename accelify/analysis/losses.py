@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.alternatives import classes_of, run_by
 from accelify.analysis.branches import constants_of, constants_of_object, returned
+from accelify.analysis.counts import size_given
 from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
+from accelify.analysis.running_sums import adds_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, walk
@@ -27,8 +30,6 @@ MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear
 # A term over the weights alone: it is the same on every process, whatever the batch.
 PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
-# What is called by its forward.
-_RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 _DEEPEST = 12
 _FARTHEST_FACTOR = 6
 
@@ -172,6 +173,8 @@ class LossReductions:
             return answer
         if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
             if isinstance(stmt.op, (ast.Add, ast.Sub)):
+                if place.module in self.script.modules and adds_samples(self.script, stmt):
+                    return SUM
                 return self._of(stmt.value, place, depth)
             if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
                 self._here.divisors[stmt.value] = place.scope
@@ -234,7 +237,7 @@ class LossReductions:
         if isinstance(node.op, ast.Div):
             if left == SUM:
                 self._here.divisors[node.right] = place.scope
-            return self._divided(left, node.right)
+            return self._divided(left, node.right, place)
         right = self._of(node.right, place, depth)
         if isinstance(node.op, (ast.Add, ast.Sub)):
             return _together(left, right)
@@ -242,7 +245,7 @@ class LossReductions:
             # x.sum() * (1 / n)
             divisor = self._divisor(factor)
             if divisor is not None:
-                return self._divided(one, divisor)
+                return self._divided(one, divisor, place)
         return (
             left
             if right in (NEUTRAL, UNCLEAR)
@@ -313,11 +316,11 @@ class LossReductions:
         ]
         return values[0] if len(values) == 1 else node
 
-    def _divided(self, reduction: str, divisor: ast.expr) -> str:
+    def _divided(self, reduction: str, divisor: ast.expr, place: _Place) -> str:
         """A sum over a count is an average: of the batch at hand, or of the configured batch."""
         if reduction != SUM or isinstance(divisor, ast.Constant):
             return reduction
-        if self._is_own_batch_size(divisor):
+        if self._is_own_batch_size(divisor, place):
             return MEAN
         names = [
             n.id if isinstance(n, ast.Name) else n.attr
@@ -326,7 +329,7 @@ class LossReductions:
         ]
         return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
 
-    def _is_own_batch_size(self, node: ast.expr) -> bool:
+    def _is_own_batch_size(self, node: ast.expr, place: _Place) -> bool:
         """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
         for inner in walk(node):
             if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
@@ -334,12 +337,10 @@ class LossReductions:
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len":
                 return True
             if isinstance(inner, ast.Name) and _BATCH_SIZE.search(inner.id):
-                return any(
-                    self._is_own_batch_size(stmt.value)
-                    for stmt in self.script.tree.nodes(ast.Assign)
-                    if any(isinstance(t, ast.Name) and t.id == inner.id for t in stmt.targets)
-                    and stmt.value is not node
-                )
+                trees = {place.module.tree, self.script.tree}
+                stmts = [tree.statement(write) for tree in trees for write in tree.writes(inner.id)]
+                made = [size_given(stmt, inner.id) for stmt in stmts if isinstance(stmt, ast.Assign)]
+                return any(self._is_own_batch_size(one, place) for one in made if one not in (None, node))
         return False
 
     def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
@@ -488,14 +489,16 @@ class LossReductions:
         return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
 
     def _criterion(self, criterion: Thing, depth: int) -> str:
-        if criterion.cls is not None:
-            forward = criterion.cls.method("forward")
+        answer = NEUTRAL
+        for cls in classes_of(criterion):
+            forward = cls.method("forward")
             if forward is None:
-                return MEAN
-            answer = NEUTRAL
-            constants = constants_of_object(criterion.cls, criterion.site)
+                answer = _either(answer, MEAN)
+                continue
+            constants = constants_of_object(cls, criterion.site)
             for result in returned(forward[1].node.body, constants):
                 answer = _either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+        if criterion.cls is not None:
             return UNCLEAR if answer == NEUTRAL else answer
         if (
             isinstance(criterion.site, ast.Call)
@@ -512,16 +515,10 @@ class LossReductions:
         """The functions of the program that a call can run, and what each of them can give back then."""
         found = []
         for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
-            function, constants = (
-                value,
-                constants_of(value.scope, node) if isinstance(value, Function) else {},
-            )
-            if isinstance(value, Thing) and value.kind in _RUN and value.cls is not None:
-                forward = value.cls.method("forward") or value.cls.method("__call__")
-                if forward is not None:
-                    function = Function(forward[1], forward[0].module)
-                    constants = constants_of(forward[1], node) | constants_of_object(value.cls, value.site)
-            if isinstance(function, Function):
+            for function, cls in run_by(value):
+                constants = constants_of(function.scope, node)
+                if cls is not None and isinstance(value, Thing):
+                    constants |= constants_of_object(cls, value.site)
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found
 

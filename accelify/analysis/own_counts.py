@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.chosen import Chosen
+from accelify.analysis.curved_means import CurvedMeans
 from accelify.analysis.figures import Figures
 from accelify.analysis.given_none import is_none
 from accelify.analysis.losses import LossReductions, sums_samples
@@ -79,6 +80,11 @@ class OwnCounts:
             chosen = None if reduction_of(call) in ("sum", "none") else self.chosen.averaged(call, scope)
             if chosen is not None:
                 yield call, scope, f"it is averaged over `{ast.unparse(chosen)}`"
+
+    def curved(self) -> list[tuple[ast.expr, Scope]]:
+        """What of a loss is a curve over a mean of the batch, with the scope that it stands in."""
+        curves = CurvedMeans(self.script, self._of_batch).found(self.backward.loss, self.home)
+        return self._in_order(dict(curves))
 
     def _in_order(self, found: Mapping[_Node, Scope]) -> list[tuple[_Node, Scope]]:
         """By file and place: of several losses, which one is asked first differs between runs."""

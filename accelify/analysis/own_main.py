@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from accelify.analysis.syntax import Node, Tree, dotted, walk
@@ -25,6 +25,18 @@ def own_main(tree: Tree) -> ast.If | None:
     if b"__main__" not in tree.data:
         return None
     return next((s for s in tree.module.body if isinstance(s, ast.If) and is_main_test(s.test)), None)
+
+
+def calls_of_other_mains(modules: Iterable[Module]) -> set[Node]:
+    """The calls that imported modules make when they are started themselves."""
+    return {
+        node
+        for module in modules
+        for stmt in module.scopes.module.node.body  # the tree is that of all files by now
+        if isinstance(stmt, ast.If) and is_main_test(stmt.test)
+        for node in walk(stmt)
+        if isinstance(node, ast.Call)
+    }
 
 
 def only_for_main(module: Module, others: list[Module]) -> set[Node]:
@@ -70,4 +82,4 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield inner.value
 
 
-__all__ = ["is_main_test", "only_for_main", "own_main"]
+__all__ = ["calls_of_other_mains", "is_main_test", "only_for_main", "own_main"]

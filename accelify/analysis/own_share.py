@@ -9,21 +9,22 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from accelify.analysis import values as v
+from accelify.analysis.argument_places import argument_for, parameters_for
 from accelify.analysis.comprehensions import is_of_a_comprehension
 from accelify.analysis.enumerated import without_counter
-from accelify.analysis.growing import always_run, is_growth
+from accelify.analysis.growing import is_growth
 from accelify.analysis.hooks import backward_hooks
+from accelify.analysis.keeping import Keeping
 from accelify.analysis.kept_and_shown import shown_attribute
 from accelify.analysis.none_tests import NoneTests, asks_for_key, asks_for_none
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shown_elsewhere import OUTPUTS, shows
+from accelify.analysis.slots import SAMPLE, TOTAL, Held, Slot, is_anew, makes_anew
 from accelify.analysis.syntax import names_in, target_names, walk
 
-SAMPLE, TOTAL = 1, 2
 # What a tensor or a container says of itself without its values.
 _FORM = frozenset(
     "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
@@ -43,28 +44,6 @@ _TOOLS = (
     v.DATASET,
     v.SCHEDULER,
 )
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A variable (of a scope) or an attribute (of a class), or one entry of it: `['loss']`, `.best`."""
-
-    owner: Scope | ast.ClassDef
-    root: str
-    entry: str = ""
-
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return ("self." if isinstance(self.owner, ast.ClassDef) else "") + self.root + self.entry
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a slot holds: a sample or a total, and the statements that make it a total."""
-
-    level: int
-    origins: frozenset[ast.stmt] = frozenset()
 
 
 class OwnShare:
@@ -111,9 +90,11 @@ class OwnShare:
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
+        self._keeping = Keeping(script)
         self._trainers: dict[ast.ClassDef, bool] = {}
         # What functions add to that are handed it, and so do their callers.
         self._given_back: set[Slot] = set()
+        self._filled: dict[Scope, set[Slot]] = defaultdict(set)
         # Where it is asked whether such a value is None, which is told once all decisions are known.
         self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
@@ -154,7 +135,7 @@ class OwnShare:
             self._inner.add(scope)
             for stmt in (n for n in scope.nodes if isinstance(n, ast.AugAssign)):
                 slot = None if isinstance(stmt.value, ast.Constant) else self.slot(stmt.target)
-                if slot is not None and not any(self._makes(n, slot) for n in made):
+                if slot is not None and not any(is_anew(n, slot) for n in made):
                     self._accumulate(stmt.target, stmt, Held(SAMPLE))
 
     def _runs_in_a_loop(self, call: ast.Call) -> bool:
@@ -180,7 +161,7 @@ class OwnShare:
     def _is_ours(self, scope: Scope) -> bool:
         return self.script.interpreter.module_of(scope) in self.script.modules
 
-    def loop_of(self, stmt: ast.stmt) -> ast.AST | None:
+    def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement stands."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
 
@@ -307,14 +288,22 @@ class OwnShare:
         changed = slot in self._given_back or any(self._changes(origin, slot) for origin in held.origins)
         if slot.root not in names or not changed:
             return
-        for call in self.script.callers(scope):
-            given = self._given(call, scope, slot.root)
+        self._filled[scope].add(slot)
+        # What comes from its arguments goes back to who gave them.
+        own = None not in self._bound[slot] or slot in self._anywhere or self._loops_itself(scope)
+        callers = self.script.callers(scope)
+        for call in callers if own else [c for c in callers if c in self._handing[scope]]:
+            given = argument_for(call, scope, slot.root)
             base = self.slot(given) if given is not None else None
             if base is not None:
                 bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
                 back = Slot(base.owner, base.root, base.entry or slot.entry)
                 self._given_back.add(back)
                 self._put(back, held, bound or None)
+
+    def _loops_itself(self, scope: Scope) -> bool:
+        """Whether a function goes through the data itself."""
+        return any(self.script.scope_of(loop) is scope for loop in self.loops)
 
     def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
         """Whether a statement changes an object in place, and does not bind a name anew."""
@@ -324,14 +313,6 @@ class OwnShare:
             targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
             return any(isinstance(t, (ast.Subscript, ast.Attribute)) for t in targets)
         return isinstance(stmt, ast.Expr)
-
-    def _given(self, call: ast.Call, scope: Scope, name: str) -> ast.expr | None:
-        for keyword in call.keywords:
-            if keyword.arg == name:
-                return keyword.value
-        positional = scope.positional()[1 if scope.self_name() is not None else 0 :]
-        index = positional.index(name) if name in positional else len(call.args)
-        return call.args[index] if index < len(call.args) else None
 
     # -- up from a read
 
@@ -348,7 +329,7 @@ class OwnShare:
             if isinstance(parent, ast.stmt):
                 self._statement(parent, child, held)
                 return
-            if isinstance(parent, ast.Attribute) and parent.attr in _FORM:
+            if isinstance(parent, ast.Attribute) and (parent.attr in _FORM or self._is_as_made(parent, held)):
                 return
             if isinstance(parent, ast.Compare) and asks_for_none(parent):
                 self._nones.append((parent, child, held))  # type: ignore[arg-type]
@@ -413,21 +394,24 @@ class OwnShare:
             return True
         units = [c for c in callees if self._is_unit(c)]
         shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
-        if any(shows(script, c, name) for c in shown for name in self._parameters(call, c, child)):
+        if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
             self.outputs[call] = self._joined(self.outputs.get(call), held)
         if callees and not units:
             for callee in callees:
-                for name in self._parameters(call, callee, child) if self._is_ours(callee) else ():
+                for name in parameters_for(call, callee, child) if self._is_ours(callee) else ():
                     self._put(Slot(callee, name), held, (None,))
                 if call not in self._handing[callee]:
                     self._handing[callee].add(call)
+                    self._queue += self._filled[callee]
                     if callee in self._returned:
                         self._climb(call, self._returned[callee])
             if all(self._is_ours(c) for c in callees):
                 return False
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
-        changes = units or (isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute))
+        changes = isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute)
+        if units:
+            changes = any(map(self._keeping.keeps, units))
         if changes and unknown:
             self._accumulate(receiver, self.tree.statement(call), held)
         return True
@@ -442,6 +426,20 @@ class OwnShare:
             self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
             self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
+    def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
+        """Whether an attribute is none of those in which an object keeps what it is handed by the loops' batches."""
+        if held.level < TOTAL or not all(isinstance(o, ast.Expr) for o in held.origins):
+            return False
+        things = self.script.things(read.value)
+        return bool(things) and all(
+            t.cls is not None
+            and isinstance(t.site, ast.Call)
+            and t.site not in self._seen
+            and self.loop_of(t.site) is None
+            and self._keeping.stays(t.cls, read.attr)
+            for t in things
+        )
+
     def _is_unit(self, scope: Scope) -> bool:
         """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
         return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
@@ -455,17 +453,6 @@ class OwnShare:
             scopes = {self.script.scope_of(loop) for loop in self.loops} | self.script.training_scopes
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
-
-    def _parameters(self, call: ast.Call, callee: Scope, child: ast.AST) -> list[str]:
-        if isinstance(child, ast.keyword):
-            return [child.arg] if child.arg is not None else []
-        positional = callee.positional()[1 if callee.self_name() is not None else 0 :]
-        for index, argument in enumerate(call.args):
-            if argument is child:
-                if isinstance(argument, ast.Starred):
-                    return positional[index:]
-                return positional[index : index + 1]
-        return []
 
     @staticmethod
     def _joined(known: Held | None, held: Held) -> Held:
@@ -490,8 +477,8 @@ class OwnShare:
             held = self._returned[scope] = self._joined(self._returned.get(scope), held)
             # What comes from its arguments comes back to who gave them.
             given = any(s.owner is scope and None in bound for s, bound in self._bound.items())
-            own = any(self.script.scope_of(loop) is scope for loop in self.loops)
-            for call in self._handing[scope] if given and not own else self.script.callers(scope):
+            asked = self._handing[scope] if given and not self._loops_itself(scope) else None
+            for call in self.script.callers(scope) if asked is None else asked:
                 self._climb(call, held)
 
     def _assign_from(self, target: ast.expr, stmt: ast.Assign | ast.AnnAssign, held: Held) -> None:
@@ -550,28 +537,14 @@ class OwnShare:
                     isinstance(loop, (ast.For, ast.AsyncFor))
                     and isinstance(slot.owner, Scope)
                     and slot.root in target_names(loop.target)
-                ) and not any(
-                    self._makes(n, slot) for s in loop.body if s is not besides for n in always_run(s)
-                )
+                ) and not makes_anew(loop.body, slot, besides)
+            if makes_anew([s for s in loop.body if self.tree.end(s) < self.tree.start(stmt)], slot):
+                return False
         if scope not in self._inner:
             return False
         if isinstance(slot.owner, Scope) and slot.owner is scope:
             return self._changes(stmt, slot) and any(a.arg == slot.root for a in scope.parameters())
         return True
-
-    def _makes(self, node: ast.AST, slot: Slot) -> bool:
-        """Whether a statement makes a slot anew, from nothing of its own."""
-        if not isinstance(node, ast.Assign):
-            return False
-        for target in node.targets:
-            for name in target_names(target):
-                if isinstance(slot.owner, Scope) and name == slot.root and name not in names_in(node.value):
-                    return True
-            if isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(slot.owner, ast.ClassDef):
-                text = ast.unparse(target)
-                if text == f"self.{slot.root}" and text not in ast.unparse(node.value):
-                    return True
-        return False
 
     def _decide(self, stmt: ast.If | ast.While, held: Held) -> None:
         self.decisions[stmt] = self._joined(self.decisions.get(stmt), held)

@@ -18,6 +18,7 @@ from accelify.analysis.assignments import (
 )
 from accelify.analysis.containers import Containers
 from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, is_looked_at
+from accelify.analysis.only_evaluated import is_only_evaluated
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.sites import Item, PrepareSite
@@ -55,6 +56,8 @@ class Placement:
         self.counted: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
         self._within = StatementParts()
+        # The names of models of one making with another that is trained, which are evaluated alone.
+        self.evaluated: list[Holder] = []
 
     def home(self, thing: Thing, kind: str) -> Item | None:
         """The name under which a thing is prepared: the one nearest to the module's own code."""
@@ -186,15 +189,28 @@ class Placement:
             for scope in dict.fromkeys(where for _, where in holder.assignments):
                 if holder is best.holder and scope is best.scope:
                     continue
-                creations = [s for s, where in holder.assignments if where is scope and not is_alias(s)]
-                creations = [s for s in creations if not gives_back(s, holder.name) and not is_none(s)]
-                creations = [s for s in creations if kind != v.LOADER or gives(self.script, s, thing)]
+                every = [s for s, where in holder.assignments if where is scope and not is_none(s)]
+                creations = [s for s in every if not is_alias(s) and not gives_back(s, holder.name)]
+                # A second name, which holds another model in its place at times: a copy to evaluate.
+                second = any(is_alias(s) and gives(self.script, s, thing) for s in every)
+                if kind == v.LOADER or (kind == v.MODEL and second):
+                    creations = [s for s in creations if gives(self.script, s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
+                if kind == v.MODEL and is_only_evaluated(self.script, holder, scope):
+                    self.evaluated.append(holder)
+                    continue
                 if creations:
                     found.append(Item(holder, kind, scope, creations, {thing}))
         return found
+
+    def is_only_evaluated(self, node: ast.expr) -> bool:
+        """Whether a name is that of a model which is left unprepared, beside one of the same making."""
+        return isinstance(node, ast.Name) and any(
+            node.id == h.name and self.script.scope_of(node).resolve(node.id) is h.scope
+            for h in self.evaluated
+        )
 
     def loaded_with(self, items: list[Item]) -> list[Item]:
         """The models that are loaded by the same statement as an optimizer: `model, optimizer = torch.load(path)`."""
@@ -245,6 +261,8 @@ class Placement:
             or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
         ):
             return 1
+        if is_only_evaluated(self.script, holder, holder.scope):
+            return -1
         for read in self.script.reads(holder.name, holder.scope):
             parent = self.tree.parent(read)
             if not isinstance(parent, ast.Call) or self.script.is_without_gradients(parent):

@@ -21,9 +21,10 @@ from accelify.analysis.default_devices import is_never_told
 from accelify.analysis.device_constants import DeviceConstant, device_constants
 from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
-from accelify.analysis.doubtful import doubtful_loaders
+from accelify.analysis.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.hand_cut import find_hand_cut
+from accelify.analysis.inline_loaders import handed_on_at_once, loops_over_sites
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.lowered import Lowered
@@ -50,6 +51,7 @@ class Plan(ConstructorArguments):
         batch_size: what the script's batch size means afterwards, `per-process` or `total`.
         runtime: what the script imports afterwards, `accelify` or `accelerate`.
         known: what its plain form no longer says, where it was brought back to one.
+        beyond: evaluation loops that the Accelerator does not reach, as a first plan has found.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Plan(ConstructorArguments):
         batch_size: str = "per-process",
         runtime: str = "accelify",
         known: Lowered | None = None,
+        beyond: Set[ast.AST] = frozenset(),
     ) -> None:
         self.script = script
         self.known = known or Lowered()
@@ -77,7 +80,12 @@ class Plan(ConstructorArguments):
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
+        for evaluation in self.evaluations:
+            if evaluation.loop in beyond:
+                evaluation.problem = "the Accelerator cannot be had where its loader is made"
         self.prepared: set[Thing] = set()
+        # Of these the loaders that come from calls which cannot be seen, with what is called.
+        self.unseen: dict[Thing, str] = {}
         # Calls that hand a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
@@ -101,10 +109,17 @@ class Plan(ConstructorArguments):
         if not self.blockers:
             self._anchor()
 
+    def beyond_reach(self) -> set[ast.AST]:
+        """Evaluation loops whose loaders would be prepared where they are made, and cannot be for lack of it there."""
+        if self.blockers or self.reach is None:
+            return set()
+        lost = {site for site in self.inline if self.reach.expression(site) is None}
+        return loops_over_sites(self.script, self.evaluations, lost) if lost else set()
+
     @cached_property
     def doubtful(self) -> dict[Thing, str]:
-        """The prepared loaders that may be something else, which prepare leaves alone, with its class."""
-        return doubtful_loaders(self.script, self.prepared)
+        """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
+        return doubtful_loaders(self.script, self.prepared) | self.unseen
 
     @property
     def argument_names(self) -> frozenset[str]:
@@ -189,6 +204,8 @@ class Plan(ConstructorArguments):
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
         self._keep_whole(items)
+        self.unseen = unseen_beside(script, self.prepared, self.evaluations)
+        self.prepared |= self.unseen.keys()
         self.sites = self.placement.sites(list(items.values()))
         own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
         # Made from the length of a loader that is one process's by then, it is stepped as it is.
@@ -369,23 +386,10 @@ class Plan(ConstructorArguments):
         """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
         if kind != v.LOADER or not isinstance(thing.site, ast.Call):
             return False
-        sites = [thing.site] if thing.module in self.script.modules else self._handed_on_at_once(thing)
+        sites = [thing.site] if thing.module in self.script.modules else handed_on_at_once(self.script, thing)
         sites = [site for site in sites if not self.tree.in_fstring(site)]
         self.inline += [site for site in sites if site not in self.inline]
         return bool(sites)
-
-    def _handed_on_at_once(self, loader: Thing) -> list[ast.Call]:
-        """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
-        return [
-            call
-            for call in self.script.calls()
-            if any(
-                self.script.interpreter.module_of(s) not in self.script.modules
-                for s in self.script.callees(call)
-            )
-            and loader in self.script.values(call)
-            and all(isinstance(w, Thing) and w.kind == v.LOADER for w in self.script.values(call))
-        ]
 
     # -- the accelerator
 

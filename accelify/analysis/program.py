@@ -206,7 +206,8 @@ class Program:
             return None
         relative = Path(*name.split("."))
         for root in self.roots:
-            for candidate in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
+            # As Python does it: of a package and a file of one name in one folder, the package.
+            for candidate in (root / relative / "__init__.py", root / relative.with_suffix(".py")):
                 if candidate.is_file() and candidate != self.entry.path:
                     return candidate
         return None

@@ -247,6 +247,8 @@ class Reasons:
             return Blocker("ACC005", f"{message}, so it cannot be prepared here", thing.site)
         kept = self.held.holders_of(thing)
         if kept:
+            # Under keys that are not known it can have the names of whatever else is kept there.
+            name = self._entry(thing) or name
             message = (
                 f"the {kind} `{name}` is kept in `{kept[0].name}`, whose elements are not all of one kind"
             )
@@ -264,6 +266,15 @@ class Reasons:
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
             thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
         )
+
+    def _entry(self, thing: Thing) -> str | None:
+        """How the entry is written that a thing is made for: `conf["optimizer"] = SGD(...)`."""
+        tree = self.script.tree
+        stmt = tree.parent(thing.site) if isinstance(thing.site, ast.Call) else None
+        if thing.module not in self.script.modules or not isinstance(stmt, ast.Assign):
+            return None
+        entries = [target for target in stmt.targets if isinstance(target, ast.Subscript)]
+        return tree.segment(entries[0]) if entries else None
 
     def _root(self, thing: Thing) -> Thing:
         """What a thing was taken out of, as far as nothing is known of that either."""

@@ -7,21 +7,25 @@ batches. DataParallel moved them to the first GPU; without it nothing does.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.locations import DEVICE, HOST, Locations
+from accelify.analysis.locations import DEVICE, HOST, HOST_MAKERS, MAKERS, Locations
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.syntax import call_keyword, dotted, target_names, walk
+from accelify.analysis.values import Imported, Thing
 
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 3
 _MOVES = frozenset({"to", "cuda", "to_device"})
+# What gives a tensor that lies where the one did that it is asked of.
+_STAYING = frozenset(
+    "float double half long int view reshape unsqueeze squeeze repeat expand permute requires_grad_".split()
+)
 _THROUGH = frozenset({"enumerate", "zip", "iter"})
 # What is asked of a tensor or a loader that is no tensor.
 _NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch_size".split())
@@ -38,22 +42,34 @@ class HostRun:
 
 
 def runs_on_host(
-    script: ScriptModel, models: Set[Thing], prepared: Set[Thing], after: Locations
+    script: ScriptModel,
+    models: Set[Thing],
+    prepared: Set[Thing],
+    after: Locations,
+    behind_prepare: Callable[[ast.Call], bool],
 ) -> Iterator[HostRun]:
     """Calls that hand such a function tensors of the host, or a loader that is not prepared, for some models.
+
+    A function of another module that makes a tensor itself for the model that it is handed is one too.
 
     Args:
         script: its model, with the modules that are converted.
         models: those that are asked about.
         prepared: what prepare places.
         after: where tensors lie once it does.
+        behind_prepare: whether a call runs when the models are prepared.
     """
+    makes = _makes_on_host(script)
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             given = [(name, argument) for argument, name in handed_to(call, callee)]
             loaders = frozenset(n for n, a in given if _is_unprepared(script, a, prepared))
             tensors = frozenset(n for n, a in given if n not in loaders and HOST in after.of(a))
             site = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
+            if site is None and script.interpreter.module_of(callee) not in script.modules:
+                told = {name for name, argument in given if script.models_of(argument) & models}
+                if told and behind_prepare(call):
+                    site = _runs_what_it_makes(script, callee, told, makes)
             if site is None:
                 continue
             module = script.interpreter.module_of(site[0])
@@ -61,6 +77,69 @@ def runs_on_host(
             if module not in script.modules or not any(after.of(a) == {DEVICE} for a in site[1].args):
                 yield HostRun(call, callee, module, site[1])
                 break
+
+
+def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], bool]:
+    """What tells whether an expression makes a tensor on the host: never, where the program sets another default."""
+    if any(b"set_default_" in m.tree.data for m in script.program.modules.values()):
+        return lambda module, scope, node: False
+
+    def makes(module: Module, scope: Scope, node: ast.expr) -> bool:
+        """`Variable(torch.zeros(1, 3))`, with methods that move it nowhere."""
+        while isinstance(node, ast.Call):
+            name = next(
+                (
+                    w.name
+                    for w in script.interpreter.evaluate(module, scope, node.func)
+                    if isinstance(w, Imported)
+                ),
+                "",
+            )
+            head, _, last = name.rpartition(".")
+            if head == "torch" and last in MAKERS | HOST_MAKERS:
+                return call_keyword(node, "device") is None
+            if name in k.VARIABLE and node.args:
+                node = node.args[0]
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in _STAYING:
+                node = node.func.value
+            else:
+                return False
+        return False
+
+    return makes
+
+
+def _runs_what_it_makes(
+    script: ScriptModel,
+    callee: Scope,
+    told: Set[str],
+    makes: Callable[[Module, Scope, ast.expr], bool],
+) -> tuple[Scope, ast.Call] | None:
+    """Where a function runs a model that it is handed under some names on a tensor that it makes on the host."""
+    module = script.interpreter.module_of(callee)
+    bound: dict[str, list[ast.expr]] = {}
+    for node in callee.nodes:
+        if isinstance(node, ast.Assign):
+            for name in (n for target in node.targets for n in target_names(target)):
+                bound.setdefault(name, []).append(node.value)
+    calls = [n for n in callee.nodes if isinstance(n, ast.Call)]
+    # A model that the function brings to where it needs it, or another one by then.
+    other = {*bound} | {
+        dotted(c.func.value)
+        for c in calls
+        if isinstance(c.func, ast.Attribute) and c.func.attr in (*_MOVES, "cpu")
+    }
+    for call in calls:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr == "forward":
+            func = func.value
+        if not isinstance(func, ast.Name) or func.id not in told or func.id in other:
+            continue
+        for given in call.args:
+            values = bound.get(given.id, []) if isinstance(given, ast.Name) else [given]
+            if values and all(makes(module, callee, one) for one in values):
+                return callee, call
+    return None
 
 
 def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]) -> bool:

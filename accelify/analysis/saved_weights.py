@@ -1,15 +1,18 @@
-"""Where the weights of a model go into a file: here, or in a function of another module that is handed the model.
+"""Where a model or its weights go into a file: here, or in a function of another module that is handed the model.
 
 torch.save(model.state_dict(), path); save_checkpoint({"net": model.state_dict()}, path); utils.save_model(path, model)
+torch.save({"net": model}, path)  # whole
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from functools import partial
 
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 
 # How many functions lie between a model that is handed over and its weights at most.
@@ -81,4 +84,66 @@ def _takes_weights(effects: SideEffects, callee: Scope, name: str, far: int = _F
     return False
 
 
-__all__ = ["saves_weights"]
+def saved_whole(effects: SideEffects, call: ast.Call, models: set[Thing]) -> set[str | None]:
+    """Under which keys a call saves one of some models as an object, or has it done; None for a file of that alone.
+
+    Args:
+        effects: what functions of the program do.
+        call: a call of the script.
+        models: the models.
+    """
+    script = effects.script
+    if script.qualname(call.func) == "torch.save":
+        return _keys(call, script.scope_of(call), lambda node: bool(script.models_of(node) & models))
+    found: set[str | None] = set()
+    for callee in script.callees(call):
+        module = script.interpreter.module_of(callee)
+        if module in script.modules or b"torch.save" not in module.tree.data:
+            continue
+        given = {name for argument, name in handed_to(call, callee) if script.models_of(argument) & models}
+        for node in callee.nodes if given else ():
+            if isinstance(node, ast.Call) and effects.qualname(module, callee, node.func) == "torch.save":
+                found |= _keys(node, callee, partial(_is_named, given))
+    return found
+
+
+def _is_named(names: set[str], node: ast.expr) -> bool:
+    return dotted(node) in names
+
+
+def _keys(save: ast.Call, scope: Scope, is_model: Callable[[ast.expr], bool]) -> set[str | None]:
+    """Under which keys of what a `torch.save` writes a model lies."""
+    saved = call_argument(save, 0, "obj")
+    written = [saved] if saved is not None else []
+    if isinstance(saved, ast.Name):
+        written += [
+            node.value
+            for node in scope.nodes
+            if isinstance(node, ast.Assign) and [dotted(t) for t in node.targets] == [saved.id]
+        ]
+    found: set[str | None] = set()
+    for value in written:
+        entries: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(value, ast.Dict):
+            entries = list(zip(value.keys, value.values, strict=True))
+        elif isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+            entries = [(ast.Constant(None), value)]
+        for key, held in entries:
+            held = _itself(held)
+            if isinstance(key, ast.Constant) and (key.value is None or isinstance(key.value, str)):
+                bare = isinstance(held, ast.Attribute) and held.attr == "module"
+                if isinstance(held, (ast.Name, ast.Attribute)) and not bare and is_model(held):
+                    found.add(key.value)
+    return found
+
+
+def _itself(node: ast.expr) -> ast.expr:
+    """What a model is before it is moved: `model` of `model.cpu().eval()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr not in ("cpu", "cuda", "to", "eval", "half", "float"):
+            break
+        node = node.func.value
+    return node
+
+
+__all__ = ["saved_whole", "saves_weights"]

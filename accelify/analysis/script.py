@@ -10,11 +10,13 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.handed_on import loaders_in
+from accelify.analysis.evaluated_between import is_drawn_to_train
+from accelify.analysis.handed_on import loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
+from accelify.analysis.left_to_others import left_to_others
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
@@ -24,9 +26,8 @@ from accelify.analysis.reducing_helpers import only_reduces
 from accelify.analysis.regions import kept_region
 from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
-from accelify.analysis.trained import TrainedModels, is_in_model
+from accelify.analysis.trained import TrainedModels, is_autograd_function, is_in_model
 from accelify.analysis.uniform import UniformValues
-from accelify.analysis.unreached import unreached
 from accelify.analysis.values import Class, Imported, Sequence, Thing, Value, Values
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -75,7 +76,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self._scopes: dict[Node, Scope] = {}
         self._qualnames: dict[ast.AST, str | None] = {}
         if project:
-            idle = unreached(self)
+            idle = left_to_others(self)
             self.join(self._modules_that_train(idle))
             kept = self._modules_that_keep(idle)
             if kept:
@@ -270,7 +271,12 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     @cached_property
     def backwards(self) -> list[Backward]:
-        """Every place where gradients are computed, in source order."""
+        """The places where gradients of what is trained are computed, in source order."""
+        return [b for b in self.every_backward if not self.batch_fits.fitted_by(b)]
+
+    @cached_property
+    def every_backward(self) -> list[Backward]:
+        """The same with those of tensors that are fitted to one batch."""
         found: list[Backward] = []
         for call in self.calls():
             func = call.func
@@ -304,7 +310,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
                 and receiver.args
             ):
                 scaler, receiver = receiver.func.value, receiver.args[0]
-            if scope.is_method and _is_autograd_function(self, scope):
+            if scope.is_method and is_autograd_function(scope):
                 continue
             found.append(Backward(call, receiver, scope, scaler))
         return sorted(found, key=lambda b: self.tree.start(b.call))
@@ -375,6 +381,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
         self.__dict__["understands_precision"] = False
         self.__dict__.pop("backwards", None)
+        self.__dict__.pop("every_backward", None)
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:
@@ -456,9 +463,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         return {}
 
     def _holds_results(self, held: Sequence) -> bool:
-        """Whether a list is filled only by loops that run a model and train nothing: what they find, and no batches."""
+        """Whether a list is filled only with results (of loops that run a model, untrained) or parts of a batch."""
         for call in held.filled - self._results.keys():
-            self._results[call] = any(
+            self._results[call] = puts_part_in(self, call) or any(
                 not self.trains(loop)
                 and any(isinstance(n, ast.Call) and self.models_run(n) for n in walk(loop))
                 for loop in self.enclosing_loops(call)
@@ -493,7 +500,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             if source is None:
                 continue
             drawing.add(self.scope_of(call))
-            if any(self.trains(loop) for loop in self.enclosing_loops(call)) or self._is_in_step(call):
+            if is_drawn_to_train(self, call) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
@@ -588,11 +595,6 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     def main_guard(self) -> ast.If | None:
         """The script's `if __name__ == "__main__":`."""
         return own_main(self.tree)
-
-
-def _is_autograd_function(script: ScriptModel, scope: Scope) -> bool:
-    owner = scope.owner_class
-    return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
 
 
 __all__ = ["Backward", "Holder", "Loop", "ScriptModel", "Value", "is_in_model", "target_names"]

@@ -1,4 +1,4 @@
-"""What of a loss goes by a count of steps: `loss = fit + min(1, step / 1000) * divergence`.
+"""What of a loss goes by a count of steps: `fit + min(1, step / 1000) * divergence`, `fit + (divergence - c).abs()`.
 
 Of N processes each makes 1/N of the steps of an epoch, so that such a part of the loss comes in N times later. What is
 made from epochs, or from the share of an epoch that is done (steps over the length of the loader), does not.
@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from accelify.analysis.counted_steps import CountedSteps, Trace
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import Loop, ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.torch_calls import TENSOR_KINDS
 
 _DEEPEST = 6
 _SCALING = (ast.Mult, ast.Div)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# What gives a tensor whose gradient is another where something is added before: `(divergence - capacity).abs()`.
+_BENDING = frozenset(
+    "abs absolute clamp clamp_min clamp_max clip exp log log1p max maximum min minimum pow relu sigmoid softplus sqrt "
+    "square tanh".split()
+)
+# What leaves a tensor what it is, or puts its elements together.
+_PASSING = frozenset("contiguous double float mean reshape squeeze sum to unsqueeze view".split())
 
 
 @dataclass(frozen=True)
 class StepCoefficient:
-    """A factor of a loss, or the test on which a part of it depends: `node`, and what that counts by, `counter`."""
+    """What scales or bends a part of a loss, or the test on which it depends: `node`, counted by `counter`."""
 
     node: ast.expr
     counter: str
@@ -50,40 +57,63 @@ def step_coefficients(script: ScriptModel, loop: Loop) -> list[StepCoefficient]:
 
 
 def _parts(script: ScriptModel, loop: Loop, loss: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
-    """The numbers by which parts of a loss are multiplied, and the tests that decide about parts of it."""
-    queue: list[tuple[ast.expr, Scope, int]] = [(loss, scope, 0)]
-    seen: set[ast.AST] = set()
-    for node, place, far in queue:  # which grows
-        if node in seen or far > _DEEPEST:
+    """The numbers that change the gradients of parts of a loss, and the tests that decide about parts of it.
+
+    Such a number is a factor, or is added, raised to or compared with where a curve follows, as in `(x - c).abs()`.
+    """
+    queue: list[tuple[ast.expr, Scope, int, bool]] = [(loss, scope, 0, False)]
+    seen: set[tuple[ast.AST, bool]] = set()
+    for node, place, far, bent in queue:  # which grows
+        if (node, bent) in seen or far > _DEEPEST:
             continue
-        seen.add(node)
+        seen.add((node, bent))
         if isinstance(node, ast.BinOp):
+            power = isinstance(node.op, ast.Pow)
             for side in (node.left, node.right):
-                if isinstance(node.op, _SCALING) and _is_number(script, side):
+                if (bent or power or isinstance(node.op, _SCALING)) and _is_number(script, side):
                     yield side, place
                 else:
-                    queue.append((side, place, far))
+                    queue.append((side, place, far, bent or power))
+        elif isinstance(node, ast.UnaryOp):
+            queue.append((node.operand, place, far, bent))
         elif isinstance(node, ast.IfExp):
             yield from ((node.test, place),) if _compares(node.test) else ()
-            queue += [(node.body, place, far), (node.orelse, place, far)]
+            queue += [(node.body, place, far, bent), (node.orelse, place, far, bent)]
         elif isinstance(node, ast.Name):
             for stmt in _given(script, place, node.id):
                 if isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, _SCALING):
                     yield from ((stmt.value, place),) if _is_number(script, stmt.value) else ()
                     continue
-                queue.append((stmt.value, place, far + 1))
+                queue.append((stmt.value, place, far + 1, bent))
                 for ancestor in script.tree.ancestors(stmt):
                     if ancestor is loop or ancestor is place.node:
                         break
                     if isinstance(ancestor, ast.If) and _compares(ancestor.test):
                         yield ancestor.test, place
         elif isinstance(node, ast.Call) and not script.models_run(node):
+            of_program = False
             for callee in in_order(script.callees(node)):
+                of_program = True
                 if script.interpreter.module_of(callee) in script.modules:
                     values = [
                         n.value for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None
                     ]
-                    queue += [(value, callee, far + 1) for value in values]
+                    queue += [(value, callee, far + 1, bent) for value in values]
+            for given, bends in () if of_program else _operands(node):
+                if bends and _is_number(script, given):
+                    yield given, place
+                else:
+                    queue.append((given, place, far, bent or bends))
+
+
+def _operands(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
+    """What a call of torch's works on, as `x` in `x.abs()` and `torch.mean(x)`; each with whether a curve is made."""
+    last = str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+    if last in _BENDING or last in _PASSING:
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if isinstance(call.func, ast.Attribute):
+            yield call.func.value, last in _BENDING
+        yield from ((value, last in _BENDING) for value in given)
 
 
 def _given(script: ScriptModel, scope: Scope, name: str) -> list[ast.Assign | ast.AugAssign]:

@@ -331,6 +331,13 @@ def target_names(target: Node) -> list[str]:
     return []
 
 
+def flat_targets(target: ast.expr) -> list[ast.expr]:
+    """What a target binds or stores into, one by one, through tuples, lists and stars."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [one for element in target.elts for one in flat_targets(element)]
+    return [target.value] if isinstance(target, ast.Starred) else [target]
+
+
 def children(node: ast.AST) -> tuple[ast.AST, ...]:
     """The child nodes of a node, as `ast.iter_child_nodes` gives them, but for `Load` and its like.
 

@@ -33,6 +33,7 @@ class LibraryCalls:
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
         ) -> Thing: ...
         def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
         def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
         def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
         def call_function(
@@ -57,7 +58,11 @@ class LibraryCalls:
         every = [*arguments, *keywords.values()]
         first = arguments[0] if arguments else set()
         if name in k.LOADER_CLASSES:
-            return {self._make(node, v.LOADER, module, name, f"it is a {name}")}
+            loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
+            data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
+            if data:  # `loader.dataset` is what it was given
+                self.add(loader.attributes.setdefault("dataset", set()), data)
+            return {loader}
         if name in k.AVAILABILITY_CALLS:
             return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
         if name in k.DEVICE_CALLS:

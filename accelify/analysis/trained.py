@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.batch_fits import BatchFits
 from accelify.analysis.holders import Holder
 from accelify.analysis.interpreter import Interpreter
 from accelify.analysis.program import Module, Program
@@ -76,8 +77,13 @@ class TrainedModels:
         return False
 
     @cached_property
+    def batch_fits(self) -> BatchFits:
+        """The optimizers of tensors that are made for one batch."""
+        return BatchFits(self)  # type: ignore[arg-type]
+
+    @cached_property
     def optimizers(self) -> set[Thing]:
-        """Optimizers that step somewhere in this script (or are made in it)."""
+        """Optimizers that step somewhere in this script (or are made in it), of more than one batch."""
         found: set[Thing] = set()
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
@@ -95,7 +101,11 @@ class TrainedModels:
         }
         # An optimizer that a model keeps whose class cannot be seen has no other place.
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
-        return {o for o in found if not isinstance(o.site, ast.ClassDef) and o not in inner}
+        return {
+            o
+            for o in found - set(self.batch_fits.names)
+            if not isinstance(o.site, ast.ClassDef) and o not in inner
+        }
 
     @cached_property
     def stepped_elsewhere(self) -> set[Thing]:
@@ -334,6 +344,12 @@ def _is_tensor(thing: Thing) -> bool:
     return thing.kind == v.TENSOR or (
         thing.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
     )
+
+
+def is_autograd_function(scope: Scope) -> bool:
+    """Whether a method is one of a `torch.autograd.Function`, by the name of its base."""
+    owner = scope.owner_class
+    return owner is not None and any((dotted(b) or "").endswith("Function") for b in owner.bases)
 
 
 def is_in_model(script: TrainedModels, scope: Scope) -> bool:

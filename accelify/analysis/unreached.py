@@ -1,70 +1,38 @@
-"""Functions of other modules that a script never comes to, though something in the program calls them.
-
-config.py:  def get_generator(model):           nobody calls it but another script
-                return Generator(model)         so that nothing makes a Generator, and nothing runs its methods
-"""
+"""Statements that never run, behind a `return` or `raise` of the same block: what they print, nobody sees."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from accelify.analysis.reached import looks_up_functions, mentioned_names
-from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.syntax import Node, Tree
 
-if TYPE_CHECKING:
-    from accelify.analysis.script import ScriptModel
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# What makes a function a generator wherever it stands.
+_ANYWHERE = (ast.Yield, ast.YieldFrom)
 
 
-def unreached(script: ScriptModel) -> set[Scope]:
-    """Functions at the top of other modules that nobody calls or names, and what only these come to.
+def reached(tree: Tree, nodes: Iterable[Node]) -> list[Node]:
+    """The nodes of a function without those that never run.
 
-    Of classes it is their methods, where only such functions make objects of them. Where functions are looked up by a
-    name that is put together, nobody knows.
+    Args:
+        tree: the module's.
+        nodes: all of them, or those of some of its statements.
     """
-    others = [m for m in script.program.modules.values() if m is not script.module]
-    if looks_up_functions(script):
-        return set()
-    mentioned = mentioned_names(script)
-    callers = script.interpreter.callers
-    waiting = [
-        scope
-        for module in others
-        for scope in module.scopes.module.children.values()
-        if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        if not scope.node.decorator_list and scope.node.name not in mentioned
-    ]
-    makers = _makers(script, mentioned)
-    found: set[Scope] = set()
-    known = -1
-    while known < len(found):
-        known = len(found)
-        for scope in waiting:
-            if scope not in found and all(m.scopes.of(call) in found for m, call in callers.get(scope, [])):
-                found.add(scope)
-        for cls, places in makers.items():
-            if places <= found:
-                found.update(s for s in cls.children.values() if s.kind == "function")
-    return found
+    every = list(nodes)
+    spans = []
+    for node in every:
+        if isinstance(node, _LEAVING):
+            block = tree.block_of(node)[2]
+            if block[-1] is not node:
+                spans.append((tree.end(node), tree.end(block[-1])))
+    if not spans:
+        return every
+    return [node for node in every if isinstance(node, _ANYWHERE) or not _is_within(tree, node, spans)]
 
 
-def _makers(script: ScriptModel, mentioned: set[str]) -> dict[Scope, set[Scope]]:
-    """The classes of which all objects are seen to be made, each with the functions that make them."""
-    found: dict[Scope, set[Scope]] = {}
-    unsure: set[Scope] = set()
-    for value in list(script.interpreter.things.values()):
-        if isinstance(value, Class):
-            assert isinstance(value.scope.node, ast.ClassDef)
-            if value.name in mentioned or value.scope.node.decorator_list:
-                unsure.update(one.scope for one in value.ancestry())
-        elif isinstance(value, Thing) and value.cls is not None and isinstance(value.site, ast.Call):
-            for one in value.cls.ancestry():
-                if value.module is None:
-                    unsure.add(one.scope)
-                else:
-                    found.setdefault(one.scope, set()).add(value.module.scopes.of(value.site))
-    return {scope: places for scope, places in found.items() if scope not in unsure}
+def _is_within(tree: Tree, node: Node, spans: list[tuple[int, int]]) -> bool:
+    return hasattr(node, "lineno") and any(start <= tree.start(node) < end for start, end in spans)
 
 
-__all__ = ["unreached"]
+__all__ = ["reached"]

@@ -56,6 +56,8 @@ class Thing(Value):
     evidence: list[str] = field(default_factory=list)
     # The calls that made it, of the function that makes it outwards, where each of them makes another one.
     made_by: tuple[ast.Call, ...] = ()
+    # The other classes that it can be of, where one of several is made in one place.
+    others: list[Class] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Thing]:
         """The things a relation leads to."""
@@ -76,11 +78,15 @@ class Thing(Value):
 
 @dataclass(eq=False)
 class Sequence(Value):
-    """A tuple or list: known elements by place, what else it may hold, and the calls that put something in."""
+    """A tuple or list: known elements by place, what else it may hold, and the calls that put something in.
+
+    Of a comprehension, `gone_through` is what it goes through.
+    """
 
     elements: list[Values] = field(default_factory=list)
     rest: Values = field(default_factory=set)
     filled: set[ast.Call] = field(default_factory=set)
+    gone_through: Values = field(default_factory=set)
 
     def any(self) -> Values:
         """What an element at an unknown place can be."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.effect_sites import asked_for, defaults_of
+from accelify.analysis.effect_sites import asked_for, defaults_of, is_stored
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import is_constant
+from accelify.analysis.syntax import dotted, is_constant
 from accelify.analysis.values import Class, Imported, Thing
 
 _WORD = b"DataParallel"
@@ -44,6 +44,8 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
         scope = module.scopes.of(call)
         if scope.kind != "function" or not _wraps(script, module, scope, call):
             continue
+        if _is_of_wrapped(script, module, scope, call):
+            continue
         reached = _first_call(script, scope, asked_for(module, scope, call))
         if reached is not None:
             owner = scope.owner_class
@@ -63,26 +65,49 @@ def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) ->
     )
 
 
+def _is_of_wrapped(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    """Whether only a model that is in a DataParallel already is wrapped: `if isinstance(net, nn.DataParallel): ...`."""
+    inner: ast.AST = call
+    for around in module.tree.ancestors(call):
+        test = around.test if isinstance(around, ast.If) and inner in around.body else None
+        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+            kinds = script.interpreter.evaluate(module, scope, test.args[1])
+            if any(isinstance(one, Imported) and one.name in k.PARALLEL_WRAPPERS for one in kinds):
+                return True
+        inner = around
+    return False
+
+
 def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | None:
     """The call of the script that a function of another module runs by, itself or through others.
 
-    Calls that do not give what the function asks for first, under the name `asked`, are none.
+    Calls that do not give what the function asks for first, under the name `asked`, are none; and neither are those of
+    the functions between, where these ask for something first.
     """
-    queue, seen = [scope], {scope}
+    queue, seen = [(scope, asked)], {(scope, asked)}
     found: list[ast.Call] = []
     while queue:
-        current = queue.pop(0)
+        current, wanted = queue.pop(0)
         for module, call in script.interpreter.callers.get(current, []):
             outer = module.scopes.of(call)
-            if current is scope and asked and _is_without(call, scope, asked):
+            if wanted and _is_without(call, current, wanted):
                 continue
             if module in script.modules:
                 if outer not in script.dormant:
                     found.append(call)
-            elif outer.kind == "function" and outer not in seen:
-                seen.add(outer)
-                queue.append(outer)
+                continue
+            step = outer, asked_for(module, outer, call) or _handed_on(call, current, wanted, outer)
+            if outer.kind == "function" and step not in seen:
+                seen.add(step)
+                queue.append(step)
     return min(found, key=script.tree.start, default=None)
+
+
+def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
+    """The parameter of the function around a call that is handed on as what is asked for; or ""."""
+    given = next((argument for argument, name in handed_to(call, scope) if name == asked), None)
+    named = given.id if isinstance(given, ast.Name) and asked else ""
+    return named if any(a.arg == named for a in outer.parameters()) and not is_stored(outer, named) else ""
 
 
 def _is_without(call: ast.Call, scope: Scope, asked: str) -> bool:

@@ -1,26 +1,125 @@
-"""Scripts beside the one that is converted which load weights into a `DataParallel`: they want `module.` in the names.
+"""Scripts beside the one that is converted which want what it saves to come out of a `DataParallel`.
 
-Seen from their words, in the script's own folder, and only of scripts that take something from the same modules.
+They load weights into a wrapper, and want `module.` in the names, or take a saved model out of one (`.module`). Only
+scripts that take something from the same modules are looked at, in the script's own folder, and the program's modules
+that stay as they are.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
 
 _WRAPS = re.compile(rb"^[ \t]*([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:[\w.]*\.)?DataParallel\(", re.MULTILINE)
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
 # Who writes the prefix somewhere minds it, and so does who asks for it in a name.
 _MINDS = re.compile(rb"""module\.['"]|['"]module['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module['"]""")
+# Who names the wrapper or asks for its part knows that a model may come without.
+_KNOWS = re.compile(rb"""DataParallel|['"]module['"]|\.backward\(""")
+_GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
 _LARGEST = 1_000_000
 _MOST = 300
 
+# Where in a file a model lies: under a key of the dictionary, or None where it is all of the file.
+Key = str | None
+
 
 def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
-    """The names of such scripts, each with the line in which it loads."""
+    """The names of scripts that load weights into a wrapper, each with the line in which it does."""
+    for path, data in _sharing(script, b"DataParallel("):
+        if _MINDS.search(data) is not None:
+            continue
+        if b".backward(" in data and b".state_dict()" in data:
+            continue  # it trains, and loads what it has saved itself
+        for match in _WRAPS.finditer(data):
+            loads = re.compile(rb"(?<![\w.])" + re.escape(match[1]) + rb"\.load_state_dict\(")
+            found = loads.search(data, match.end())
+            if found is not None:
+                yield path.name, data.count(b"\n", 0, found.start()) + 1
+                break
+
+
+def taking_out_of_wrappers(script: ScriptModel, keys: set[Key]) -> Iterator[tuple[str, int]]:
+    """The names of files that read `.module` off a model out of a file, each with the first line of that.
+
+    Args:
+        script: the script that saves.
+        keys: under which keys it saves the models.
+    """
+    for path, data in [*_sharing(script, b".module"), *_staying(script, b".module")]:
+        if b"torch.load" not in data or _KNOWS.search(data) is not None:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                module = ast.parse(data)
+            except (SyntaxError, ValueError):
+                continue
+        lines = [node.lineno for key, node in taken_out(module) if key in keys]
+        if lines:
+            yield path.name, min(lines)
+
+
+def taken_out(module: ast.Module) -> Iterator[tuple[Key, ast.Attribute]]:
+    """What `.module` is read off a model out of a file, with the key under which that lies there."""
+    functions = [n for n in walk(module) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    known: dict[str, tuple[Key, ...]] = {}
+    for body in [module.body, *[function.body for function in functions]]:
+        nodes = list(walk_scope(body))
+        bound = {
+            n for node in nodes if isinstance(node, ast.Assign) for t in node.targets for n in target_names(t)
+        }
+        here = {name: keys for name, keys in known.items() if name not in bound}
+        for node in sorted(
+            (n for n in nodes if isinstance(n, (ast.Assign, ast.Attribute))),
+            key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0, isinstance(n, ast.Assign)),
+        ):
+            if isinstance(node, ast.Assign):
+                keys = _place(node.value, here)
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        here.pop(target.id, None)
+                        if keys is not None:
+                            here[target.id] = keys
+            elif node.attr == "module" and isinstance(node.ctx, ast.Load):
+                keys = _place(node.value, here)
+                if keys is not None and len(keys) <= 1:
+                    yield (keys[0] if keys else None), node
+        if body is module.body:
+            known = here
+
+
+def _place(node: ast.expr, known: dict[str, tuple[Key, ...]]) -> tuple[Key, ...] | None:
+    """The keys that lead to an expression in a file that is loaded; None for what comes from elsewhere."""
+    keys: list[Key] = []
+    while True:
+        if isinstance(node, ast.Subscript):
+            if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
+                return None
+            keys.insert(0, node.slice.value)
+            node = node.value
+        elif isinstance(node, ast.Call) and dotted(node.func) == "torch.load":
+            return tuple(keys)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _GIVING_BACK
+        ):
+            node = node.func.value
+        elif isinstance(node, ast.Name) and node.id in known:
+            return (*known[node.id], *keys)
+        else:
+            return None
+
+
+def _sharing(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
+    """The scripts of the folder with some word that take something from modules of the program."""
     if script.path is None:
         return
     own = {m.path.resolve() for m in script.modules if m.path is not None} | {script.path.resolve()}
@@ -28,18 +127,16 @@ def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
     shared.add(script.path.stem.encode())
     for path in sorted(script.path.parent.glob("*.py"))[:_MOST]:
         data = b"" if path.resolve() in own else _read(path)
-        if b"DataParallel(" not in data or _MINDS.search(data) is not None:
-            continue
-        if b".backward(" in data and b".state_dict()" in data:
-            continue  # it trains, and loads what it has saved itself
-        if not shared & {match[1] for match in _IMPORTS.finditer(data)}:
-            continue
-        for match in _WRAPS.finditer(data):
-            loads = re.compile(rb"(?<![\w.])" + re.escape(match[1]) + rb"\.load_state_dict\(")
-            found = loads.search(data, match.end())
-            if found is not None:
-                yield path.name, data.count(b"\n", 0, found.start()) + 1
-                break
+        if word in data and shared & {match[1] for match in _IMPORTS.finditer(data)}:
+            yield path, data
+
+
+def _staying(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
+    """The program's modules that are not converted, out of other folders than the script's."""
+    for module in script.program.modules.values():
+        if module not in script.modules and module.path is not None and word in module.tree.data:
+            if script.path is None or module.path.parent.resolve() != script.path.parent.resolve():
+                yield module.path, module.tree.data
 
 
 def _read(path: Path) -> bytes:
@@ -49,4 +146,4 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-__all__ = ["loading_into_wrappers"]
+__all__ = ["Key", "loading_into_wrappers", "taken_out", "taking_out_of_wrappers"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.syntax import call_argument, dotted, names_in, walk
+from accelify.analysis.counts import made_once
+from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
 from accelify.lowering.work import Work
 from accelify.transforms.apex import APEX as RULE
 
@@ -72,7 +73,7 @@ def _initialize(work: Work, call: ast.Call) -> None:
         work.delete(stmt)
     else:
         work.replace(call, ", ".join(tree.segment(g) for g in given))
-    level, enabled = call_argument(call, 3, "opt_level"), call_argument(call, 2, "enabled")
+    level, enabled = _option(work, call, 3, "opt_level"), _option(work, call, 2, "enabled")
     conditions: list[str] = []
     names: set[str] = set()
     if isinstance(level, ast.Constant):
@@ -107,6 +108,36 @@ def _initialize(work: Work, call: ast.Call) -> None:
     if level is not None and not (isinstance(level, ast.Constant) and level.value == "O1"):
         what += f", whatever level `{tree.segment(level)}` asks for"
     work.found(RULE, call, what)
+
+
+def _option(work: Work, call: ast.Call, index: int, name: str) -> ast.expr | None:
+    """What amp.initialize is told under a name, also in `options = dict(opt_level=level)` and `**options`."""
+    given = call_argument(call, index, name)
+    for spread in (kw.value for kw in call.keywords if kw.arg is None and given is None):
+        if isinstance(spread, ast.Name):
+            made = made_once(work.script, spread)
+            spread = made if made is not None and not _is_set(work, spread, name) else spread
+        if isinstance(spread, ast.Dict):
+            entries = zip(spread.keys, spread.values, strict=True)
+            given = next((held for key, held in entries if is_constant(key, name)), None)
+        elif isinstance(spread, ast.Call) and dotted(spread.func) == "dict":
+            given = next((kw.value for kw in spread.keywords if kw.arg == name), None)
+        else:
+            work.problem(call, f"line {call.lineno} hands amp.initialize options that cannot be read")
+    return given
+
+
+def _is_set(work: Work, options: ast.Name, name: str) -> bool:
+    """Whether an entry of a dictionary is set behind its making: `options["opt_level"] = level`."""
+    scope = work.script.scope_of(options).resolve(options.id)
+    return any(
+        isinstance(n.ctx, ast.Store)
+        and isinstance(n.value, ast.Name)
+        and n.value.id == options.id
+        and (is_constant(n.slice, name) or not isinstance(n.slice, ast.Constant))
+        and work.script.scope_of(n).resolve(options.id) is scope
+        for n in work.tree.nodes(ast.Subscript)
+    )
 
 
 def _synchronised(work: Work, call: ast.Call) -> None:

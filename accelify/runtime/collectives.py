@@ -73,17 +73,24 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """Gather where rank r has `sizes[r]` samples of its own; a rank with none holds one sample that is left out.
 
     Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
-    with none holds a whole batch again: all that comes of it is left out, whatever its size.
+    with none holds a whole batch again: all that comes of it is left out, whatever its size. A rank with one sample
+    whose dimension is gone beside the others' (`labels.squeeze()`) has it put back.
     """
     if _no_other_batches():
         return tensor
     held = [max(n, 1) for n in sizes]
 
     def one(t: torch.Tensor) -> torch.Tensor:
-        if t.ndim == 0:
+        shape = torch.tensor([t.ndim, t.shape[0] if t.ndim else 1])
+        shapes = [(int(s[0]), int(s[1])) for s in _all_gather(shape, "gather of sizes")]
+        most = max(ndim for ndim, _ in shapes)
+        if most == 0:
             parts = _all_gather(t.unsqueeze(0))
             return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not whole])
-        lengths = [int(n) for n in torch.cat(_all_gather(torch.tensor([t.shape[0]]), "gather of sizes"))]
+        squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(held, shapes, strict=True)]
+        if squeezed[PartialState().data_rank]:
+            t = t.unsqueeze(0)
+        lengths = [1 if gone else length for gone, (_, length) in zip(squeezed, shapes, strict=True)]
         parts = _all_gather_uneven(t, lengths)
         if whole:
             parts = [p for p, n in zip(parts, sizes, strict=True) if n]

@@ -15,6 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.anchors import sets_attributes
 from accelify.analysis.containers import DICT, TUPLE
+from accelify.analysis.homes import node_of
 from accelify.analysis.named_devices import device_for
 from accelify.analysis.sites import Item, PrepareSite
 from accelify.analysis.values import Mapping, Thing
@@ -227,12 +228,22 @@ def _keys_of_some(context: Context, item: Item) -> list[object]:
     return list(chosen) if whole and all(isinstance(key, str) for key in chosen) else []
 
 
+def _why_not_had(context: Context, call: ast.Call) -> str:
+    """Where a loader is made that cannot be prepared, and what keeps the Accelerator from there."""
+    path, line, _ = context.tree.locate(context.tree.start(call))
+    why = f"the Accelerator cannot be had where a loader is made ({path}, line {line})"
+    reach = context.plan.reach
+    home = node_of(context.script, context.script.scope_of(call))
+    obstacle = reach.obstacles.get(home) if reach is not None else None
+    return f"{why}: {obstacle}" if obstacle else why
+
+
 def _inline(context: Context) -> Iterator[Change]:
     for call in context.plan.inline:
         reached = context.accelerator(call)
         if reached is None:
             change = context.change(PREPARE, call, "the loader is not prepared for several processes")
-            yield Change(change.finding, (), True, "the Accelerator cannot be had where a loader is made")
+            yield Change(change.finding, (), True, _why_not_had(context, call))
             continue
         tree = context.tree
         edits: list[Edit] = [

@@ -16,7 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.input_gradients import InputGradients
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
-from accelify.analysis.syntax import Tree
+from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Mapping, Sequence
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
@@ -56,6 +56,8 @@ def transform(context: Context) -> Iterator[Change]:
                 if not context.for_accelerate
                 else "multiply what is summed over the batch by accelerator.num_processes",
             )
+    for backward in context.script.every_backward:
+        yield from _of_batch_fit(context, backward)
     for call in context.script.calls():
         name = k.CLIPPING.get(context.script.qualname(call.func) or "")
         accelerator = context.accelerator(call) if name else None
@@ -70,6 +72,18 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(
                 CLIP, call, f"`{name}` must see the reduced, unscaled gradients", [edit], core=True
             )
+
+
+def _of_batch_fit(context: Context, backward: Backward) -> Iterator[Change]:
+    """What is fitted to a batch has gradients of its own; a trained model that it runs through is left out of them."""
+    names = context.script.batch_fits.fitted_by(backward)
+    if not names or any(keyword.arg == "inputs" for keyword in backward.call.keywords):
+        return
+    around = context.script.enclosing_loops(backward.call)
+    nodes = walk(around[0]) if around else backward.scope.nodes
+    runs = {m for n in nodes if isinstance(n, ast.Call) for m in context.script.models_run(n)}
+    if runs & context.plan.prepared:
+        yield _of_inputs(context, backward, names)
 
 
 def _of_inputs(context: Context, backward: Backward, inputs: list[str]) -> Change:

@@ -12,11 +12,11 @@ from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
 from accelify.analysis.done import needed_beside
 from accelify.analysis.effect_sites import goes_over_files
-from accelify.analysis.effects import RANDOM, SideEffects
+from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
 from accelify.analysis.followed import Settled, follow, follow_reordered
-from accelify.analysis.locations import Locations, before_and_after
+from accelify.analysis.following import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
@@ -74,21 +74,18 @@ class Context:
         self.name = name
         self.claimed: set[ast.AST] = set()
         self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
-        # Statements that one process after the other runs, the main process first.
-        self.taking_turns: set[ast.stmt] = set()
+        self.taking_turns: set[ast.stmt] = (
+            set()
+        )  # which one process after the other runs, the main process first
         self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
-        # Totals that are reduced behind their loop, and so the same on every process.
-        self.reduced: set[tuple[Scope, str]] = set()
+        self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced behind their loop
         # The same by name, with the loop behind which it is done and how it is written there.
         self.settled: Settled = {}
-        # Tests and calls of which it is said already that processes can differ in them.
-        self.said: set[ast.AST] = set()
-        # Numbers that are averaged over processes where they stand.
-        self.averaged: list[ast.expr] = []
-        # Evaluation loops whose outputs cannot be gathered.
-        self.ungathered: list[EvaluationLoop] = []
-        # Loops and statements whose figures are said to be one process's own.
-        self.named: set[ast.AST] = set()
+        self.said: set[ast.AST] = set()  # of which it is told already that processes can differ in them
+        self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
+        self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
+        self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
+        self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
         self.mended_elsewhere: list[HostRead] = []  # copies to the host in modules that stay as they are
         self.effects = SideEffects(script)
@@ -238,12 +235,11 @@ class Context:
 
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
-        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         calls = [c for c in walk(node) if isinstance(c, ast.Call)]
-        if any(self._draws(call) for call in calls):
+        if any(self._draws(call) or self.script.qualname(call.func) in CLOCKS for call in calls):
             return False
-        called = {id(c.func) for c in calls}
-        read = [n for n in names if id(n) not in called]
+        read = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        read = [n for n in read if not any(n is c.func for c in calls)]
         return bool(read) and all(self._is_gathered(n, 0) for n in read)
 
     def _draws(self, call: ast.Call) -> bool:
@@ -282,6 +278,7 @@ class Context:
                 for n in walk(value)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id != name.id
             ]
+            callees |= {owner for c in calls if self.script.qualname(c.func) in CLOCKS}
             if callees or not all(self._is_gathered(n, depth + 1) for n in inner):
                 return False
         return True
@@ -512,11 +509,12 @@ class Context:
         return verbs.insert(self.tree, self.tree.start(test), first, -20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
-        """A statement and those right behind it, in its block and cell, that belong to it, up to what is prepared."""
+        """A statement and those right behind it, in its block and cell, that belong to it, up to a wait or prepare."""
         block, ends = self.tree.block_of(first)[2], {site.after for site in self.plan.sites}
         run = [first]
         for following in block[block.index(first) + 1 :]:
-            if not belongs(following) or run[-1] in ends or self.tree.parted(run[-1], following):
+            parted = following in self.waiting or run[-1] in ends or self.tree.parted(run[-1], following)
+            if parted or not belongs(following):
                 break
             run.append(following)
         return run
@@ -524,8 +522,10 @@ class Context:
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
         parent = self.tree.parent(run[0])
-        if isinstance(parent, ast.If) and run == parent.body and self.takes_a_test(parent):
-            if self.accelerator(parent) == accelerator and parent is not self.script.main_guard:
+        # What all wait for in front of the statements stands inside the `if`.
+        if isinstance(parent, ast.If) and run == parent.body and run[0] not in self.waiting:
+            merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
+            if merged and parent is not self.script.main_guard:
                 return self.main_process_too(parent, accelerator), parent
         return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 

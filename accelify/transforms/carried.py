@@ -3,6 +3,7 @@
 k = k + 0.1 * (real - fake).item()
                         ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
 self.radius.data = quantile(dist.detach())    (a finding: it is made of one process's own part of the batch)
+self.target[index] = mix(self.target[index], p.detach())    (the same, in the forward of a criterion)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis.carried import Update, numbers_in, weights
 from accelify.analysis.carried_statistics import keeps_statistic
 from accelify.analysis.figures import BatchLoop, Figures, Place
+from accelify.analysis.kept_in_losses import kept_in_losses
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import walk
 from accelify.analysis.weight_writes import weight_write
@@ -49,6 +51,27 @@ def transform(context: Context) -> Iterator[Change]:
                     continue
                 everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])
                 yield _change(context, place, stmt, numbers if everywhere else [])
+        batch = figures.of_the_batch(loop) if batch is None else batch
+        yield from _in_losses(context, loop, batch)
+
+
+def _in_losses(context: Context, loop: BatchLoop, batch: set[str]) -> Iterator[Change]:
+    """What the methods that a loss comes from keep of each batch: once for each statement."""
+    for one in kept_in_losses(context.script, loop, batch, context.plan.prepared):
+        if one.update in context.said:
+            continue
+        context.said.add(one.update)
+        module = context.script.interpreter.module_of(one.method)
+        own = module in context.script.modules
+        file = module.path.name if module.path is not None else "another module"
+        where = "" if own else f" ({file}, line {one.update.lineno})"
+        message = (
+            f"`self.{one.attribute}` is set in `{one.method.name}`{where} from one process's own part of the batch and "
+            "goes into the next loss: each process has another one, and what is computed with it or saved of it is one "
+            "process's"
+        )
+        mark = f"`{one.method.name}` keeps what one process's own batch brings: gather that first (accelerator.gather)"
+        yield context.todo(CARRIED, one.update if own else one.call, message, mark)
 
 
 def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: set[str]) -> bool:

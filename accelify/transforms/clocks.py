@@ -27,6 +27,7 @@ from accelify.analysis.anchors import node_of
 from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.effect_sites import TERMINAL
 from accelify.analysis.folders import folder_made, makes_folder
+from accelify.analysis.handed_options import holders, is_read_between, reads
 from accelify.analysis.numbered_folders import gives_numbered
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
@@ -60,7 +61,7 @@ def transform(context: Context) -> Iterator[Change]:
     # The functions whose texts are one for all, so that what they give back is.
     agreed: set[Scope] = set()
     own, given = [], []
-    for stmt in context.tree.nodes(ast.Assign):
+    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
         if is_text_of_time(stmt.value):
             if not _makes_object(context, stmt.value):
                 own.append(stmt)
@@ -81,12 +82,12 @@ def transform(context: Context) -> Iterator[Change]:
         ):
             continue
         if is_run_once(context, stmt):
-            for change in _agree(context, stmt, stmt.value, context.tree.segment(stmt.targets[0])):
+            for change in _agree(context, stmt, stmt.value, context.tree.segment(_target(stmt))):
                 if change.edits:
                     agreed.add(script.scope_of(stmt))
                 yield change
         elif not texts.is_given(script.scope_of(stmt)) and _reads(context):
-            message = f"every process would name `{context.tree.segment(stmt.targets[0])}` by its own clock"
+            message = f"every process would name `{context.tree.segment(_target(stmt))}` by its own clock"
             yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {_ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
@@ -135,7 +136,9 @@ def _agree(context: Context, stmt: ast.stmt, value: ast.expr, name: str) -> Iter
     if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
         if not _reads(context):
             return  # what is only written, the main process alone names
-        edits = _agreed_later(context, stmt) if early and isinstance(stmt, ast.Assign) else []
+        edits: list[Edit] = []
+        if early and isinstance(stmt, (ast.Assign, ast.AugAssign)):
+            edits = _agreed_later(context, stmt) or _agreed_inside(context, _target(stmt))
         where = "" if edits else f": behind the Accelerator, {_ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
@@ -313,12 +316,12 @@ def _import(context: Context, stmt: ast.stmt) -> Edit:
     return context.import_for(stmt, f"from {package} import broadcast_object_list")
 
 
-def _agreed_later(context: Context, stmt: ast.Assign) -> list[Edit]:
+def _agreed_later(context: Context, stmt: ast.Assign | ast.AugAssign) -> list[Edit]:
     """Edits that make the processes agree on a name once there is an Accelerator: it, or the option it is the default
     of. None where it went elsewhere by then."""
     tree, anchor = context.tree, context.plan.anchor
     assert anchor is not None
-    place, name = anchor.before, dotted(stmt.targets[0])
+    place, name = anchor.before, dotted(_target(stmt))
     if place is None or name is None or all(stmt is not s for s in anchor.block):
         return []
     end = tree.end(stmt)
@@ -347,6 +350,65 @@ def _agreed_later(context: Context, stmt: ast.Assign) -> list[Edit]:
     return [InsertBefore(place, (line,), order=-49), _import(context, stmt)]
 
 
+def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
+    """Edits that make the processes agree on an attribute in the function, or constructor, that is handed its object
+    and makes the Accelerator. None where it is read by then, or may not be there."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    place = anchor.before if anchor is not None else None
+    if anchor is None or place is None or not isinstance(target, ast.Attribute):
+        return []
+    home, base = script.scope_of(place), dotted(target.value)
+    calls = script.callers(home)
+    if home.kind != "function" or len(calls) != 1 or script.called_from_elsewhere(home):
+        return []
+    call = calls[0]
+    taken = [name for given, name in handed_to(call, home) if dotted(given) == base]
+    if (
+        len(taken) != 1
+        or script.scope_of(call) is not script.scope_of(target)
+        or not tree.end(target) < tree.start(call)
+        or not _is_there(context, target)
+        or not context.runs_everywhere(tree.statement(call))
+        or is_read_between(script, target, call)
+    ):
+        return []
+    name = taken[0]
+    for node in home.nodes:
+        before = isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and tree.start(node) < anchor.offset
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            return []
+        if before and isinstance(node, ast.Attribute) and node.attr == target.attr:
+            return []
+        if (
+            before
+            and isinstance(node, ast.Call)
+            and any(next(reads(one, target.attr), None) for one in holders(script, node, name))
+        ):
+            return []
+    line = f"{name}.{target.attr} = broadcast_object_list([{name}.{target.attr}])[0]"
+    return [InsertBefore(place, (line,), order=-49), _import(context, place)]
+
+
+def _is_there(context: Context, target: ast.Attribute) -> bool:
+    """Whether an attribute is there whatever way the script went: set in any case, or an option of its own."""
+    stmt = context.tree.statement(target)
+    if not any(
+        isinstance(a, (ast.If, ast.For, ast.While, ast.Try)) and a is not context.script.main_guard
+        for a in context.tree.ancestors(stmt)
+    ):
+        return True
+    if isinstance(stmt, ast.AugAssign):
+        return True
+    flags = (
+        a.value.lstrip("-").replace("-", "_")
+        for call in context.tree.nodes(ast.Call)
+        if getattr(call.func, "attr", "") == "add_argument"
+        for a in [*call.args, *[kw.value for kw in call.keywords if kw.arg == "dest"]]
+        if isinstance(a, ast.Constant) and isinstance(a.value, str)
+    )
+    return target.attr in flags
+
+
 def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
     """The option of which a node is the default, where an ancestor of it adds one."""
     if not isinstance(ancestor, ast.Call) or getattr(ancestor.func, "attr", "") != "add_argument":
@@ -359,19 +421,25 @@ def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
     return long[0].lstrip("-").replace("-", "_") if long else None
 
 
-def _names_by_clock(context: Context, texts: ClockTexts, stmt: ast.Assign) -> bool:
-    if len(stmt.targets) != 1:
+def _target(stmt: ast.Assign | ast.AugAssign) -> ast.expr:
+    return stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+
+
+def _names_by_clock(context: Context, texts: ClockTexts, stmt: ast.Assign | ast.AugAssign) -> bool:
+    if isinstance(stmt, ast.Assign) and len(stmt.targets) != 1:
         return False
     if any(_is_path(context, node) for node in walk(stmt.value)):
         return True
     return _becomes_path(context, texts, stmt, 0)
 
 
-def _becomes_path(context: Context, texts: ClockTexts, stmt: ast.Assign, depth: int) -> bool:
+def _becomes_path(context: Context, texts: ClockTexts, stmt: ast.Assign | ast.AugAssign, depth: int) -> bool:
     """Whether the text that a statement names becomes part of a path, through other names and options too."""
-    name = dotted(stmt.targets[0])
+    name = dotted(_target(stmt))
     if name is None:
         return False
+    if _is_kept_in_path(context, texts, _target(stmt)):
+        return True
     owner = context.script.scope_of(stmt).resolve(name.split(".")[0])
     for node in [*context.tree.nodes(ast.Name), *context.tree.nodes(ast.Attribute)]:
         if dotted(node) != name or not isinstance(node.ctx, ast.Load):
@@ -389,6 +457,31 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: ast.Assign, depth: 
             if len(outer.targets) == 1 and _becomes_path(context, texts, outer, depth + 1):
                 return True
     return False
+
+
+def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
+    """Whether an attribute becomes part of a path where its object is handed on: `self.p.name`."""
+    script = context.script
+    if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+        return False
+    base, owner = target.value.id, script.scope_of(target).resolve(target.value.id)
+    return owner is not None and any(
+        texts.first_path(
+            one.function,
+            texts.named_in(one.function, {f"{name}.{target.attr}" for name in one.names}),
+            partial(_is_path_of, context),
+        )
+        for read in script.reads(base, owner)
+        if isinstance(call := _handing(context, read), ast.Call)
+        for one in holders(script, call, base)
+        if next(reads(one, target.attr), None) is not None
+    )
+
+
+def _handing(context: Context, given: ast.AST) -> ast.AST | None:
+    """The call that hands something over, as it is."""
+    parent = context.tree.parent(given)
+    return context.tree.parent(parent) if isinstance(parent, ast.keyword) else parent
 
 
 def _is_read_as_path(context: Context, option: str) -> bool:

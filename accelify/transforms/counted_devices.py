@@ -5,7 +5,8 @@ batch_size *= n_gpu                            ->  (gone)
 batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
 
 So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`.
-Where the loader that takes the size is not seen, the factor stays and is named.
+Where the loader that takes the size is not seen, or made in a module that is not converted, the factor stays and is
+named.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.schedule_lengths import Length
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.steps import sources
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.values import Imported, Thing
 from accelify.edits import DeleteStatement, Edit
 from accelify.transforms.base import Change, Context, Rule
 
@@ -35,6 +40,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of the factor from each batch size of a loader that is shared out."""
     if context.plan.batch_size == "total":
         return
+    yield from _in_other_modules(context)
     asks = any(context.script.qualname(call.func) in _COUNTS for call in context.script.calls())
     if not asks and not any(_device_lists(context)):
         return
@@ -51,6 +57,58 @@ def transform(context: Context) -> Iterator[Change]:
         context.script.qualname(call.func) for call in context.script.calls()
     }:
         yield from _of_unseen_loaders(context)
+
+
+def _in_other_modules(context: Context) -> Iterator[Change]:
+    """Name the sizes that count the GPUs in a module that is not converted, which makes a loader that is shared out."""
+    script, said = context.script, set[ast.AST]()
+    for thing in sorted(context.plan.prepared, key=Thing.place):
+        module, site = thing.module, thing.site
+        if (
+            thing.kind != v.LOADER
+            or module is None
+            or module in script.modules
+            or not isinstance(site, ast.Call)
+        ):
+            continue
+        size = call_argument(site, 1, "batch_size") if b"device_count" in module.tree.data else None
+        product = next(_products_there(script, module, size), None) if size is not None else None
+        if product is None:
+            continue
+        place = f"{module.path.name if module.path is not None else module.name}, line {product.lineno}"
+        for call in Length(site, module).places(script):
+            if call not in said:
+                said.add(call)
+                message = (
+                    f"the batch size counts the GPUs of the machine ({place}), and each process takes all of it: "
+                    "leave the factor out there"
+                )
+                yield context.change(COUNTED, call, message)
+
+
+def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iterator[ast.expr | ast.stmt]:
+    """The products with `torch.cuda.device_count()` that a batch size is made of, in its own function."""
+    scope, names = module.scopes.of(size), {n.id for n in walk(size) if isinstance(n, ast.Name)}
+    made: list[ast.expr | ast.stmt] = [size]
+    for node in scope.nodes:
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            made += [node] if names & {n for target in targets for n in target_names(target)} else []
+    for inner in (n for one in made for n in walk(one)):
+        if isinstance(inner, (ast.BinOp, ast.AugAssign)) and isinstance(inner.op, ast.Mult):
+            factors = [inner.value] if isinstance(inner, ast.AugAssign) else [inner.left, inner.right]
+            # A number with a name is what the function assigns to that.
+            named = {n.id for n in factors if isinstance(n, ast.Name)}
+            factors += [
+                n.value
+                for n in scope.nodes
+                if isinstance(n, ast.Assign) and named & {t.id for t in n.targets if isinstance(t, ast.Name)}
+            ]
+            for factor in factors:
+                if isinstance(factor, ast.Call):
+                    held = script.interpreter.evaluate(module, scope, factor.func)
+                    if any(isinstance(w, Imported) and w.name in _COUNTS for w in held):
+                        yield inner
 
 
 def _of_unseen_loaders(context: Context) -> Iterator[Change]:

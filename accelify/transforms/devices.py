@@ -23,13 +23,15 @@ from accelify.analysis.bound_later import bound_later
 from accelify.analysis.default_devices import calls_without
 from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.devices import DeviceAssignment
-from accelify.analysis.hidden_devices import hides_all, hiding
+from accelify.analysis.handed_options import holders, reads
+from accelify.analysis.hidden_devices import hidden_on_import, hides_all, hiding
 from accelify.analysis.named_devices import device_arguments, device_for
+from accelify.analysis.parts_on_cpu import parts_on_cpu
 from accelify.analysis.seen_options import place_of
 from accelify.analysis.selected_devices import SelectedDevices
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
+from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -89,6 +91,31 @@ def transform(context: Context) -> Iterator[Change]:
             core=True,
             evidence=evidence,
         )
+    yield from _of_parts(context)
+
+
+def _of_parts(context: Context) -> Iterator[Change]:
+    """The parts of a model that the script keeps on the CPU: prepare moves the model as a whole."""
+    for part in parts_on_cpu(context.script, context.plan.devices):
+        name = context.tree.segment(part.device)
+        message = (
+            f"`{name}` keeps parts of `{part.model}` on the CPU; prepare puts the whole model on the device of each "
+            f"process, which `{name}` stands for now"
+        )
+        yield context.change(CHOICE, part.device, message, severity=Severity.INFO)
+        for module, moved in part.moved:
+            message = (
+                f"`{short(ast.unparse(moved))}` is a copy on another device, no parameter that is trained"
+            )
+            if module not in context.script.modules:
+                file = module.path.name if module.path is not None else "another module"
+                message += f" ({file}, line {moved.lineno}): leave the move out there"
+                yield context.change(CHOICE, part.device, message)
+            elif not context.is_claimed(moved):
+                assert isinstance(moved.func, ast.Attribute)
+                context.claim(moved)
+                edit = Replace(context.tree.end(moved.func.value), context.tree.end(moved), "")
+                yield context.change(CHOICE, moved, message, [edit])
 
 
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
@@ -188,24 +215,43 @@ def _chosen_before(context: Context) -> Iterator[Change]:
         statement, target = assignment.statement, assignment.target
         if script.scope_of(statement) is not script.scope_of(place) or context.is_claimed(assignment.value):
             continue
-        if (
-            not isinstance(target, ast.Name)
-            or target.id in done
-            or context.tree.start(statement) >= anchor.offset
-        ):
+        text = dotted(target) or ""
+        if text in done or context.tree.start(statement) >= anchor.offset or not _is_read_on(context, target):
             continue
-        owner = script.scope_of(statement).resolve(target.id)
-        reads = script.reads(target.id, owner) if owner is not None else []
-        if all(context.is_claimed(n) or context.tree.start(n) < anchor.offset for n in reads):
-            continue
-        done.add(target.id)
-        lines = (f"{target.id} = {device_for(script, target.id, accelerator)}",)
+        done.add(text)
+        lines = (f"{text} = {device_for(script, text, accelerator)}",)
         if anchor.before is not None:
             edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
         else:
             edit = InsertAfter(place, lines, order=-49)
         message = f"every process would use `{short(context.tree.segment(assignment.value))}`"
         yield context.change(CHOICE, statement, message, [edit], core=True)
+
+
+def _is_read_on(context: Context, target: ast.expr) -> bool:
+    """Whether a name, or an attribute of an object that is handed on, is read behind the Accelerator as it is set."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    assert anchor is not None
+    base = target.value if isinstance(target, ast.Attribute) else target
+    owner = script.scope_of(base).resolve(base.id) if isinstance(base, ast.Name) else None
+    if not isinstance(base, ast.Name) or owner is None:
+        return False
+    behind = [n for n in script.reads(base.id, owner) if tree.start(n) >= anchor.offset]
+    if not isinstance(target, ast.Attribute):
+        return not all(map(context.is_claimed, behind))
+    found: list[ast.Attribute] = []
+    handed = False
+    for name in behind:
+        parent = tree.parent(name)
+        if isinstance(parent, ast.Attribute):
+            found += [parent] if parent.attr == target.attr and isinstance(parent.ctx, ast.Load) else []
+            continue
+        call = tree.parent(parent) if isinstance(parent, ast.keyword) else parent
+        for one in holders(script, call, base.id) if isinstance(call, ast.Call) else ():
+            handed = True
+            found += reads(one, target.attr)
+    # Who reads it where it is handed to may not be seen: a class that is looked up by its name.
+    return not all(map(context.is_claimed, found)) if found else handed
 
 
 def _of_objects(context: Context) -> Iterator[Change]:
@@ -301,6 +347,12 @@ def _selections(context: Context) -> Iterator[Change]:
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
     yield from _selected_by_functions(context)
+    for stmt, file in hidden_on_import(context.script):
+        message = (
+            f"{file} sets CUDA_VISIBLE_DEVICES when it is imported, so that all processes see only those GPUs"
+        )
+        mark = "all processes share the GPUs chosen in here; choose them when launching"
+        yield context.todo(SELECT, stmt, message, mark)
     for loop in tree.nodes(ast.For):
         if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
             yield context.todo(
@@ -332,8 +384,10 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
     scope = script.scope_of(stmt)
     if scope is place_of(script, anchor):
         return context.tree.start(stmt) > anchor.offset
-    ours = script.module_of(stmt).scopes.module is anchor.root
-    return ours and bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
+    if script.module_of(stmt).scopes.module is anchor.root:
+        return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
+    # What every caller can hand the Accelerator runs when it is made.
+    return scope.kind == "function" and context.accelerator(stmt) is not None
 
 
 def _hidden_by_functions(context: Context) -> Iterator[Change]:
@@ -380,6 +434,10 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
     if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
         if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
             return not context.script.is_a(device, v.DEVICE)
+    if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
+        listed = (dotted(device.value) or "").rsplit(".", 1)[-1]
+        told = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
+        return bool(told) and not context.script.is_a(device, v.DEVICE)
     if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
         return False
     given = list(sources(context.script, device))

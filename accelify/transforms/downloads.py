@@ -16,9 +16,10 @@ from functools import partial
 
 from accelify.analysis.effect_sites import DOWNLOADS
 from accelify.analysis.effects import opens_for_writing
+from accelify.analysis.fetch_options import told_to_download
 from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.renderings import fetches_repository
-from accelify.analysis.syntax import call_keyword, is_constant, walk
+from accelify.analysis.syntax import call_keyword, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
@@ -89,13 +90,13 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     for call in script.calls():
         name = script.qualname(call.func)
         stmt: ast.stmt = tree.statement(call)
-        asked = is_constant(call_keyword(call, "download"), True)
+        asked = told_to_download(tree, script.scope_of, call)
         if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call, stmt):
             continue
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
-            told = call_keyword(call, "download") is not None or fetches_repository(call, name)
+            told = asked or call_keyword(call, "download") is not None or fetches_repository(call, name)
             if told or isinstance(stmt, (ast.Assign, ast.Expr)):
                 unpacks = isinstance(call.func, ast.Attribute) and call.func.attr in _UNPACKING
                 fetch = _Fetch(call, name in _EVERY_TIME or unpacks, not isinstance(stmt, ast.Expr))

@@ -54,6 +54,8 @@ def transform(context: Context) -> Iterator[Change]:
         own = statement_for(tree, call)
         if own is not None and not context.needs_all(own) and context.accelerator(own) is not None:
             wanted.setdefault(own, (call, effects))
+        elif effects.kinds() - {TERMINAL, FOLDERS}:
+            context.everywhere.add(call)
     done: set[ast.stmt] = set()
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done:
@@ -203,6 +205,7 @@ def _guarded(
         behind = behind_questions(tree, last)
         if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
+            context.everywhere.update(wanted[stmt][0] for stmt in run)
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects.sites)} on every process, and it may be read again"
             )
@@ -212,6 +215,8 @@ def _guarded(
             behind = last
         if not _waits_next(context, behind):
             edits.append(InsertAfter(behind, wait))
+            block = tree.block_of(behind)[2]
+            context.waiting.update(block[block.index(behind) + 1 :][:1])
     for stmt in run:
         for model in _models(context, stmt):
             text = context.unwrapped(model, accelerator)
@@ -281,7 +286,8 @@ def _is_listed_later(
     """Whether all processes go into a folder behind the calls that make it."""
     calls = {wanted[stmt][0] for stmt in run if FOLDERS in wanted[stmt][1].kinds()}
     made = [path for call, path, _ in makings(context.script) if call in calls] if calls else []
-    return bool(made) and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], made)
+    later = ListedLater(context.script, context.effects.qualname, context.everywhere)
+    return bool(made) and later.is_listed(run[-1], made)
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:

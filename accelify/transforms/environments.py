@@ -7,6 +7,7 @@ env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
 An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
 other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
 them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
+A seed that the script gives where an option asks for one, and by default does not, stays the one that counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.analysis.option_defaults import is_false_by_default, option_defaults
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore
@@ -58,10 +61,13 @@ class _Place:
     accelerator: str | None
     behind: bool = True
 
-    def seeded(self, lines: tuple[str, ...]) -> Edit:
-        """The edit that puts lines there, for several processes only where the Accelerator can be asked."""
-        if self.accelerator is not None:
-            lines = (f"if {self.accelerator}.num_processes > 1:", *(f"    {line}" for line in lines))
+    def seeded(self, lines: tuple[str, ...], unless: str = "") -> Edit:
+        """The edit that puts lines there, for several processes only where the Accelerator can be asked, and not where
+        the script's own seed has been given by then."""
+        tests = [f"{self.accelerator}.num_processes > 1"] if self.accelerator is not None else []
+        tests += [f"not ({unless})"] if unless else []
+        if tests:
+            lines = (f"if {' and '.join(tests)}:", *(f"    {line}" for line in lines))
         return InsertAfter(self.stmt, lines) if self.behind else InsertBefore(self.stmt, lines, -49)
 
 
@@ -70,7 +76,8 @@ def transform(context: Context) -> Iterator[Change]:
     if not any(_WORD.search(module.tree.data) for module in context.script.modules):
         return
     found = list(_environments(context))
-    if not found or _is_seeded_somewhere(context):
+    asked = _asked_for_seeds(context) if found else None
+    if asked is None:
         return
     form, samples = _form(context), _samples(context)
     for number, made in enumerate(found):
@@ -81,8 +88,16 @@ def transform(context: Context) -> Iterator[Change]:
             why = ": it is made where the Accelerator is not known yet, or several times"
         else:
             sampled = any(_runs_behind(context, sample, place) for sample in samples)
-            edits = [place.seeded(_lines(made, form, sampled, number))]
-        message = f"nobody seeds `{made.name}`: every process would play other episodes, of other lengths"
+            lines = _lines(made, form, sampled, number)
+            unless = _unless(context, asked, place)
+            if unless is None:
+                why = ": where it is asked for a seed is out of sight of where it could be given one"
+            else:
+                edits = [place.seeded(lines, unless)]
+        seldom = f" unless `{context.tree.segment(asked[0].test)}`" if asked else ""
+        message = (
+            f"nobody seeds `{made.name}`{seldom}: every process would play other episodes, of other lengths"
+        )
         yield context.change(UNSEEDED, made.call, f"{message}{why}", edits)
 
 
@@ -118,17 +133,57 @@ def _around(value: ast.expr) -> Iterator[ast.Call]:
         value = value.args[0]
 
 
-def _is_seeded_somewhere(context: Context) -> bool:
-    """Whether the program gives any environment a seed: one that does knows of it."""
-    for module in context.script.program.modules.values():
+def _asked_for_seeds(context: Context) -> list[ast.If] | None:
+    """The tests of options under which the program seeds environments, all of them false where no option is given.
+
+    None where it gives one a seed otherwise: one that does knows of it.
+    """
+    script = context.script
+    modules = list(script.program.modules.values())
+    asked: dict[ast.If, None] = {}
+    defaults: dict[str, object] | None = None
+    for module in modules:
         for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
-            if not isinstance(call.func, ast.Attribute):
-                continue
-            if call.func.attr in ("reset", "make", "make_vec") and call_keyword(call, "seed") is not None:
-                return True
-            if call.func.attr == "seed" and "random" not in (dotted(call.func) or "").split("."):
-                return True
-    return False
+            if not _gives_seed(call) or script.interpreter.calls.get(call):
+                continue  # what a function of the program does stands in it
+            defaults = option_defaults(modules) if defaults is None else defaults
+            test = _test_around(module, call)
+            if test is None or module not in script.modules or not is_false_by_default(test.test, defaults):
+                return None
+            asked[test] = None
+    return list(asked)
+
+
+def _gives_seed(call: ast.Call) -> bool:
+    """`env.seed(1)`, `env.reset(seed=1)`, `gym.make_vec(..., seed=1)`."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in ("reset", "make", "make_vec"):
+        return call_keyword(call, "seed") is not None
+    return call.func.attr == "seed" and "random" not in (dotted(call.func) or "").split(".")
+
+
+def _test_around(module: Module, call: ast.Call) -> ast.If | None:
+    """The innermost test in whose first branch a call stands."""
+    inner: ast.AST = call
+    for ancestor in module.tree.ancestors(call):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return None
+        if isinstance(ancestor, ast.If) and inner in ancestor.body:
+            return ancestor
+        inner = ancestor
+    return None
+
+
+def _unless(context: Context, asked: list[ast.If], place: _Place) -> str | None:
+    """The test under which the script's own seed has been given at a place; None where that cannot be told there."""
+    tree, tests = context.tree, list[str]()
+    for test in asked:
+        if context.script.scope_of(test) is not context.script.scope_of(place.stmt):
+            return None
+        if tree.start(test) < (tree.end(place.stmt) if place.behind else tree.start(place.stmt)):
+            tests.append(tree.segment(test.test))
+    return " or ".join(tests)
 
 
 def _form(context: Context) -> int | None:

@@ -4,8 +4,12 @@ if loss.item() < 0.01:             ->  if accelerator.reduce(loss.item(), reduct
     break                                  break
 if x.size(0) == 1:                 ->  if accelerator.reduce(x.size(0), reduction="min") == 1:
     continue                               continue
+if i * len(x) > limit:             ->  if i * accelerator.reduce(len(x), reduction="sum") > limit:
+    break                                  break
 if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.size(0)), reduction="max"):
     continue                               continue
+if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
+    break                                  break
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.caught import is_caught
+from accelify.analysis.clock_tests import asks_clock, has_clocks
 from accelify.analysis.counts import shape_of, size_of
 from accelify.analysis.figures import Figures
 from accelify.analysis.syntax import Tree, call_keyword, is_constant, walk
@@ -30,12 +35,15 @@ EXIT = Rule(
     Severity.WARNING,
     effort=5,
 )
+_ENDING = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit"})
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let processes agree, or a finding where they cannot be made."""
     if context.plan.shares_training_data:
         yield from _sizes(context)
+        if has_clocks(context.script):
+            yield from _clocks(context)
         yield from _exits(context)
 
 
@@ -57,13 +65,18 @@ def _sizes(context: Context) -> Iterator[Change]:
         context.said.add(test)
         loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
         configured = {size for size in sizes if _is_against_whole_batch(context, size)}
+        seen = {s for s in sizes if _makes_samples_seen(context, s) and not context.is_claimed(s)}
         shared = context.plan.batch_size == "total"
-        if not shared and loaders and all(_drops_last(t.site) for t in loaders):
+        if not shared and not seen and loaders and all(_drops_last(t.site) for t in loaders):
             continue  # every batch is as large as the others
         accelerator, text = context.accelerator(test), context.tree.segment(test)
         message = f"`{text}` can be true on one process only; the others then wait for ever"
         if shared and configured:
             message = f"`{text}` would ask for the size of one process's share of the batch, not for the batch's own"
+        if seen:
+            message = (
+                f"`{text}` asks for the samples that one process has seen: all N have seen N times as many"
+            )
         if accelerator is None or context.for_accelerate:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(test), message, mark)
@@ -73,15 +86,65 @@ def _sizes(context: Context) -> Iterator[Change]:
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
             # The least of each says nothing of whether they are alike on every process: the answer does.
-            text = f"int({text})" if isinstance(test, ast.Compare) else f"int(bool({text}))"
-            kind = "min" if _goes_on_within(context, test) else "max"
-            answer = f'{accelerator}.reduce({text}, reduction="{kind}")'
-            edits, sizes = [verbs.replace(context.tree, test, answer)], []
+            edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
-            kind = "sum" if shared and size in configured else "min"
+            kind = "sum" if size in seen or (shared and size in configured) else "min"
             edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
             edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
+
+
+def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
+    """A part of a test that is true where it is on some process, or, where it goes on by it, on all of them."""
+    text = context.tree.segment(part)
+    text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
+    kind = "min" if _goes_on_within(context, test) else "max"
+    return verbs.replace(context.tree, part, f'{accelerator}.reduce({text}, reduction="{kind}")')
+
+
+def _differing(context: Context, test: ast.expr) -> ast.expr:
+    """The one part of `limit > 0 and spent > limit` that is not the same on every process, or all of it."""
+    parts = test.values if isinstance(test, ast.BoolOp) else [test]
+    differing = [part for part in parts if not context.script.is_uniform(part)]
+    return differing[0] if len(differing) == 1 else test
+
+
+def _clocks(context: Context) -> Iterator[Change]:
+    """`if time.time() - start > limit: break`: each process has a clock of its own."""
+    script, figures = context.script, Figures(context.script, context.plan.reductions)
+    for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
+        if isinstance(stmt, ast.While):
+            loops: list[ast.stmt] = [stmt] if any(script.trains(s) for s in stmt.body) else []
+        else:
+            loops = [loop for loop in script.enclosing_loops(stmt) if script.trains(loop)]
+        if not loops or context.is_said(stmt.test) or not asks_clock(script, stmt.test):
+            continue
+        if isinstance(stmt, ast.If) and not (_leaves(context, stmt) or context.meets_others(stmt)):
+            continue
+        context.said.add(stmt.test)
+        text, accelerator = context.tree.segment(stmt.test), context.accelerator(stmt.test)
+        message = f"`{text}` asks each process's own clock, and can be true on one only; the others then wait for ever"
+        together = isinstance(stmt, ast.While) or figures.runs_everywhere(stmt, loops[0])
+        if accelerator is None or context.for_accelerate or not together:
+            mark = 'let all processes agree: accelerator.reduce(int(...), reduction="max")'
+            yield context.todo(EXIT, stmt, message, mark)
+            continue
+        edit = _answered_together(context, stmt.test, _differing(context, stmt.test), accelerator)
+        yield context.change(EXIT, stmt.test, message, [edit], safety=Safety.REVIEW)
+
+
+def _leaves(context: Context, branch: ast.If) -> bool:
+    """Whether a test decides that a training loop, or the script, ends here."""
+    for node in (n for s in [*branch.body, *branch.orelse] for n in walk(s)):
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Raise) and is_caught(context.script, node)):
+            return True
+        if isinstance(node, ast.Break) and _meets_others_within(context, node):
+            return True
+        if isinstance(node, ast.Continue) and _skips_backward(context, node):
+            return True
+        if isinstance(node, ast.Call) and context.script.qualname(node.func) in _ENDING:
+            return True
+    return False
 
 
 def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -> bool:
@@ -118,6 +181,8 @@ def _compares_shapes(context: Context, test: ast.expr) -> bool:
 def _goes_on_within(context: Context, test: ast.expr) -> bool:
     """Whether the step is taken where a test is true: all have to be for it then, else one is enough."""
     branch = context.tree.parent(test)
+    if isinstance(branch, ast.While):
+        return True
     if not isinstance(branch, ast.If):
         return False
     if any(context.script.trains(stmt) for stmt in branch.body):
@@ -128,6 +193,19 @@ def _goes_on_within(context: Context, test: ast.expr) -> bool:
         for block in (branch.body, branch.orelse)
     ]
     return not ways[0] and bool(ways[1])
+
+
+def _makes_samples_seen(context: Context, size: ast.expr) -> bool:
+    """Whether a size is multiplied with a number of batches, and that compared with a limit: `i * len(x) > limit`."""
+    product = context.tree.parent(size)
+    compare = context.tree.parent(product) if product is not None else None
+    return (
+        isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and isinstance(compare, ast.Compare)
+        and all(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in compare.ops)
+        and not any(isinstance(side, ast.Constant) for side in (product.left, product.right))
+    )
 
 
 def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:

@@ -16,14 +16,18 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 from accelify import edits as verbs
+from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, closed_beside, statement_for
 from accelify.analysis.effect_sites import LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder
+from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
+from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.only_written import is_only_written
 from accelify.analysis.pictures import saves_picture
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
@@ -48,7 +52,6 @@ _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
-    yield from _asked_first(context)
     yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
@@ -85,7 +88,7 @@ def transform(context: Context) -> Iterator[Change]:
         elif (around := _rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
-        elif _makes_data(context, run) and context.runs_everywhere(
+        elif (_makes_data(context, run) or _is_listed(context, run)) and context.runs_everywhere(
             behind := behind_questions(context.tree, last)
         ):
             edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
@@ -113,8 +116,11 @@ def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[lis
     return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
 
 
-def _asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made, and one that is there removed, when every process has asked."""
+def asked_first(context: Context) -> Iterator[Change]:
+    """A folder that must not be there yet is made, and one that is there removed, when every process has asked.
+
+    Asked before anything is guarded: no guard may be put around such a wait.
+    """
     tree = context.tree
     done: set[ast.stmt] = set()
     for asked in folders_asked_for(context.script, context.plan.on_main_only):
@@ -129,6 +135,7 @@ def _asked_first(context: Context) -> Iterator[Change]:
             if accelerator is None or not tree.own_line(place) or tree.is_elif(place):
                 continue
             if context.runs_everywhere(place):
+                context.waiting.add(place)
                 edits.append(InsertBefore(place, (f"{accelerator}.wait_for_everyone()",), order=-5))
             elif place is not asked.making:
                 removing = "the main process may remove this before the others have asked whether it is there"
@@ -214,7 +221,8 @@ def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     if not paths and not folders:
         return False
     folder = [path for call in made if (path := folder_made(call)) is not None]
-    if folder and ListedLater(context.script, context.effects.qualname).is_listed(run[-1], folder):
+    later = ListedLater(context.script, context.effects.qualname, context.everywhere)
+    if folder and later.is_listed(run[-1], folder):
         return True
     scope = context.script.scope_of(run[-1])
     return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
@@ -330,6 +338,11 @@ def _rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     return around if trains_later and not script.trains(around) and context.runs_everywhere(around) else None
 
 
+def _is_listed(context: Context, run: list[ast.stmt]) -> bool:
+    paths = [path for stmt in run for path in _paths(context, stmt)]
+    return is_listed_beside(context.script, run[-1], paths)
+
+
 def _makes_data(context: Context, run: list[ast.stmt]) -> bool:
     """Whether a command is run before the training, which may need what it leaves."""
     tree, script = context.tree, context.script
@@ -349,6 +362,8 @@ def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:
         if path is None and call.args and name.startswith(("numpy.save", "scipy.io.savemat")):
             path = call.args[0]
         attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if path is None and not name and dumps_to_file(call, partial(path_text, context.script)):
+            path = call.args[0]
         if path is None and call.args and attribute.startswith("to_") and attribute in WRITING_METHODS:
             path = call.args[0]
         if path is not None:
@@ -377,7 +392,10 @@ def _left_open(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
-        plain = name in _STREAMS and isinstance(mode, ast.Constant) and "+" not in str(mode.value)
+        plain = name in _STREAMS and isinstance(mode, ast.Constant)
+        plain = plain and (
+            "+" not in str(getattr(mode, "value", "")) or is_only_written(context.script, call)
+        )
         again = _read_back(context, [stmt])
         if accelerator is None:
             yield context.change(FILES, call, "every process would write this file")
@@ -466,6 +484,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
     if renders(call, context.script.values) or call.func.attr in WRITING_METHODS:
+        return True
+    if name is None and dumps_to_file(call, partial(path_text, context.script)):
         return True
     return saves_picture(context.script, context.locations[1].bindings, call)
 

@@ -1,6 +1,8 @@
 """Checkpoints are loaded to the process's own device.
 
 checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location=accelerator.device)
+checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location="cpu")    (where there is no
+                                                Accelerator, and a load_state_dict copies it)
 torch.set_rng_state(checkpoint["random"])   ->  torch.set_rng_state(checkpoint["random"].cpu())
 
 Before a checkpoint or a picture is read that the main process has just written, the others wait for it.
@@ -9,6 +11,7 @@ Before a checkpoint or a picture is read that the main process has just written,
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -28,7 +31,10 @@ from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
-_CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
+CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
+# What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
+_CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
+_DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
 
 # What finds checkpoints that were written before.
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
@@ -73,9 +79,11 @@ def transform(context: Context) -> Iterator[Change]:
         if call in others:
             continue
         accelerator = context.accelerator(call)
-        if accelerator is None:
-            continue
         given = call_keyword(call, "map_location")
+        if accelerator is None:
+            if given is None:
+                yield from _to_host(context, call)
+            continue
         edit: Edit
         try:
             if given is None:
@@ -89,6 +97,19 @@ def transform(context: Context) -> Iterator[Change]:
         placed.add(call)
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
     yield from _random_states(context, placed)
+
+
+def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
+    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may lie on the host."""
+    scope = context.script.scope_of(call)
+    runs = bool(context.script.callers(scope)) if scope.kind == "function" else scope.kind == "module"
+    if not runs or context.plan.on_main_only(call) or context.plan.arguments.get("cpu") == "True":
+        return
+    if not loads_of_states(context.script, [call]):
+        return
+    with contextlib.suppress(verbs.EditError):
+        edit = verbs.add_keyword(context.tree, call, 'map_location="cpu"')
+        yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
 
 
 def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
@@ -115,6 +136,8 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
 
 def _is_checkpoint(context: Context, call: ast.Call) -> bool:
     """Whether what is loaded goes into a `load_state_dict` at once, or has the name of a checkpoint or of a model."""
+    if _is_entry(context, call):
+        return True
     for ancestor in context.tree.ancestors(call):
         if isinstance(ancestor, ast.Call) and isinstance(ancestor.func, ast.Attribute):
             if ancestor.func.attr == "load_state_dict":
@@ -122,18 +145,30 @@ def _is_checkpoint(context: Context, call: ast.Call) -> bool:
         if isinstance(ancestor, ast.stmt):
             targets = ancestor.targets if isinstance(ancestor, ast.Assign) else []
             bound = [t for t in targets if isinstance(t, (ast.Name, ast.Attribute))]
-            return any(_CHECKPOINT.search(n) for t in targets for n in target_names(t)) or any(
+            return any(CHECKPOINT.search(n) for t in targets for n in target_names(t)) or any(
                 context.script.is_a(t, v.MODEL, v.OPTIMIZER) for t in bound
             )
     return False
 
 
+def _is_entry(context: Context, call: ast.Call) -> bool:
+    """Whether one entry of a checkpoint is taken at once: `radius = torch.load(args.resume)["radius"]`."""
+    entry, path = context.tree.parent(call), call_argument(call, 0, "f")
+    if not isinstance(entry, ast.Subscript) or entry.value is not call or path is None:
+        return False
+    key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
+    read = context.tree.parent(entry)
+    if not isinstance(key, str) or _DATA.search(key) or isinstance(read, ast.Attribute):
+        return False
+    return _CHECKPOINT_PATH.search(context.tree.segment(path)) is not None
+
+
 def _waits(context: Context) -> Iterator[Change]:
     """A file that the main process wrote is there for the others once all have waited for it."""
     tree, script = context.tree, context.script
-    if not any(
-        word in script_module.tree.data for script_module in script.modules for word in _WRITING_WORDS
-    ):
+    # A helper of another module may save under whatever name: `put(model, path)`.
+    modules = script.program.modules.values()
+    if not any(word in module.tree.data for module in modules for word in _WRITING_WORDS):
         return
     loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
     loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes

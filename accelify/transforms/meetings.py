@@ -6,6 +6,7 @@ right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
 labels.append(y)                   ->  labels.append(y.cpu())
 accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
+baseline = Net()  # on the host    ->  baseline = Net().to(accelerator.device)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 model([x, y])                      ->  model([x.to(accelerator.device), y.to(accelerator.device)])
 """
@@ -35,10 +36,10 @@ MEETING = Rule(
     Severity.ERROR,
     effort=3,
 )
-# Methods that take tensors from anywhere, or only look at their shape.
+# Methods that take tensors from anywhere, or only look at their shape: those of other objects too, as a dictionary's.
 _TAKING_ANY = frozenset(
     "to type_as copy_ expand_as view_as reshape_as resize_as_ append extend update insert put write backward "
-    "add_scalar add_image set_description set_postfix".split()
+    "add_scalar add_image set_description set_postfix get pop setdefault".split()
 )
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 # Where a function's tensor lies that some of its callers give it from the host and others from the device.
@@ -49,6 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let host tensors follow the batch, or fetch the batch for them."""
     if context.plan.arguments.get("cpu") == "True" or not context.plan.prepared:
         return
+    yield from _following(context)
     nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign))
     loops = [evaluation.loop for evaluation in context.plan.evaluations if evaluation.collects]
     kept = {one.statement: one for one in collecting(context.script, loops)}
@@ -75,6 +77,19 @@ def transform(context: Context) -> Iterator[Change]:
         operands = _operands(context, node)
         if len(operands) > 1:
             yield from _meeting(context, node, operands)
+
+
+def _following(context: Context) -> Iterator[Change]:
+    """Models that are run on what prepare places, and that nothing moves: `baseline = Net()`."""
+    for site in sorted(context.locations[1].following.values(), key=context.tree.start):
+        text = _short(context.tree.segment(site))
+        message = f"`{text}` is left on the host, where the batches that it is run on no longer are"
+        accelerator = context.accelerator(site)
+        if accelerator is None or context.tree.in_fstring(site) or context.is_claimed(site):
+            yield context.todo(MEETING, site, message, "move this model to the device of its batches")
+            continue
+        edit = verbs.insert(context.tree, context.tree.end(site), f".to({accelerator}.device)")
+        yield context.change(MEETING, site, message, [edit], core=True)
 
 
 def _collected(context: Context, one: Collecting) -> Iterator[Change]:
@@ -163,7 +178,9 @@ def _of_either(
     after = context.locations[1]
     device = _device_of(mixed)
     edits: list[Edit] = []
-    for operand in left if device is not None else []:
+    # What is changed in its place has to stay the one that it is.
+    in_place = isinstance(node, ast.Call) and getattr(node.func, "attr", "").endswith("_")
+    for operand in left if device is not None and not in_place else []:
         maker = _maker(context, operand)
         if context.is_claimed(operand):
             return
@@ -212,10 +229,13 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
 
 
 def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
-    """Whether a call runs a model that prepare has put on the device by then."""
+    """Whether a call runs a model that prepare, or its own move, has put on the device by then."""
     script = context.script
     models = script.models_run(call)
-    if not models or not models <= context.plan.prepared or not context.plan.after_prepare(call, models):
+    prepared = models & context.plan.prepared
+    if not models or not models <= prepared | context.locations[1].following.keys():
+        return False
+    if prepared and not context.plan.after_prepare(call, prepared):
         return False
     return not is_in_model(script, script.scope_of(call))
 

@@ -234,6 +234,8 @@ class _Moves:
 
     def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
         """Whether a factory makes a model here that goes by another name than the one that is prepared."""
+        if self.context.plan.placement.is_only_evaluated(node):
+            return True
         if not isinstance(node, ast.Call) or not self.script.callees(node):
             return False
         stmt = self.tree.statement(node)

@@ -1,4 +1,5 @@
-"""Batches drawn as torch's loaders gave them before 1.13, by a method that a prepared loader's iterator does not have.
+"""Batches drawn as torch's loaders gave them before 1.13, by a method that a prepared loader's iterator does not have,
+and no other's since then.
 
 x, y = iter(loader).next()    ->  x, y = next(iter(loader))
 """
@@ -32,7 +33,9 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if script.callees(call) or not script.is_a(func.value, v.ITERATOR) or tree.in_fstring(call):
             continue
-        if not script.iterated(func.value) & context.plan.prepared:
+        loaders = script.iterated(func.value)
+        prepared = bool(loaders & context.plan.prepared)
+        if not prepared and not any(t.qualname == "torch.utils.data.DataLoader" for t in loaders):
             continue
         if script.scope_of(call).resolve("next") is not None:
             continue
@@ -40,5 +43,6 @@ def transform(context: Context) -> Iterator[Change]:
             verbs.insert(tree, tree.start(call), "next("),
             Replace(tree.end(func.value), tree.end(call), ")"),
         ]
-        message = f"`{tree.segment(func.value)}` has no `next` of its own once its loader is prepared"
+        since = "once its loader is prepared" if prepared else "since torch 1.13"
+        message = f"`{tree.segment(func.value)}` has no `next` of its own {since}"
         yield context.change(OLD_NEXT, call, message, edits)

@@ -2,15 +2,20 @@
 
 loss = each[positive].sum() / positive.sum()
 loss.backward()     (a finding: accelerator.backward(loss, weight=positive.sum()) is the loss of the whole batch)
+
+loss = torch.sqrt(F.mse_loss(output, target))
+loss.backward()     (a finding: the mean of the processes' roots is not the root of the whole batch's mean)
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accelify.analysis.own_counts import WEIGHTS, OwnCounts
+from accelify.analysis.scopes import Scope
 from accelify.findings import Safety, Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 COUNT = Rule(
     "ACC425",
@@ -21,6 +26,8 @@ COUNT = Rule(
     effort=10,
 )
 
+_WHAT = "the mean of the processes' losses is not the loss of the whole batch where shares differ"
+
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each backward whose loss is averaged over such a count."""
@@ -29,13 +36,25 @@ def transform(context: Context) -> Iterator[Change]:
     for backward in context.script.backwards:
         if any(kw.arg == "weight" for kw in backward.call.keywords):
             continue
+        counts = OwnCounts(context.script, backward, context.plan.reductions)
         said: dict[str, str] = {}
-        for node, scope, how in OwnCounts(context.script, backward, context.plan.reductions).found():
-            module = context.script.interpreter.module_of(scope)
-            path = module.path if module not in context.script.modules else None
-            said.setdefault(how, how if path is None else f"{how} ({path.name}:{node.lineno})")
+        for node, scope, how in counts.found():
+            said.setdefault(how, f"{how}{_place(context, node, scope)}")
         if said:
             yield context.change(COUNT, backward.call, _message(context, list(said.values())))
+        for node, scope in counts.curved()[:1]:
+            message = (
+                f"{_WHAT}: `{short(ast.unparse(node))}` bends a mean over the batch{_place(context, node, scope)}, and "
+                "each process has that of its own share; bent for each sample, and averaged behind it, they agree"
+            )
+            yield context.change(COUNT, backward.call, message)
+
+
+def _place(context: Context, node: ast.expr, scope: Scope) -> str:
+    """Where something stands in a module that is not converted."""
+    module = context.script.interpreter.module_of(scope)
+    path = module.path if module not in context.script.modules else None
+    return "" if path is None else f" ({path.name}:{node.lineno})"
 
 
 def _message(context: Context, said: list[str]) -> str:
@@ -46,9 +65,8 @@ def _message(context: Context, said: list[str]) -> str:
         else "accelerator.backward(loss, weight=...) with that number weighs each share by it, where the loss has no "
         "other term"
     )
-    what = "the mean of the processes' losses is not the loss of the whole batch where shares differ"
     # No one number of a share weighs its loss right where several terms are divided, each by its own.
-    return f"{what}: {' and '.join(_told_once(said))}" + ("" if weights else f"; {remedy}")
+    return f"{_WHAT}: {' and '.join(_told_once(said))}" + ("" if weights else f"; {remedy}")
 
 
 def _told_once(said: list[str]) -> list[str]:

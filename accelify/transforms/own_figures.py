@@ -18,7 +18,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.carried import weights
-from accelify.analysis.own_share import TOTAL, Held, OwnShare
+from accelify.analysis.own_share import OwnShare
+from accelify.analysis.slots import TOTAL, Held
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.weight_writes import model_changes
 from accelify.transforms.base import Change, Context, Rule, short

@@ -10,11 +10,13 @@ model.load_state_dict(torch.load(path))
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 
-Scripts of the same folder that load what is saved here into a DataParallel are a finding. So is a DataParallel that is
-made in a module which stays as it is: of several processes on several GPUs only the first can run it.
-Functions of other modules that take the model out of it (`net = net.module` under a flag) are told that it is in none,
-or named. What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding,
-and so is what a function of another module gives the model from the host: DataParallel moved it to the GPU.
+Scripts of the same folder that load what is saved here into a DataParallel, or take a model that was saved as a whole
+out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a
+module which stays as it is: of several processes on several GPUs only the first can run it. Functions of other
+modules that take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is
+`.module` of what cannot be followed. What copies a model to all GPUs in steps of its own (replicate, scatter,
+parallel_apply, gather) is a finding, and so is what a function of another module gives the model from the host, or
+makes for it there: DataParallel moved it to the GPU.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.run_elsewhere import runs_on_host
-from accelify.analysis.saved_weights import saves_weights
+from accelify.analysis.saved_weights import saved_whole, saves_weights
 from accelify.analysis.scopes import Scope
+from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
 from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.values import Class, Sequence, Thing
 from accelify.analysis.weights_elsewhere import weights_elsewhere
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
-from accelify.analysis.wrapping_scripts import loading_into_wrappers
+from accelify.analysis.wrapping_scripts import loading_into_wrappers, taken_out, taking_out_of_wrappers
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -100,6 +103,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _weights_elsewhere(context, wrapped)
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
+    yield from _stray(context, wrapped)
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
@@ -150,6 +154,22 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]])
         yield context.change(PARALLEL, one.call, message, edits, core=True)
 
 
+def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+    """`.module` of something that cannot be followed, once for each function: it may be one of these models."""
+    if not wrapped:
+        return
+    known = {one.read for one in unwrapped_elsewhere(context.script, set(wrapped))}
+    first = min((call for calls in wrapped.values() for call in calls), key=context.tree.start)
+    for module, read in stray_unwrapping(context.script, set(wrapped), known):
+        converted = module in context.script.modules
+        file = module.path.name if module.path is not None else "the script"
+        line = context.tree.locate(context.tree.start(read))[1] if converted else read.lineno
+        message = (
+            f"`.module` is read in {file}, line {line}, of what may be a model that has no wrapper any more"
+        )
+        yield context.change(PARALLEL, read if converted else first, message)
+
+
 def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
     """Whether a flag is what the script asks before it wraps the model."""
     name = dotted(flag)
@@ -171,11 +191,14 @@ def left(context: Context) -> Iterator[Change]:
     if not models:
         return
     known: set[ast.Call] = set()
-    for run in runs_on_host(script, models, context.plan.prepared, context.locations[1]):
+    plan = context.plan
+    for run in runs_on_host(
+        script, models, plan.prepared, context.locations[1], lambda call: plan.after_prepare(call, models)
+    ):
         if run.site in known:
             continue
         known.add(run.site)
-        model = dotted(run.site.func) or "model"
+        model = (dotted(run.site.func) or "model").removesuffix(".forward")
         device = f"next({model}.parameters()).device"
         if run.module in script.modules:
             message = (
@@ -248,7 +271,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
 
 
 def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
-    """Name the scripts beside this one that load weights into a DataParallel: files have no prefix from now on."""
+    """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
     loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)] if call is not None else []
@@ -258,6 +281,34 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
             f"with them wants it: load them into its `.module` in {', '.join(loading)}"
         )
         yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
+    kept = (
+        {c: keys for c in script.calls() if (keys := saved_whole(context.effects, c, wrapped))}
+        if wrapped
+        else {}
+    )
+    keys = {key for one in kept.values() for key in one}
+    reading = [f"{name}:{line}" for name, line in taking_out_of_wrappers(script, keys)] if keys else []
+    if reading:
+        message = (
+            "the model is saved without the DataParallel around it from now on, and is taken out of one where it is "
+            f"loaded: read no `.module` off it in {', '.join(reading)}"
+        )
+        yield context.change(PARALLEL, next(iter(kept)), message, severity=Severity.WARNING)
+    yield from _read_again(context, keys)
+
+
+def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
+    """What this run has saved and loads when it has trained is in no wrapper either."""
+    tree = context.tree
+    for module in context.script.modules if keys else ():
+        for key, node in taken_out(module.tree.module) if b".module" in module.tree.data else ():
+            if key not in keys or context.is_claimed(node) or tree.in_fstring(node):
+                continue
+            if context.plan.is_prepared(node.value) or not trained_before(context.script, node):
+                continue
+            context.claim(node)
+            gone = Replace(tree.end(node.value), tree.end(node), "")
+            yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
 
 
 def _is_behind(context: Context, call: ast.Call, wrap: ast.Call) -> bool:

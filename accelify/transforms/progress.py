@@ -9,6 +9,8 @@ A disabled bar does not count. Where its count is read, it counts on every proce
 bar = tqdm(total=n)           ->  bar = tqdm(total=n, file=None if accelerator.is_local_main_process
 print(total / bar.n)                         else open(os.devnull, "w"))
                                   print(total / bar.n)
+
+Bars of the library `progress` have no such switch, and are written there. Those of other modules are named.
 """
 
 from __future__ import annotations

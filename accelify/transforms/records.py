@@ -5,6 +5,11 @@ for data, target in loader:
     losses.append(loss.item())
                                     ->  losses = accelerator.reduce(losses, reduction="mean")
 print(np.mean(losses))
+
+Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
+gradient, but what is recorded of it stands among the others: at most one sample too many for each process but one, each
+epoch. Where such figures choose the best checkpoint, evaluate on a loader of its own, whose repeated samples
+`gather_for_metrics` leaves out, or give the training loader `drop_last=True`.
 """
 
 from __future__ import annotations

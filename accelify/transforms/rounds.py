@@ -12,6 +12,10 @@ for i, (x, y) in enumerate(loader):       for i, (x, y) in enumerate(loader):
     if (i + 1) * batch_size > limit:   ->     if (i + 1) * batch_size * accelerator.num_processes > limit:
         break                                     break
 
+seen += batch_size           ->           seen += batch_size * accelerator.num_processes
+if seen >= limit:                         if seen >= limit:
+    break                                     break
+
 rounds = math.ceil(len(data) / batch_size)    ->  rounds = math.ceil(len(data) / batch_size / accelerator.num_processes)
 for i in range(epochs * rounds):                  for i in range(epochs * rounds):
     if i % rounds == 0:                               if i % rounds == 0:
@@ -26,6 +30,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.counts import steps_of
+from accelify.analysis.loaders import has_length
 from accelify.analysis.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
@@ -79,6 +85,12 @@ def transform(context: Context) -> Iterator[Change]:
         done.add(loop)
         text = context.tree.segment(loader)
         message = f"on N processes `{text}` has 1/N of its batches for each, and this loop asks for as many as before"
+        if not all(has_length(context.script, one) for one in context.script.things(loader, v.LOADER)):
+            yield context.todo(
+                ROUNDS, loop, f"{message}: where its stream ends, it ends too soon",
+                "take 1/N of these, where the stream ends",
+            )  # fmt: skip
+            continue
         if isinstance(loop, ast.For) and not _divides(context, loop, number):
             new = f"min({context.tree.segment(number)}, len({text}))"
             yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
@@ -115,7 +127,7 @@ def _limits(context: Context) -> Iterator[Change]:
             more = isinstance(test.ops[0], (ast.Gt, ast.GtE))
             less = isinstance(test.ops[0], (ast.Lt, ast.LtE))
             seen = test.left if more else test.comparators[0]
-            if not (more or less) or not _counts_samples_seen(loop, seen):
+            if not (more or less) or not _counts_samples_seen(context, loop, seen):
                 continue
             if context.plan.on_main_only(loop):
                 continue
@@ -129,18 +141,23 @@ def _limits(context: Context) -> Iterator[Change]:
             if accelerator is None:
                 yield context.todo(ROUNDS, branch, message, "multiply this by the number of processes")
                 continue
+            context.claim(seen)
             product = verbs.insert(context.tree, context.tree.end(seen), f" * {accelerator}.num_processes")
             yield context.change(ROUNDS, seen, message, [product])
 
 
-def _counts_samples_seen(loop: ast.For, number: ast.expr) -> bool:
-    """`i * batch_size` or `(i + 1) * batch_size` with the number of the round."""
+def _counts_samples_seen(context: Context, loop: ast.For, number: ast.expr) -> bool:
+    """`i * batch_size` or `(i + 1) * batch_size` with the number of the round, or one that goes up in every round."""
     if not isinstance(number, ast.BinOp) or not isinstance(number.op, ast.Mult):
         return False
     for rounds, size in ((number.left, number.right), (number.right, number.left)):
         if isinstance(rounds, ast.BinOp) and isinstance(rounds.op, ast.Add):
             rounds = rounds.right if isinstance(rounds.left, ast.Constant) else rounds.left
-        if is_batch_size(size) and _counts_batches(loop, rounds):
+        if not is_batch_size(size):
+            continue
+        if _counts_batches(loop, rounds):
+            return True
+        if isinstance(rounds, ast.Name) and steps_of(context.script, loop, rounds.id):
             return True
     return False
 
@@ -227,6 +244,8 @@ def _made_outside(
     for stmt in context.tree.nodes(ast.Assign):
         if context.script.scope_of(stmt) is not scope or all(dotted(t) != name for t in stmt.targets):
             continue
+        if found is not None and context.tree.start(stmt) > context.tree.end(loop):
+            break  # a name is used again
         value = stmt.value
         if not (isinstance(value, ast.Call) and dotted(value.func) in ("iter", "enumerate") and value.args):
             return None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.counts import made_once
 from accelify.analysis.step_coefficients import step_coefficients
 from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
@@ -69,7 +70,7 @@ def transform(context: Context) -> Iterator[Change]:
             for t in script.things(func.value, v.SCHEDULER)
             if (t.qualname or "").endswith("ReduceLROnPlateau")
         ]
-        if plateau and not script.is_uniform(call.args[0]) and not context.gathered(call.args[0]):
+        if plateau and not script.is_uniform(call.args[0]) and not _is_alike(context, call.args[0]):
             text = context.tree.segment(call.args[0])
             message = f"`{text}` can differ between processes, and so their learning rates"
             context.said.add(call)
@@ -85,6 +86,23 @@ def transform(context: Context) -> Iterator[Change]:
                 + (" of a tensor" if context.for_accelerate else ""),
             )
     yield from _own_rates(context, own)
+
+
+def _is_alike(context: Context, value: ast.expr) -> bool:
+    """Whether a number is the same on every process: it was put together, or is worked out by the script's functions
+    of what an evaluation kept that every process makes of all the data."""
+    if context.gathered(value):
+        return True
+    script, followed = context.script, context.followed
+    if followed is None or followed.held_by(value) is not None:
+        return False
+    if all(evaluation.problem is None for evaluation in context.plan.evaluations):
+        return False
+    made = made_once(script, value) if isinstance(value, ast.Name) else value
+    if not isinstance(made, ast.Call):
+        return False
+    callees = script.callees(made)
+    return bool(callees) and all(script.interpreter.module_of(c) in script.modules for c in callees)
 
 
 def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:

@@ -4,6 +4,8 @@ if not self.initialized:
     self.shift.data.copy_(-x.mean(0))     (a finding: each process sets its own, behind the broadcast of prepare)
 
 self.sums = nn.Parameter(self.sums * decay + (1 - decay) * chosen.t() @ x)     (a finding: in every forward)
+
+codes = nn.Embedding(count, size, max_norm=1)     (a finding: it scales the rows that this process looks up)
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.bounded_rows import bounded_embeddings
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.analysis.values import Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -33,6 +36,7 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data or not any(t.kind == v.MODEL for t in context.plan.prepared):
         return
     script = context.script
+    yield from _bounded(context)
     for cls in script.interpreter.classes():
         if b"Parameter(" not in cls.module.tree.data or script.interpreter.kind_of_class(cls) != v.MODEL:
             continue
@@ -47,12 +51,32 @@ def transform(context: Context) -> Iterator[Change]:
         )
         updated = _updated_in_forward(cls)
         if updated is not None:
+            what = "each of them" if len(updated) > 1 else "it"
             message = (
-                f"`{cls.name}`{where} updates `{updated}` in every forward, from one process's own batch, so that the "
-                "models of the processes part: sum what the batch adds to it over all processes first "
+                f"`{cls.name}`{where} updates {_listed(updated)} in every forward, from one process's own batch, so "
+                f"that the models of the processes part: sum what the batch adds to {what} over all processes first "
                 '(accelerator.reduce(..., reduction="sum"))'
             )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _bounded(context: Context) -> Iterator[Change]:
+    """Embeddings that scale what is looked up: the rows of its own batch, on each process others."""
+    script = context.script
+    for thing, bound in bounded_embeddings(script, context.plan.prepared):
+        own = thing.module in script.modules
+        site = thing.site if own else script.backwards[0].call
+        assert site is not None
+        path = thing.module.path if thing.module is not None and not own else None
+        file = "" if path is None else f" ({path.name})"
+        name = min(thing.names, key=len, default="the embedding")
+        given = "" if isinstance(bound, ast.Constant) else f", where `{ast.unparse(bound)}` is given,"
+        message = (
+            f"`{name}`{file}{given} scales by max_norm in place the rows that a forward looks up, which each process "
+            "does for its own batch only, so that the weights of the processes part: look up those of all processes "
+            f"first (with torch.no_grad(): {name}(accelerator.gather_for_metrics(indices)))"
+        )
+        yield context.change(IN_FORWARD, site, message)
 
 
 def _set_in_forward(cls: Class) -> ast.AST | None:
@@ -73,22 +97,27 @@ def _set_in_forward(cls: Class) -> ast.AST | None:
     return None
 
 
-def _updated_in_forward(cls: Class) -> str | None:
-    """The parameter in which a forward carries something on from batch to batch; None where it sets it anew."""
+def _updated_in_forward(cls: Class) -> list[str] | None:
+    """The parameters and buffers in which a forward carries something on from batch to batch, one parameter among
+    them; None where it sets its parameters anew."""
     forward = next((m for m in cls.scope.children.values() if m.name.endswith("forward")), None)
     methods = _reached(cls, forward) if forward is not None else []
-    carried = {
-        name
-        for method in methods
-        for n in method.nodes
-        if isinstance(n, ast.Assign) and (name := dotted(n.targets[0]) or "").startswith("self.")
-        if name in _attributes_in(n.value)
-    }
+    carried: dict[str, bool] = {}
+    for method in methods:
+        own = method.locals - {method.self_name() or ""}
+        for n in method.nodes:
+            name = dotted(n.targets[0]) or "" if isinstance(n, ast.Assign) else ""
+            if isinstance(n, ast.Assign) and name.startswith("self.") and name in _attributes_in(n.value):
+                carried[name] = carried.get(name, False) or bool(names_in(n.value) & own)
+    # A count of the rounds is the same on every process.
+    beside = [name for name, of_batch in carried.items() if of_batch]
     for method in methods:
         for made in _parameters_made(method):
-            read = _attributes_in(made.value) & carried
-            if read:
-                return str(dotted(made.targets[0]))
+            read, target = _attributes_in(made.value), str(dotted(made.targets[0]))
+            if read & carried.keys():
+                # Of one that is only made of what is carried on, that is what a batch adds to.
+                first = [] if beside and target not in read else [target]
+                return list(dict.fromkeys([*first, *beside]))
         for node in method.nodes:
             if (
                 isinstance(node, ast.Call)
@@ -97,8 +126,13 @@ def _updated_in_forward(cls: Class) -> str | None:
             ):
                 base = (dotted(node.func.value) or "").removesuffix(".data")
                 if any(base in _attributes_in(argument) for argument in node.args):
-                    return base
+                    return list(dict.fromkeys([base, *beside]))
     return None
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
 
 
 def _attributes_in(node: ast.AST) -> set[str]:

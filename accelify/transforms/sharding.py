@@ -72,10 +72,13 @@ def _unsharded(context: Context) -> Iterator[Change]:
     if context.plan.shares_training_data:
         doubtful = sorted({one for t, one in context.plan.doubtful.items() if t in loaders})
         if doubtful:
+            what = "not torch's DataLoader and which prepare gives back as it is: every process then"
+            if doubtful[0] in context.plan.unseen.values():
+                what = "not seen to give torch's DataLoader; of anything else every process"
             message = (
-                f"its training data can come from `{doubtful[0]}`, which is not torch's DataLoader and which prepare "
-                "gives back as it is: every process then works on the same data, which is right but no faster on "
-                f"several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a DataLoader in every case"
+                f"its training data can come from `{doubtful[0]}`, which is {what} works on the same data, which is "
+                f"right but no faster on several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a "
+                "DataLoader in every case"
             )
             yield context.change(UNSHARDED, backward, message)
         return
@@ -158,9 +161,11 @@ def _shapes(context: Context) -> Iterator[Change]:
             continue
         if _fills_buffer(context, call):
             continue  # of the configured size, whatever the batch's is
-        shaped = viewed and not any(ast.unparse(a) == "-1" for a in call.args)
+        together = call.args[0] if viewed and len(call.args) == 1 else None
+        arguments = together.elts if isinstance(together, ast.Tuple) else call.args
+        shaped = viewed and not any(ast.unparse(a) == "-1" for a in arguments)
         carried = not _runs_for_each_batch(context, call)
-        if carried and shaped and call.args and _is_size_of_loader(context, call.args[0], given):
+        if carried and shaped and arguments and _is_size_of_loader(context, arguments[0], given):
             carried = not _is_called_for_each_batch(context, call)
         if carried and not _carried_into_batches(context, call):
             continue
@@ -170,7 +175,7 @@ def _shapes(context: Context) -> Iterator[Change]:
             continue  # the batch that is smaller is left out
         if not carried and (_takes_whole_batches(context, around) or _is_of_whole_data(context, call)):
             continue
-        for argument in call.args:
+        for argument in arguments:
             whole_argument = viewed or name in _TYPES or method in _HIDDEN_STATES
             node = _configured_size(context, argument, given, whole_argument)
             if node is None:
@@ -181,8 +186,9 @@ def _shapes(context: Context) -> Iterator[Change]:
                 mark = "give the loader drop_last=True: the last batch of a process can be smaller than this"
                 yield context.todo(BATCH_SHAPE, call, message, mark)
                 break
-            own = _batch_at_hand(context, call, viewed)
-            leads = argument is call.args[0] and argument is node and not tree.in_fstring(call)
+            # Of a shape in brackets, what it is the shape of may have its dimensions put together.
+            own = _batch_at_hand(context, call, viewed) if arguments is call.args else None
+            leads = argument is arguments[0] and argument is node and not tree.in_fstring(call)
             if shaped and leads:
                 edit = Replace(tree.start(argument), tree.end(argument), "-1")
                 yield context.change(BATCH_SHAPE, call, message, [edit])
@@ -285,20 +291,22 @@ def _is_called_for_each_batch(context: Context, node: ast.AST) -> bool:
     return runs_in(context.script, loops, node)
 
 
-def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope]]:
-    """The variables that loaders are told as the size of their batches, whatever they are called."""
-    found = set()
+def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope | None]]:
+    """The variables that loaders are told as the size of their batches, whatever they are called.
+
+    One without a scope comes by `from settings import *`.
+    """
+    found: set[tuple[str, Scope | None]] = set()
     for loader in context.plan.prepared:
         made = loader.site if loader.kind == v.LOADER else None
         if isinstance(made, ast.Call) and context.tree.parent(made) is not None:
             size = call_argument(made, 1, "batch_size")
-            owner = context.script.scope_of(made).resolve(size.id) if isinstance(size, ast.Name) else None
-            if owner is not None and isinstance(size, ast.Name):
-                found.add((size.id, owner))
+            if isinstance(size, ast.Name):
+                found.add((size.id, context.script.scope_of(made).resolve(size.id)))
     return found
 
 
-def _is_size_of_loader(context: Context, node: ast.expr, given: set[tuple[str, Scope]]) -> bool:
+def _is_size_of_loader(context: Context, node: ast.expr, given: set[tuple[str, Scope | None]]) -> bool:
     if not isinstance(node, ast.Name) or not given:
         return False
     return (node.id, context.script.scope_of(node).resolve(node.id)) in given
@@ -380,7 +388,7 @@ def _drops_last(made: ast.AST | None) -> bool:
 
 
 def _configured_size(
-    context: Context, argument: ast.expr, given: set[tuple[str, Scope]], whole: bool
+    context: Context, argument: ast.expr, given: set[tuple[str, Scope | None]], whole: bool
 ) -> ast.expr | None:
     """The configured batch size in an argument: as the whole of it, or (in the shape of a new tensor) anywhere."""
     nodes = [argument] if whole else [n for n in walk(argument) if isinstance(n, ast.expr)]

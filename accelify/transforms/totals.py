@@ -9,7 +9,8 @@ print(running_loss / len(loader))
 A sum that goes on over several passes is put together once, behind the loop around them.
 Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
 gradient, but sums over samples count it: at most one for each process but one, each epoch. A mean over batches counts
-a last round that is cut over the processes as much as the others.
+a last round that is cut over the processes as much as the others. Where such figures choose the best checkpoint,
+evaluate on a loader of its own, whose repeated samples `gather_for_metrics` leaves out.
 """
 
 from __future__ import annotations
@@ -133,6 +134,8 @@ class _Totals:
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
                 continue
+            if node in self.context.claimed:
+                continue  # it counts the samples of all processes
             self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
             if self._splits_batches and self.figures.share_of_set_size(value) == LEFT:
@@ -286,14 +289,23 @@ class _Totals:
         # From there on it counts something else.
         limit = min(stores, default=len(self.tree.data))
         divided: set[str] = set()
-        for node in self.tree.nodes(ast.BinOp):
+        known = {p.text for p in found}
+        for node in (*self.tree.nodes(ast.BinOp), *self.tree.nodes(ast.AugAssign)):
             if not isinstance(node.op, ast.Div) or not end < self.tree.start(node) < limit:
                 continue
-            if self.tree.in_fstring(node) or self.tree.segment(node.right) != counter.text:
-                if ast.unparse(node.right) != counter.text:
-                    continue
-            if self.script.scope_of(node).resolve(counter.root) is scope.resolve(counter.root):
-                divided |= self._variables(node.left, {p.text for p in found})
+            divisor = node.right if isinstance(node, ast.BinOp) else node.value
+            if not any(
+                isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)) and ast.unparse(n) == counter.text
+                for n in walk(divisor)
+            ):
+                continue
+            if self.script.scope_of(node).resolve(counter.root) is not scope.resolve(counter.root):
+                continue
+            if isinstance(node, ast.BinOp):
+                divided |= self._variables(node.left, known)
+            else:
+                place = place_of(self.script, node.target)
+                divided.add(place.text if place is not None else ast.unparse(node.target))
         return divided
 
     def _variables(self, node: ast.expr, known: set[str]) -> set[str]:

@@ -4,8 +4,10 @@ model.module.encoder                  ->  accelerator.unwrap_model(model).encode
 model = model.cpu().module            ->  model = accelerator.unwrap_model(model).cpu()
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
+kind_of(model)  # asks isinstance     ->  kind_of(accelerator.unwrap_model(model))
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
+twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
 torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
 """
 
@@ -18,7 +20,9 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.asked_elsewhere import asked_elsewhere
 from accelify.analysis.copied import copied_parameters, is_run_only
+from accelify.analysis.made_anew import made_anew
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, walk
@@ -58,6 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
+    yield from _asked_elsewhere(context)
     yield from _in_text(context)
     yield from _behind_a_move(context)
     tree = context.tree
@@ -296,6 +301,31 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         yield context.change(UNWRAP, name, message, [edit])
 
 
+def _asked_elsewhere(context: Context) -> Iterator[Change]:
+    """Models whose class functions of other modules ask for: handed over bare where they do nothing else with them."""
+    for one in asked_elsewhere(context.script, context.plan.prepared):
+        if context.is_claimed(one.model) or context.tree.in_fstring(one.model):
+            continue
+        if context.is_guarded(one.model):
+            continue  # what one process runs alone is handed the bare model anyway
+        if not _can_be_wrapped(context, one.model) or not _after_prepare(context, one.model):
+            continue
+        context.claim(one.model)
+        file = one.module.path.name if one.module.path is not None else "another module"
+        test = one.module.tree.segment(one.test)
+        message = (
+            f"`{one.callee.name}` asks `{test}` ({file}, line {one.test.lineno}), and a wrapped model is of the "
+            "wrapper's class"
+        )
+        accelerator = context.accelerator(one.model)
+        if not one.only or accelerator is None:
+            mark = f"`{one.callee.name}` asks for the model's class: unwrap it in that test ({file})"
+            yield context.todo(UNWRAP, one.call, message, mark)
+            continue
+        edit = verbs.replace(context.tree, one.model, context.unwrapped(one.model, accelerator))
+        yield context.change(UNWRAP, one.model, message, [edit])
+
+
 def _in_text(context: Context) -> Iterator[Change]:
     """`f"{model.__class__.__name__}"`, which would show the wrapper's.
 
@@ -350,25 +380,23 @@ def _is_list(node: ast.expr) -> bool:
 
 
 def _copied(context: Context) -> Iterator[Change]:
-    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted."""
+    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted.
+
+    Also those of whose class a function makes another one, `type(net)(net.config)`: it would be the wrapper's.
+    """
     script = context.script
     for call in script.calls() if script.backwards else ():
         copied: list[ast.expr] = []
+        message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
         if script.qualname(call.func) == "copy.deepcopy":
             if len(call.args) == 1 and is_run_only(script, script.scope_of(call), call):
                 copied = call.args
         elif callees := script.callees(call) & script.backward_elsewhere:
-            copied = [
-                argument
-                for argument in [*call.args, *[kw.value for kw in call.keywords]]
-                if all(
-                    any(
-                        a is argument and name in copied_parameters(script, s)
-                        for a, name in handed_to(call, s)
-                    )
-                    for s in callees
-                )
-            ]
+            copied = _handed(call, {s: copied_parameters(script, s) for s in callees})
+        callees = {s for s in script.callees(call) if script.interpreter.module_of(s) not in script.modules}
+        if callees and not copied:
+            copied = _handed(call, {s: made_anew(script, s) for s in callees})
+            message = "a model is made anew of this one's class, and a wrapped model is of the wrapper's"
         for model in copied:
             if not isinstance(model, (ast.Name, ast.Attribute)) or context.is_claimed(model):
                 continue
@@ -378,8 +406,19 @@ def _copied(context: Context) -> Iterator[Change]:
                 continue
             context.claim(model)
             edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
-            message = "a copy of the wrapper waits for gradients of all the parts that the model has now"
             yield context.change(UNWRAP, model, message, [edit])
+
+
+def _handed(call: ast.Call, wanted: dict[Scope, set[str]]) -> list[ast.expr]:
+    """The arguments of a call that all of its functions take under names which are wanted."""
+    pairs = [(names, handed_to(call, callee)) for callee, names in wanted.items() if names]
+    if len(pairs) < len(wanted):
+        return []
+    return [
+        argument
+        for argument in [*call.args, *[kw.value for kw in call.keywords]]
+        if all(any(a is argument and name in names for a, name in given) for names, given in pairs)
+    ]
 
 
 def _is_compiled(context: Context, model: ast.expr) -> bool:

@@ -9,6 +9,7 @@ density = log_density(z.view(n, 1, d), mean.view(1, n, d))
 target = q ** 2 / q.sum(0)
 loss = criterion(fake - real.mean(0, keepdim=True), valid)
 loss = loss + torch.log(torch.sum(torch.exp(scores)))
+scores[:, j] = (x * centres[j]).sum(1)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.filled_matrices import fills_by_pairs, runs_in_forward
 from accelify.analysis.losses import sums_samples
 from accelify.analysis.made_of_numbers import is_made_of_numbers
 from accelify.analysis.scopes import Scope
@@ -52,13 +54,14 @@ def transform(context: Context) -> Iterator[Change]:
         if not _may_compare(node):
             continue
         scope = context.script.scope_of(node)
-        if not _compares(context, scope, node):
+        filled = isinstance(node, ast.Call) and fills_by_pairs(scope, node)
+        if not filled and not _compares(context, scope, node):
             continue
         if (
-            _has_parameters(context, scope)
+            (_has_parameters(context, scope) and (not filled or runs_in_forward(scope)))
             or _is_of_weights(scope, node)
             or _sees_all(context, node)
-            or is_made_of_numbers(context.script, scope, node)
+            or (not filled and is_made_of_numbers(context.script, scope, node))
             or _serves_evaluation(context, scope)
             or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
         ):
@@ -142,11 +145,13 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
         known[scope] = ""
         script = context.script
         module = script.interpreter.module_of(scope)
-        if module in script.modules or _has_parameters(context, scope):
+        learned = _has_parameters(context, scope)
+        if module in script.modules or (learned and runs_in_forward(scope)):
             return ""
         for node in scope.nodes:
-            if (
+            if (isinstance(node, ast.Call) and fills_by_pairs(scope, node)) or (
                 isinstance(node, (ast.BinOp, ast.Call))
+                and not learned
                 and _compares(context, scope, node)
                 and not _is_of_weights(scope, node)
                 and not is_made_of_numbers(script, scope, node)
@@ -155,7 +160,12 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
                 known[scope] = f"{name}, line {node.lineno}"
                 break
             if isinstance(node, ast.Call) and depth:
-                inner = [_place(context, c, known, depth - 1) for c in script.callees(node)]
+                # Of what a model's own loss calls, its methods alone.
+                inner = [
+                    _place(context, c, known, depth - 1)
+                    for c in script.callees(node)
+                    if not learned or _has_parameters(context, c)
+                ]
                 if any(inner):
                     known[scope] = next(filter(None, inner))
                     break
@@ -167,13 +177,15 @@ def _serves_evaluation(context: Context, scope: Scope, depth: int = 3) -> bool:
     script = context.script
     if scope in script.training_scopes or not script.callers(scope) or not depth:
         return False
-    callers = {script.scope_of(call) for call in script.callers(scope)} - {scope}
-    return all(_evaluates(context, one) or _serves_evaluation(context, one, depth - 1) for one in callers)
+    callers = [(one, call) for call in script.callers(scope) if (one := script.scope_of(call)) is not scope]
+    return all(
+        _evaluates(context, one, call) or _serves_evaluation(context, one, depth - 1) for one, call in callers
+    )
 
 
-def _evaluates(context: Context, scope: Scope) -> bool:
+def _evaluates(context: Context, scope: Scope, within: ast.Call | None = None) -> bool:
     """Whether a function that does not train goes through a loader, by itself or by what it calls, or says that it
-    evaluates."""
+    evaluates; what it says in a `with` holds for a call `within` that alone."""
     script = context.script
     if scope in script.training_scopes:
         return False
@@ -183,10 +195,14 @@ def _evaluates(context: Context, scope: Scope) -> bool:
         return True
     marks = getattr(scope.node, "decorator_list", [])
     said = {script.qualname(n.func if isinstance(n, ast.Call) else n) for n in marks}
+    part = within is not None and not script.is_without_gradients(within)
     return bool(said & set(k.NO_GRAD)) or any(
         isinstance(node, ast.Call)
         and (
-            script.qualname(node.func) in k.NO_GRAD
+            (
+                script.qualname(node.func) in k.NO_GRAD
+                and not (part and isinstance(context.tree.parent(node), ast.withitem))
+            )
             or (isinstance(node.func, ast.Attribute) and node.func.attr == "eval" and not node.args)
         )
         for node in scope.nodes

@@ -14,10 +14,12 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.done import calls_done, needed_beside, statement_for
+from accelify.analysis.folders import makings
+from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.syntax import dotted, target_names
 from accelify.analysis.values import Thing
 from accelify.analysis.writer_folders import needs_folder_of
-from accelify.edits import Edit, Indent, InsertAfter
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -84,6 +86,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         and not _handed_away(context, held)
     )
     if not fits:
+        context.everywhere.update(made)
         for call in made:
             if script.qualname(call.func) not in k.WRITER_CLASSES:
                 context.claim(call)
@@ -99,6 +102,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
                 "every process would write a log of its own",
                 "only the main process should write this log",
             )
+        yield from _behind_folders(context, made)
         return
     for call in made:
         stmt = tree.parent(call)
@@ -123,6 +127,25 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(WRITER, call, "every process would open a log of its own", edits)
     yield from _guards(context, [tree.statement(c) for c in uses])
+
+
+def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
+    """A wait before writers that all processes keep, where the main process makes the folder in a helper's call."""
+    tree, script = context.tree, context.script
+    making = [(c, p) for c, p, _ in makings(script) if context.is_guarded(c)] if context.guarded else []
+    for call in made:
+        stmt, later = tree.statement(call), ListedLater(script, context.effects.qualname, {call})
+        accelerator = context.accelerator(stmt)
+        if accelerator is None or not context.runs_everywhere(stmt):
+            continue
+        waited = [tree.start(s) for s in tree.block_of(stmt)[2] if s in context.waiting]
+        for maker, path in making:
+            if any(tree.end(maker) < place <= tree.start(stmt) for place in waited):
+                continue
+            if tree.end(maker) < tree.start(stmt) and later.is_listed(tree.statement(maker), [path]):
+                wait = InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",), order=-5)
+                yield context.change(WRITER, call, "the main process may still be making its folder", [wait])
+                break
 
 
 def _is_appended(context: Context, call: ast.Call) -> bool:
@@ -190,14 +213,26 @@ def _handed_away(context: Context, held: set[Thing]) -> bool:
     script = context.script
     for call in script.calls():
         callees = script.callees(call)
-        if not callees or context.is_guarded(call):
+        if context.is_guarded(call) or (not callees and not _is_told(context, call.func)):
             continue
-        if all(script.interpreter.module_of(c) in script.modules for c in callees):
+        if callees and all(script.interpreter.module_of(c) in script.modules for c in callees):
             continue
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if any(script.things(a) & held for a in given if isinstance(a, (ast.Name, ast.Attribute))):
             return True
     return False
+
+
+def _is_told(context: Context, function: ast.expr) -> bool:
+    """Whether a function is one that its caller was given, of which nothing is known: `train(..., summary_fn)`."""
+    scope = context.script.scope_of(function)
+    if isinstance(function, ast.Attribute):
+        own = scope.self_name()
+        return own is not None and dotted(function) == f"{own}.{function.attr}"
+    if not isinstance(function, ast.Name) or context.script.qualname(function) is not None:
+        return False
+    owner = scope.resolve(function.id)
+    return owner is not None and any(a.arg == function.id for a in owner.parameters())
 
 
 def _can_be_guarded(context: Context, call: ast.Call) -> bool:

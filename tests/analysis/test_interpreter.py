@@ -258,3 +258,45 @@ def test_the_elements_of_one_list_are_refused_once() -> None:
         "left alone: the model `c` is kept in `parts`, whose elements are not all of one kind: "
         "they cannot be prepared one by one"
     ]
+
+
+AGAIN = """
+def score(net, x):
+    return net(x)
+first = score(model, 1)
+{between}
+def score(net, x):
+    return net(x.cpu())
+second = score(model, 2)
+def later():
+    return score(model, 3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "meant"),
+    [
+        ("", [["return net(x)"], ["return net(x.cpu())"], ["return net(x)", "return net(x.cpu())"]]),
+        ("score = torch.compile(score)", [["return net(x)", "return net(x.cpu())"]] * 3),
+    ],
+)
+def test_a_call_means_the_definition_above_it(between: str, meant: list[list[str]]) -> None:
+    """Cells of a notebook define a function again under its name; what a function calls may be either."""
+    script = model_of(MODEL + AGAIN.format(between=between))
+    calls = [c for c in script.calls() if script.tree.segment(c.func) == "score"]
+    found = [
+        sorted(script.tree.segment(scope.node.body[-1]) for scope in script.callees(call))
+        for call in sorted(calls, key=script.tree.start)
+    ]
+    assert found == meant
+
+
+def test_a_class_is_made_of_the_definition_above() -> None:
+    net = "class Net(nn.Module):\n    def __init__(self):\n        self.{} = nn.Linear(2, 2)\n"
+    script = model_of(f"{net.format('old')}one = Net()\n{net.format('new')}two = Net()\nprint(one, two)\n")
+    kinds = {
+        name: {key for t in script.things(read) if t.cls is not None for key in t.cls.attributes}
+        for name in ("one", "two")
+        for read in script.reads(name, script.scopes.module)
+    }
+    assert kinds == {"one": {"old"}, "two": {"new"}}

@@ -67,6 +67,15 @@ def test_a_sum_over_its_own_batch_is_a_mean(divisor: str) -> None:
         assert reduction(f"n = x.size(0)\n{loss}") == reduction(f"n = x.size(0)\n{loss}", "total") == "mean"
 
 
+@pytest.mark.parametrize("shape", ["output.size()", "x.shape"])
+@pytest.mark.parametrize("names", ["n, width", "[n, *rest]"])
+def test_a_batch_size_that_is_unpacked_from_a_shape(names: str, shape: str) -> None:
+    loss = f"{names} = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(loss) == reduction(loss, "total") == "mean"
+    second = f"width, n = {shape}\nloss = {SQUARES}.sum() / n"
+    assert reduction(second, "total") == "sum", "configured, or something else"
+
+
 @pytest.mark.parametrize("division", ["/ batch_size", "/ args.batch_size", "* (1 / batch_size)"])
 def test_a_sum_over_the_configured_batch(division: str) -> None:
     loss = f"loss = {SQUARES}.sum() {division}"
@@ -162,3 +171,64 @@ def test_a_mask_that_is_made_of_itself() -> None:
 def test_the_value_that_reaches_the_end(lines: str, wanted: str) -> None:
     body = "".join(f"    {line}\n" for line in lines.splitlines())
     assert reduction(f"def crit(a, b, k=0):\n{body}    return loss\nloss = crit(output, y, args.k)") == wanted
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]", "sum"),
+        ("each = SQUARES.sum(1)\nfor i in range(x.size(0)):\n    loss += w * each[i]", "sum"),
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]\nloss /= len(each)", "mean"),
+        ("each = SQUARES.sum(1)\nfor i in range(len(each)):\n    loss += each[i]\nloss += y.mean()", "mixed"),
+        ("each = [y.mean(), x.mean()]\nfor i in range(len(each)):\n    loss += each[i]", "unclear"),
+        ("for i in range(len(x)):\n    loss += F.mse_loss(output[i], y[i])", "mean"),
+    ],
+)
+def test_samples_that_a_loop_adds_up(lines: str, wanted: str) -> None:
+    assert reduction("loss = torch.zeros(1)\n" + lines.replace("SQUARES", SQUARES)) == wanted
+
+
+def test_groups_of_samples_that_a_loop_adds_up() -> None:
+    script = model_of(
+        """
+        model = nn.Linear(2, 2)
+        loader = DataLoader(data)
+        for x, y, groups in loader:
+            each, loss = model(x) - y, torch.zeros(1)
+            for start, end in groups.data:
+                part = each[start:end]
+                loss += part.min()
+            loss.backward()
+        """
+    )
+    assert LossReductions(script, "per-process").of(script.backwards[0].loss) == "sum"
+
+
+CHOSEN = """
+class Summed(nn.Module):
+    def {method}(self, a, b):
+        return {first}
+
+class Meant(nn.Module):
+    def {method}(self, a, b):
+        return {second}
+
+losses = {{"a": {{"sum": Summed}}, "b": {{"mean": Meant}}}}
+judge = losses[args.kind][args.name]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        ("((a - b) ** 2).sum()", "((a - b) ** 2).mean()", "mixed"),
+        ("((a - b) ** 2).mean()", "((a - b) ** 2).sum()", "mixed"),
+        ("((a - b) ** 2).sum()", "(a - b).abs().sum()", "sum"),
+        ("((a - b) ** 2).mean()", "(a - b).abs().mean()", "mean"),
+    ],
+)
+@pytest.mark.parametrize("method", ["forward", "__call__", "judged"])
+def test_a_class_of_a_table_is_any_of_them(method: str, first: str, second: str, wanted: str) -> None:
+    call = "judge.judged" if method == "judged" else "judge"
+    table = CHOSEN.format(method=method, first=first, second=second)
+    assert reduction(f"{table}loss = {call}(output, y)") == wanted

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from accelify.analysis.plan import Plan
+from accelify.convert import convert_source
+from accelify.source import Source
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
 
 WHOLE = MODEL + OPTIMIZER + LOADER + LOOP
@@ -58,3 +61,42 @@ def test_the_accelerator_waits_for_its_flags() -> None:
 def test_nothing_to_train_is_a_blocker() -> None:
     (blocker,) = Plan(model_of("x = torch.zeros(2, requires_grad=True)\nx.sum().backward()\n")).blockers
     assert blocker.code == "ACC003"
+
+
+FACTORY = "def build():\n    return nn.Linear(4, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "names"),
+    [
+        ("other.load_state_dict(torch.load('m.pt'))\nother.eval()\nprint(other(x))\n", ["model"]),
+        ("other.load_state_dict(torch.load('m.pt'))\nprint(other(x))\n", ["model", "other"]),
+        (
+            "other.load_state_dict(torch.load('m.pt'))\nother.eval()\nkept = [other]\n",
+            ["model", "other"],
+        ),
+        (
+            "other.load_state_dict(torch.load('m.pt'))\nother.eval()\nmove(other.parameters())\n",
+            ["model", "other"],
+        ),
+    ],
+)
+def test_a_second_model_of_a_factory_that_is_only_evaluated_is_not_prepared(
+    second: str, names: list[str]
+) -> None:
+    build = FACTORY + "model = build()\n"
+    other = "other = build().cuda()\n" + second
+    plan = Plan(model_of(build + OPTIMIZER + LOADER + LOOP + other))
+    assert [name for name in prepared(plan) if name in ("model", "other")] == names
+
+
+def test_a_teacher_of_the_students_making_stays_on_its_device() -> None:
+    teacher = (
+        "other = build()\nother.load_state_dict(torch.load('m.pt'))\nother = other.cuda()\nother.eval()\n"
+    )
+    loop = LOOP.replace("model(x)", "model(x) - other(x)")
+    text = model_of(FACTORY + teacher + "model = build().cuda()\n" + OPTIMIZER + LOADER + loop).tree.text
+    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    assert "other = other.to(accelerator.device)" in converted
+    assert "\nmodel = build()\n" in converted
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted

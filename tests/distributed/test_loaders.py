@@ -122,6 +122,27 @@ def test_metrics_are_exact_for_every_kind_of_loader(ranks):
             assert results[0]["map", split, dispatch][0][0] == plain
 
 
+def _squeezed(samples):
+    accelerator = fresh_accelerator(split_batches=True)
+    loader = accelerator.prepare(DataLoader(torch.arange(2 * samples).view(-1, 1, 2), batch_size=8))
+    found = []
+    for batch in loader:
+        pairs = batch.squeeze()
+        pairs, firsts, mean = accelerator.gather_for_metrics(
+            (pairs, batch[:, :, :1].squeeze(), batch.float().mean())
+        )
+        found.append((pairs.tolist(), firsts.tolist(), tuple(mean.shape)))
+    return found
+
+
+def test_a_share_of_one_sample_that_lost_its_dimension_beside_longer_ones():
+    # The last batch has three samples: two and one.
+    for found in run_ranks(2, _squeezed, 11):
+        assert [pair for pairs, _, _ in found for pair in pairs] == torch.arange(22).view(-1, 2).tolist()
+        assert [one for _, firsts, _ in found for one in firsts] == list(range(0, 22, 2))
+        assert [shape for _, _, shape in found] == [(2,)] * 2
+
+
 def _whole_batches(split):
     accelerator = fresh_accelerator(split_batches=split)
     loader = accelerator.prepare(DataLoader(Batches([4, 4, 2, 3, 1]), batch_size=None))

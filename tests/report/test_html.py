@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accelify.convert import convert_source
@@ -152,6 +152,7 @@ def test_findings_stand_beside_their_edits(converted: MadeConversion) -> None:
 script = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    c(d)", "    c(e)"]), max_size=12).map("\n".join)
 
 
+@settings(deadline=None)
 @given(script, script, st.lists(st.integers(1, 20), max_size=4))
 def test_both_versions_are_whole_and_every_finding_is_shown_once(
     old: str, new: str, lines: list[int]

@@ -79,6 +79,11 @@ def test_the_accelerator_casts_and_scales() -> None:
             "[model], [optimizer] = amp.initialize([model], [optimizer], opt_level='O2')",
             '"fp16" if torch.cuda.is_available() else "no"',
         ),
+        ("told = dict(opt_level='O0')\nmodel, optimizer = amp.initialize(model, optimizer, **told)", ""),
+        (
+            "told = {'opt_level': args.level}\nmodel, optimizer = amp.initialize(model, optimizer, **told)",
+            '"fp16" if args.level != "O0" and torch.cuda.is_available() else "no"',
+        ),
     ],
 )
 def test_levels(initialize: str, argument: str) -> None:
@@ -119,6 +124,32 @@ def test_a_checkpoint_loses_amps_state() -> None:
         "torch.save(state, 'last.pt')\namp.load_state_dict(state['amp'])\n"
     )
     assert "state = {'model': accelerator.unwrap_model(model).state_dict()}" in text
+
+
+@pytest.mark.parametrize("options", ["told = read()", "told = {}\ntold['opt_level'] = level"])
+def test_a_level_that_cannot_be_read_is_none_that_is_taken(options: str) -> None:
+    conversion = convert(initialize=f"{options}\nmodel, optimizer = amp.initialize(model, optimizer, **told)")
+    assert conversion.status == "refused"
+    assert "options that cannot be read" in conversion.reason
+
+
+def test_a_function_of_another_module_that_scales_is_named_where_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "attack.py").write_text(
+        "from apex import amp\n\n\ndef attack(model, x, y, loss_of, optimizer):\n    x.requires_grad_()\n"
+        "    with amp.scale_loss(loss_of(model(x), y), optimizer) as scaled:\n        scaled.backward()\n"
+        "    return x.grad.sign()\n"
+    )
+    text = SCRIPT.format(
+        setup="from attack import attack",
+        initialize=INITIALIZE,
+        backward=textwrap.indent(BACKWARD, "    "),
+        end="attack(model, x, y, F.cross_entropy, optimizer)",
+    )
+    (tmp_path / "train.py").write_text(text)
+    conversion = convert_source(Source.read(tmp_path / "train.py"))
+    (said,) = [f for f in conversion.remaining if f.code == "ACC117"]
+    assert "line 6 of attack.py, which raises" in said.message
+    assert said.line == text.splitlines().index("attack(model, x, y, F.cross_entropy, optimizer)") + 1
 
 
 @pytest.mark.parametrize(

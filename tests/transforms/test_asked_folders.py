@@ -92,3 +92,15 @@ def test_a_folder_that_is_made_behind_a_nested_way_out() -> None:
 def test_a_folder_beside_a_word_is_not_waited_for() -> None:
     before = f"if os.path.exists('out'):\n    print('again')\nelse:\n{MAKES}"
     assert "wait_for_everyone" not in convert(ready=before).new_text
+
+
+@pytest.mark.parametrize("before", ["", "        open('log.txt', 'w').write('again')\n"])
+def test_the_wait_stands_outside_of_what_the_main_process_does_alone(before: str) -> None:
+    """All of the branch is the main process's, or what comes before the wait: no guard goes around the wait."""
+    other = f"    again = input('Overwrite? ') == 'y'\n    if again:\n{before}        shutil.rmtree('out')\n"
+    asks = f"if not os.path.exists('out'):\n{MAKES}else:\n{other}        os.makedirs('out')\n"
+    text = convert(imports="import shutil", setup="epochs = 3", ready=asks).new_text
+    guarded = "        if accelerator.is_main_process:\n            "
+    log = f"{guarded}open('log.txt', 'w').write('again')\n" if before else ""
+    waits = f"        accelerator.wait_for_everyone()\n{guarded}shutil.rmtree('out')\n"
+    assert f"    if again:\n{log}{waits}" in text

@@ -238,3 +238,23 @@ def test_the_mean_over_a_share_weighs_an_input_more() -> None:
 def test_backwards_that_train(snippets: dict[str, str]) -> None:
     read = "print(fake.grad)\noptimizer.step()" if "ready" in snippets else "optimizer.step()"
     check_transformed("backward", "loss.backward()", "accelerator.backward(loss)", update=read, **snippets)
+
+
+CHOSEN = """\
+if len(data) > 9:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+else:
+    model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_the_gradient_of_an_input_of_the_model_that_is_chosen() -> None:
+    before = DRIFTING.format(backward="model(fake).sum().backward()", clearing="model.zero_grad()")
+    conversion = convert(build=CHOSEN, loss=before)
+    assert "model(fake).sum().backward(inputs=[fake])" in conversion.new_text
+    assert "ACC416" not in codes(conversion)
+    other = before.replace("model.zero_grad()", "other.zero_grad()")
+    beside = f"{CHOSEN}other = nn.Linear(4, 2)\nsecond = torch.optim.SGD(other.parameters(), lr=0.1)\n"
+    loss = f"{other}loss = (model(x) - other(x)).mean()\nsecond.step()\n"
+    assert "inputs=[fake]" not in convert(build=beside, loss=loss).new_text

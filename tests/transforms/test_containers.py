@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.convert import convert_source
+from accelify.source import Source
 from tests.transforms.test_real_kinds import LOOP, converted, script
 
 LOADER = "loader = DataLoader(data, batch_size=4)\n"
@@ -362,3 +364,41 @@ for x, _ in loader:
 """
     text = converted(script(made, LOADER, loop))
     assert "gen, other, optimizer, loader = accelerator.prepare(gen, other, optimizer, loader)\n" in text
+
+
+KEPT = f"""\
+def build(conf):
+    train_conf, parts = conf["train"], conf["parts"]
+    net = nn.Linear(3, 1)
+    parts["net"] = net
+    train_conf["optimizer"] = {SGD.format("net")}
+
+    def step(x):
+        net = conf["parts"]["net"]
+        loss = net(x).mean()
+        train_conf["optimizer"].zero_grad()
+        loss.backward()
+        train_conf["optimizer"].step()
+
+    return step
+
+
+conf = {{"train": {{TRAIN}}, "parts": {{}}}}
+step = build(conf)
+"""
+STEPS = "for x, y in loader:\n    step(x)\n"
+
+
+def test_what_is_kept_under_a_key_and_taken_out_elsewhere_is_prepared_before() -> None:
+    text = converted(script(KEPT.replace("{TRAIN}", "{}"), LOADER, STEPS))
+    assert '    net = accelerator.prepare(net)\n    parts["net"] = net\n' in text
+    each = "{name: accelerator.prepare(optimizer) for name, optimizer in train_conf.items()}"
+    assert f"    train_conf.update({each})\n" in text
+
+
+@pytest.mark.parametrize(("train", "later"), [('{"rate": 0.1}', ""), ("{}", 'conf["train"]["rate"] = 0.1\n')])
+def test_numbers_beside_an_optimizer_are_not_prepared(train: str, later: str) -> None:
+    made = KEPT.replace("{TRAIN}", train) + later
+    conversion = convert_source(Source.from_text(script(made, LOADER, STEPS)))
+    reason = 'the optimizer `train_conf["optimizer"]` is kept in `train_conf`, whose elements are not all of one kind'
+    assert reason in conversion.reason

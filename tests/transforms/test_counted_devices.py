@@ -143,3 +143,46 @@ def test_another_entry_of_such_a_dictionary_stays() -> None:
     check_noop(
         "build", f"{MODEL}given = {{'batch_size': 8, 'num_workers': 4 * {COUNT}}}", "ACC413", end=shared
     )
+
+
+MAKING = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def loaders(data, batch_size):
+    {counted}
+    return {{"train": DataLoader(data, batch_size=batch_size), "val": DataLoader(data, batch_size=8)}}
+"""
+MADE = """\
+import torch
+from torch import nn
+from data import loaders
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+made = loaders([(torch.ones(4), torch.ones(1))] * 99, 8)
+for x, y in made["train"]:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "line"),
+    [
+        (f"batch_size = batch_size * {COUNT}", 6),
+        (f"if {COUNT} > 1:\n        batch_size *= {COUNT}", 7),
+        (f"n = {COUNT}\n    batch_size = n * batch_size", 7),
+        (f"print({COUNT})", None),
+        ("batch_size *= 2", None),
+    ],
+)
+def test_a_module_that_is_not_converted_counts_them(tmp_path: Path, counted: str, line: int | None) -> None:
+    (tmp_path / "data.py").write_text(MAKING.format(counted=counted))
+    (tmp_path / "train.py").write_text(MADE)
+    (conversion,) = convert_paths([tmp_path / "train.py"])
+    said = [(f.line, f.message) for f in conversion.remaining if f.code == "ACC413"]
+    assert [at for at, _ in said] == ([7] if line else [])
+    assert all(f"data.py, line {line})" in message for _, message in said)

@@ -185,3 +185,50 @@ def test_why_a_model_that_nobody_sets_is_none_is_said_alike_in_every_run(tmp_pat
     (words,) = said
     assert words.index("`net` of `One` is set outside") < words.index("`net` of `Two` is set outside")
     assert "not converted" not in words
+
+
+LEARNER = """
+class Learner:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def learn(self, loader):
+        for x, y in loader:
+            loss = self.net(x.cuda()).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.show(y)
+
+
+class Plain(Learner):
+    def show(self, y):
+        self.shown = y.numpy()
+
+
+class Loud(Learner):
+    def show(self, y):
+        self.shown = y.detach().numpy()
+
+
+class Quiet(Learner):
+    def __init__(self, net):
+        super().__init__(net)
+        self.shown = None
+
+    def show(self, y):
+        self.shown = y.float().numpy()
+"""
+KINDS = 'kinds = {"plain": Plain, "loud": Loud, "quiet": Quiet}\n'
+TABLED = "learner = kinds[args.kind](nn.Linear(4, 2).cuda())\nlearner.learn(loader)\n"
+
+
+def test_each_class_of_a_table_does_what_its_own_methods_do(tmp_path: Path) -> None:
+    options = (
+        'parser = argparse.ArgumentParser()\nparser.add_argument("--kind")\nargs = parser.parse_args()\n'
+    )
+    main = f"import argparse\n{HEAD}{LEARNER}{options}{KINDS}{LOADER}{TABLED}"
+    text = project(tmp_path, main=main)["main"]
+    for read in ("y.cpu().numpy()", "y.detach().cpu().numpy()", "y.float().cpu().numpy()"):
+        assert f"self.shown = {read}\n" in text

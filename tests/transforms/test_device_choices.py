@@ -89,3 +89,27 @@ def test_nobody_reads_it_any_more() -> None:
 def test_in_a_constructor() -> None:
     text = convert_source(Source.from_text(TRAINER, PATH)).new_text
     assert "        self.accelerator = Accelerator()\n        device = self.accelerator.device\n" in text
+
+
+OPTION = "args.device = torch.device('cpu' if args.no_cuda else 'cuda:0')"
+LATER = "args.cuda = not args.no_cuda"
+FRONT = "class Front:\n    def __init__(self, given):\n        self.given = given\n"
+READING = f"{FRONT}        self.device = {{read}}\n"
+
+
+@pytest.mark.parametrize(
+    ("front", "ready", "set_again"),
+    [
+        ("", "start = torch.zeros(3).to(args.device)", True),
+        (READING.format(read="given.device"), "front = Front(args)", True),
+        (FRONT + "    def place(self):\n        return self.given.device\n", "front = Front(args)", True),
+        (READING.format(read="1"), "front = Front(args)", True),
+        ("", "print(args)", False),
+    ],
+)
+def test_an_option_that_holds_a_device_chosen_above_it(front: str, ready: str, set_again: bool) -> None:
+    """Who reads it where it is handed on may be out of sight."""
+    text = converted(ARGS, front, OPTION, LATER, ready=ready)
+    made = "accelerator = Accelerator(cpu=args.no_cuda)\n"
+    assert text.index(LATER) < text.index(made)
+    assert (f"{made}args.device = accelerator.device\n" in text) == set_again

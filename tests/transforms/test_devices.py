@@ -46,7 +46,7 @@ def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
 
 
-@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'"])
+@pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'", "args.gpu_ids[0]", "gpus[0]"])
 def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
     setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()\ngpu = args.gpu"
     check_transformed(
@@ -57,7 +57,7 @@ def test_a_gpu_that_is_selected_for_a_block(gpu: str) -> None:
     )
 
 
-@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device"])
+@pytest.mark.parametrize("gpu", ["-1", "x.device", "x.get_device()", "device", "places[0]"])
 def test_the_gpu_of_a_tensor_stays(gpu: str) -> None:
     check_noop("end", f"with torch.cuda.device({gpu}):\n    n = 1", "ACC113")
 
@@ -276,6 +276,31 @@ def test_a_cpu_beside_the_device_is_a_place_to_fetch_to() -> None:
         conversion.new_text
     )
     assert "kept = x.to(host)" in conversion.new_text
+
+
+def test_parts_of_a_model_that_are_kept_on_the_cpu() -> None:
+    net = """\
+        class Net(nn.Module):
+            def __init__(self, device, other):
+                super().__init__()
+                self.layer = nn.Linear(4, 2).to(device)
+                self.scale = nn.Parameter(torch.ones(1)).to(other)
+                self.shift = nn.Parameter(torch.zeros(1)).to(device)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        """
+    setup = f"{textwrap.dedent(net)}\n{DEVICE}\nhost = torch.device('cpu')"
+    build = "model = Net(device, host)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = convert(setup=setup, build=build, loss="loss = (model(x).to(host) * model.scale).mean()")
+    assert "host = accelerator.device" in conversion.new_text
+    # A parameter that is moved to another device is a copy: none of the model's.
+    assert "self.scale = nn.Parameter(torch.ones(1))\n" in conversion.new_text
+    assert "self.shift = nn.Parameter(torch.zeros(1)).to(device)\n" in conversion.new_text
+    assert [
+        "`host` keeps parts of `Net`" in f.message for f in conversion.remaining if f.code == "ACC103"
+    ] == [True]
 
 
 def test_a_device_in_two_statements_is_one() -> None:

@@ -274,3 +274,30 @@ def test_a_data_set_of_another_module_that_derives_from_a_library_s(
     assert place_of(new, "ready") == (
         "with accelerator.main_process_first():\n    data = load('d')" if fetched else "data = load('d')"
     )
+
+
+MANY = "options = {'a': {'train': True, 'download': True}, 'b': {}}\nplain = {'download': False}\nname = 'a'"
+
+
+@pytest.mark.parametrize(
+    ("given", "fetched"),
+    [
+        ("**{'download': True}", True),
+        ("**dict(download=True)", True),
+        ("**options[name]", True),
+        ("**options['a']", True),
+        ("**(options['a'] if name else plain)", True),
+        ("**options['b']", False),
+        ("**plain", False),
+        ("**unknown", False),
+    ],
+)
+def test_a_data_set_that_options_tell_to_download(given: str, fetched: bool) -> None:
+    line = f"data = kinds[name]('d', {given})"
+    setup = (
+        f"{LATER}\nfrom torchvision import datasets\nkinds = {{'a': datasets.MNIST}}\n{MANY}\nunknown = {{}}"
+    )
+    new = convert(setup=setup, ready=line).new_text
+    assert place_of(new, "ready") == (
+        f"with accelerator.main_process_first():\n    {line}" if fetched else line
+    )

@@ -46,6 +46,22 @@ def test_a_model_that_is_reckoned_with_beside_one_on_the_device(early: str) -> N
     assert "model = nn.Linear(4, 2)\nslow = nn.Linear(4, 2)\n" in text
 
 
+@pytest.mark.parametrize(
+    ("early", "kept"),
+    [
+        ("first = copy.deepcopy(model.state_dict())", True),
+        ("first = {n: p.clone() for n, p in model.state_dict().items()}", True),
+        ("first = {}\nfor n, p in model.named_parameters():\n    first[n] = p.data.clone()", True),
+        ("first = {n: p.cpu().clone() for n, p in model.state_dict().items()}", False),
+        ("first = model.state_dict()\nmodel.load_state_dict(first)", False),
+        ("count = sum(p.numel() for p in model.parameters())", False),
+    ],
+)
+def test_weights_that_are_kept_lie_where_the_model_does(early: str, kept: bool) -> None:
+    text = convert(imports="import copy", build=BUILD.format(move="", early=early)).new_text
+    assert ("model = nn.Linear(4, 2).to(device)\n" in text) == kept
+
+
 @pytest.mark.parametrize("early", ["copied(slow, model)", "loaded(slow, model)", "print(slow, model)", ""])
 def test_copies_over_devices_need_no_move(early: str) -> None:
     text = convert(build=BUILD.format(move=".to(device)", early=early), end="blend(slow, model)").new_text

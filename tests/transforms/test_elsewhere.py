@@ -45,6 +45,7 @@ WRITES = {
     "through another": "def write(x, p):\n    with open(p, 'w') as f:\n        json.dump(x, f)\n\n\n"
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
+    "of a copy under the same name": "def keep(x, path):\n    x = x.clone()\n    x[0] = 1\n    np.save(path, x)\n",
     "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
     "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
     "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
@@ -72,6 +73,9 @@ TIED = {
     "    np.save(path, x)\n",
     "it changes a piece of what it is given": "def keep(x, path):\n    y = x[1:]\n    y.clear()\n"
     "    np.save(path, y)\n",
+    "it changes what it is given before it copies it": "def keep(x, path):\n    x[0] = 1\n    x = x.clone()\n"
+    "    np.save(path, x)\n",
+    "it changes what lies in a copy": "def keep(x, path):\n    x = list(x)\n    x[0].zero_()\n    np.save(path, x)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
     "    np.save(path, NET(x))\n",
@@ -696,6 +700,15 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["return n\n    print(n)", "raise ValueError(n)\n    print(n)", "return n\n    if n:\n        print(n)"],
+)
+def test_what_never_runs_prints_nothing(tmp_path: Path, body: str) -> None:
+    helper = f"def count(n):\n    {body}\n"
+    assert not findings(converted(tmp_path, helper, epoch="n = count(3)"), "ACC201")
+
+
 EVALUATES = """
 def accuracy(model, data):
     model.eval()
@@ -721,3 +734,49 @@ def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path)
     assert findings(conversion, "ACC303") == [said]
     shared = "n = accuracy(model, loader)"
     assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
+
+
+EVALUATING = """
+from torch.utils.data import Dataset
+
+
+class Saving(Dataset):
+    def save(self, results, where):
+        json.dump(results, open(where, "w"))
+
+    def run_eval(self, results, where):
+        {before}
+        self.save(results, where)
+        return len(json.load(open(where)))
+
+
+class Samples:
+    def __getitem__(self, i):
+        return torch.randn(4), i % 2
+
+    def __len__(self):
+        return 8
+
+
+class Plain(Saving, Samples):
+    pass
+
+
+kinds = {{"a": Saving}}
+
+
+def kind(name):
+    class Both(kinds[name], Samples):
+        pass
+    return Both
+"""
+
+
+@pytest.mark.parametrize("made", ["helper.Plain()", "helper.kind('a')()"])
+def test_a_data_set_behind_its_loader_that_writes_and_reads_a_file(tmp_path: Path, made: str) -> None:
+    ready = f"own = DataLoader({made}, batch_size=8)"
+    line = "own.dataset.run_eval({}, 'out.json')"
+    found = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=line)
+    assert place_of(found.new_text, "end") == GUARD + line
+    kept = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=f"n = {line}\nprint(n)")
+    assert findings(kept)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
 from accelify.convert import Conversion, ConvertOptions, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, codes
@@ -118,3 +120,43 @@ def test_several_made_by_one_helper_are_said() -> None:
     assert "env.seed" not in converted(made).new_text
     made = 'for _ in range(2):\n    env = gym.make("CartPole-v0")'
     assert [f.fixable for f in converted(made).remaining if f.code == "ACC212"] == [False]
+
+
+PARSER = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--seed', {default})\n"
+ASKED = "args = parser.parse_args()\n{make}if {test}:\n    {seed}\n"
+MAKE = 'env = gym.make("CartPole-v0")\n'
+
+
+@pytest.mark.parametrize(
+    ("default", "test"),
+    [
+        ("default=-1, type=int", "args.seed > 0"),
+        ("type=int", "args.seed is not None"),
+        ("default=0, type=int", "args.seed"),
+        ("default=None, type=int", "args.seed is not None and args.seed >= 0"),
+    ],
+)
+def test_a_seed_that_only_an_option_asks_for(default: str, test: str) -> None:
+    asked = ASKED.format(make=MAKE, test=test, seed="env.seed(args.seed)")
+    found = converted(PARSER.format(default=default) + asked)
+    seeded = "        env.seed(torch.initial_seed() % 2**31)\n"
+    assert f"    if agent.accelerator.num_processes > 1 and not ({test}):\n{seeded}" in found.new_text
+    assert f"nobody seeds `env` unless `{test}`" in "".join(f.message for f in found.applied)
+
+
+@pytest.mark.parametrize(
+    ("default", "test"),
+    [("default=1, type=int", "args.seed > 0"), ("default=seed()", "args.seed"), ("default=-1", "args.other")],
+)
+def test_a_seed_that_is_given_by_default(default: str, test: str) -> None:
+    asked = ASKED.format(make=MAKE, test=test, seed="env.seed(args.seed)")
+    assert "ACC212" not in codes(converted(PARSER.format(default=default) + asked))
+
+
+def test_an_agent_that_seeds_what_is_not_the_environment() -> None:
+    text = SCRIPT.replace(
+        "    def learn", "    def seed(self, n):\n        torch.manual_seed(n)\n\n    def learn"
+    )
+    text = text.format(made=f"    {MAKE}", step=OLD.format(action=0), behind="    agent.seed(1)")
+    found = convert_source(Source.from_text(text, PATH))
+    assert "env.seed(torch.initial_seed() % 2**31)" in found.new_text

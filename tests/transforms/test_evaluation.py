@@ -616,3 +616,36 @@ def test_why_no_call_of_the_model_is_seen(line: str, reason: str) -> None:
 def test_a_loop_that_only_draws_a_schedule_has_no_metric(body: str, said: bool) -> None:
     end = f"rates, step = [], 0\nfor x, y in loader:\n    {body}\nprint(rates, step)"
     assert bool(codes(convert(end=end)) & {"ACC301", "ACC302", "ACC304"}) is said
+
+
+IN_BETWEEN = """\
+if i % 5 == 0:
+    model.eval()
+    for _ in range(2):
+        a, b = next(drawn)
+        {kept}save_image(model(a), f"{i}.png")
+    model.train()
+{later}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "later", "shared"),
+    [
+        ("", "", False),
+        ("", "a = x * 2\nprint(a)", False),
+        ("", "print(a)", True),
+        ("rows.append(model(a)); ", "print(len(rows))", True),
+        ("model.rows = a; ", "", True),
+    ],
+)
+def test_what_a_training_loop_draws_to_look_at_is_not_trained_on(kept: str, later: str, shared: bool) -> None:
+    ready = "from torchvision.utils import save_image\ndrawn = iter(test_loader)\nrows = []"
+    update = "optimizer.step()\n" + IN_BETWEEN.replace("{kept}", kept).replace("{later}", later)
+    end = """
+    model.eval()
+    for n, (a, b) in enumerate(test_loader):
+        save_image(model(a), f"test_{n}.png")
+    """
+    text = convert(ready=ready, update=update, end=end).new_text
+    assert ("accelerator.prepare(model, optimizer, loader, test_loader)" in text) == shared

@@ -59,6 +59,13 @@ def test_sizes_that_are_compared_with_numbers_are_the_least_of_all(before: str, 
     check_transformed("batch", f"if {before}:\n    continue", f"if {after.format(**least)}:\n    continue")
 
 
+@pytest.mark.parametrize("made", ["len(x)", "x.size(0)"])
+@pytest.mark.parametrize("batch_size", ["per-process", "total"])
+def test_samples_by_rounds_are_those_of_all_processes(made: str, batch_size: str) -> None:
+    after = f'if i * accelerator.reduce({made}, reduction="sum") > 100:\n    break'
+    check_transformed("batch", f"if i * {made} > 100:\n    break", after, batch_size=batch_size)
+
+
 RAISING = """\
 import contextlib
 import math
@@ -175,3 +182,60 @@ SHAPES = "wanted, other = torch.zeros(2), torch.zeros(3)"
 
 def test_sizes_of_what_is_made_once_need_not_agree() -> None:
     check_noop("batch", "if wanted.shape != other.shape:\n    continue", "ACC405", setup=SHAPES)
+
+
+CLOCKED = "import sys\nimport time\nstart = time.time()"
+
+
+@pytest.mark.parametrize(
+    ("test", "leaving", "after"),
+    [
+        (
+            "time.time() - start > 60",
+            "break",
+            'accelerator.reduce(int(time.time() - start > 60), reduction="max")',
+        ),
+        (
+            "limit > 0 and spent >= limit",
+            "sys.exit(3)",
+            'limit > 0 and accelerator.reduce(int(spent >= limit), reduction="max")',
+        ),
+        (
+            "not (spent < limit or loss.item() > 9)",
+            "exit()",
+            'accelerator.reduce(int(bool(not (spent < limit or loss.item() > 9))), reduction="max")',
+        ),
+    ],
+)
+def test_a_clock_is_agreed_on_before_the_loop_is_left(test: str, leaving: str, after: str) -> None:
+    update = f"optimizer.step()\nspent = time.time() - start\nif {test}:\n    {leaving}"
+    text = convert(setup=f"{CLOCKED}\nlimit = 5", update=update).new_text
+    assert f"if {after}:\n            {leaving}" in text
+
+
+def test_rounds_that_a_clock_ends() -> None:
+    end = """
+    while time.time() - start < 60:
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    text = convert(setup=CLOCKED, end=end).new_text
+    assert 'while accelerator.reduce(int(time.time() - start < 60), reduction="min"):' in text
+
+
+@pytest.mark.parametrize(
+    "body", ["print('still there')", "torch.save(model.state_dict(), 'm.pt'); start = time.time()"]
+)
+def test_nobody_waits_where_a_clock_only_shows_or_saves(body: str) -> None:
+    update = f"optimizer.step()\nif time.time() - start > 60:\n    {body.replace('; ', chr(10) + '    ')}"
+    conversion = convert(setup=CLOCKED, update=update)
+    assert "ACC405" not in codes(conversion)
+    assert "wait_for_everyone" not in conversion.new_text
+
+
+def test_how_long_something_took_is_no_matter_of_leaving() -> None:
+    update = "optimizer.step()\nspent = len(x)\nif spent > 60:\n    break\nspent = time.time() - start"
+    text = convert(setup=CLOCKED, update=update).new_text
+    assert "int(spent" not in text

@@ -11,7 +11,9 @@ from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
+MORE = (
+    "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly, given"
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,7 @@ MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pypl
         "exists = os.path.exists('out')",
         "a = np.load('a.npy')",
         "plt.plot([1])",
+        "table = given.Table()\ntable.dump(epoch)",
         "os.makedirs('out', exist_ok=True)",
         "pathlib.Path('out').mkdir(parents=True, exist_ok=True)",
     ],
@@ -38,6 +41,7 @@ def test_what_does_not_write_stays(snippet: str) -> None:
         "os.mkdir('out')  # é",
         "shutil.copy('a', 'b')",
         "np.save('a.npy', np.zeros(3))",
+        "np.zeros(3).dump(f'{epoch}.dat')",
         "plotly.offline.plot({}, filename='a.html')",
         "plt.savefig('a.png')",
         "with open('log.txt', 'a') as f:\n    f.write('x')",
@@ -113,6 +117,27 @@ def test_a_file_that_stays_open(opening: str) -> None:
         imports=OPENED,
         epoch="log.write('x')",
     )
+
+
+@pytest.mark.parametrize("mode", ["w+", "a+", "wb+"])
+def test_a_file_that_could_be_read_and_is_only_written(mode: str) -> None:
+    rest = "\ndef note(text):\n    log.write(text)\n    log.flush()"
+    found = check_transformed(
+        "ready",
+        f"log = open('log.txt', '{mode}'){rest}",
+        f"log = open('log.txt' if accelerator.is_main_process else os.devnull, '{mode}'){rest}",
+        epoch="print(epoch, file=log)",
+        end="log.close()",
+    )
+    assert "TODO" not in found.new_text
+
+
+@pytest.mark.parametrize("use", ["log.seek(0)", "text = log.read()", "keep(log)", "print(log)"])
+def test_a_file_that_is_read_too(use: str) -> None:
+    ready = "def keep(one):\n    print(one)\nlog = open('log.txt', 'w+')"
+    found = convert(ready=ready, epoch=f"log.write('x')\n{use}")
+    assert "devnull" not in found.new_text
+    assert "ACC203" in {f.code for f in found.remaining}
 
 
 def test_a_file_around_the_training() -> None:

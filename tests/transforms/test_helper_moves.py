@@ -50,6 +50,17 @@ def test_helpers_that_nobody_calls_mean_nothing(tmp_path: Path) -> None:
     assert creation(tmp_path, tools) == "accelerator = Accelerator(cpu=True)"
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["if x.is_cuda:\n        c = c.cuda()\n    return x * c", "return x * (c.cuda() if x.is_cuda else c)"],
+)
+def test_a_helper_that_goes_where_its_tensor_lies_means_nothing(tmp_path: Path, body: str) -> None:
+    tools = f"def move(x):\n    c = torch.ones(1)\n    {body}\n"
+    assert creation(tmp_path, tools) == "accelerator = Accelerator(cpu=True)"
+    asked = tools.replace("x.is_cuda", "torch.cuda.is_available()")
+    assert creation(tmp_path, asked) == "accelerator = Accelerator()"
+
+
 @pytest.mark.parametrize("flag", ["cuda", "use_cuda", "uses_cuda"])
 def test_the_flag_that_a_helper_is_given_decides(tmp_path: Path, flag: str) -> None:
     tools = f"def move(x, {flag}):\n    if {flag}:\n        x = x.cuda()\n    return x\n"

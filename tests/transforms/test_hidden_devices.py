@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, convert_paths
-from tests.transforms.support import convert
+from accelify.convert import Conversion, convert_paths, convert_project
+from accelify.source import Source
+from tests.transforms.support import convert, frame
 
 HIDE = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
 SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -91,3 +92,71 @@ def test_a_gpu_is_selected_again_by_a_function_of_another_module(
     said = [f for one in found for f in one.remaining if f.code == "ACC113"]
     assert [f.line for f in said] == ([6, 16] if named else [])
     assert all("` selects a GPU" in f.message and "options.py, line 7" in f.message for f in said)
+
+
+BASE = f"""\
+import os
+
+import torch
+
+
+class Base:
+    def __init__(self, lr):
+        self.device = self.choose()
+        self.model = torch.nn.Linear(3, 1).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr)
+
+    def choose(self):
+        if torch.cuda.is_available():
+            {HIDE}
+            return torch.device("cuda:0")
+        return torch.device("cpu")
+"""
+FIT = """\
+from base import Base
+
+
+class Fit(Base):
+    def run(self, loader):
+        for x in loader:
+            loss = self.model(x.to(self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+START = """\
+import torch
+from fit import Fit
+
+fit = Fit(0.1)
+fit.run(torch.utils.data.DataLoader(torch.randn(8, 3), batch_size=2))
+"""
+
+
+def test_set_in_a_module_that_is_handed_the_accelerator(tmp_path: Path) -> None:
+    for name, text in {"base": BASE, "fit": FIT, "start": START}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {c.source.path.stem: c for c in convert_paths([tmp_path / "start.py"]) if c.source.path}
+    assert "self.accelerator.device" in found["base"].new_text
+    assert said(found["base"])
+
+
+@pytest.mark.parametrize(
+    ("helper", "imports", "file"),
+    [
+        (f"import os\n{HIDE}\nsize = 3\n", "from helper import size", "helper.py"),
+        ("from deeper import size\n", "from helper import size", "deeper.py"),
+        ("import setGPU\nsize = 3\n", "from helper import size", "setGPU"),
+        ("size = 3\n", "import setGPU\nfrom helper import size", "setGPU"),
+        (f"import os\nif __name__ == '__main__':\n    {HIDE}\nsize = 3\n", "from helper import size", None),
+        (f"import os\n{HIDING}size = 3\n", "from helper import size", None),
+    ],
+)
+def test_set_when_a_module_is_imported(tmp_path: Path, helper: str, imports: str, file: str | None) -> None:
+    (tmp_path / "helper.py").write_text(helper)
+    (tmp_path / "deeper.py").write_text(f"import os\n{HIDE}\nsize = 3\n")
+    (tmp_path / "train.py").write_text(frame(imports=imports, ready="print(size)"))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    messages = [f.message for f in found.remaining if f.code == "ACC113"]
+    assert [m.split()[0] for m in messages] == ([file] if file else [])
+    assert found.new_text.count("# TODO(accelify ACC113)") == len(messages)

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_project
 from accelify.source import Source
-from tests.transforms.support import frame
+from tests.transforms.support import convert, frame
 
 HELPER = "import os\n\n\ndef mkdirs(path):\n    if not os.path.exists(path):\n        os.makedirs(path)\n"
 WAIT = "accelerator.wait_for_everyone()"
@@ -70,6 +70,7 @@ def converted(folder: Path, text: str) -> str:
         "def latest(where):\n    return os.listdir(where)\n\nmkdirs(folder)\nfound = latest(folder)",
         "def make(where):\n    mkdirs(where)\n\nmake(folder)\nfound = os.listdir(folder)",
         "for one in (folder, 'logs'):\n    mkdirs(one)\nfound = os.listdir('logs')",
+        "at = 'b'\nmkdirs(at)\nat = folder + '/a'\nmkdirs(at)\nsame = folder + '/a'\nfound = os.listdir(same)",
     ],
 )
 def test_all_wait_for_a_folder_that_they_list(tmp_path: Path, ready: str) -> None:
@@ -85,10 +86,62 @@ def test_so_they_do_where_a_method_lists_it(tmp_path: Path, make: str) -> None:
     assert converted(tmp_path, SOLVER.format(make=make, listed="self.folder")).count(WAIT) == 1
 
 
+WRITTEN = "def write(value, path):\n    with open(path + '.txt', 'w') as f:\n        f.write(value)\n    return value\n"
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        "os.makedirs(folder)\nlog = SummaryWriter(os.path.join(folder, 'log'))\nprint(log.log_dir)",
+        "mkdirs(folder)\nlog = SummaryWriter(log_dir=folder + '/log')\nprint(log.log_dir)",
+        "os.makedirs(args.out)\nname = 'a'\nname = os.path.join(args.out, name)\nkept = write('a', name + 'b')",
+        "os.makedirs(args.out)\nkept = write('a', args)",
+    ],
+)
+def test_all_wait_for_a_folder_that_all_write_in(tmp_path: Path, ready: str) -> None:
+    (tmp_path / "tables.py").write_text(WRITTEN)
+    imports = "from torch.utils.tensorboard import SummaryWriter\nfrom tables import write\nfrom utils import mkdirs"
+    text = converted(tmp_path, frame(imports=imports, setup="folder, args = 'out', parse()", ready=ready))
+    place = text.split("# <ready>")[1].split("# </ready>")[0]
+    making = next(line for line in place.splitlines() if "(folder)" in line or "(args.out)" in line)
+    assert place.split(making)[1].startswith(f"\n{WAIT}\n"), place
+
+
+def test_one_process_alone_writes_in_it(tmp_path: Path) -> None:
+    imports = "from torch.utils.tensorboard import SummaryWriter"
+    ready = "os.makedirs(folder)\nlog = SummaryWriter(folder)\nlog.add_scalar('a', 1, 1)"
+    assert WAIT not in converted(tmp_path, frame(imports=imports, setup="folder = 'out'", ready=ready))
+
+
 def test_another_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert WAIT not in converted(tmp_path, SOLVER.format(make="mkdirs(self.folder)", listed="'data'"))
     ready = "found = os.listdir('out')\nmkdirs('out')\nfound += os.listdir('data')"
     assert WAIT not in converted(tmp_path, frame(imports="from utils import mkdirs", ready=ready))
+
+
+SAVED = "np.save(folder + '/a.npy', [1])\n"
+
+
+@pytest.mark.parametrize(
+    ("listed", "waits"),
+    [
+        ("found = os.listdir(folder)", True),
+        ("found = glob.glob(os.path.join('out', '*.npy'))", True),
+        ("if 'b.npy' in os.listdir(folder + '/'):\n    print(1)", True),
+        ("found = os.listdir('outer')", False),
+        ("for one in range(3):\n    found = os.listdir(folder)", True),
+    ],
+)
+def test_all_wait_for_a_file_in_a_folder_that_they_list(listed: str, waits: bool) -> None:
+    ready = SAVED + listed
+    text = convert(imports="import glob\nimport numpy as np", setup="folder = 'out'", ready=ready).new_text
+    assert (f"    {SAVED}{WAIT}\n" in text) == waits, text
+
+
+def test_a_file_of_a_loop_is_not_waited_for_in_each_round() -> None:
+    ready = "for i in range(3):\n    np.save(folder + f'/{i}.npy', [1])\nfound = os.listdir(folder)"
+    text = convert(imports="import numpy as np", setup="folder = 'out'", ready=ready).new_text
+    assert WAIT not in text.split("found =")[0]
 
 
 LOG = """

@@ -113,7 +113,7 @@ def make(records):
 """
     (message,) = advice(convert(tmp_path, loading, "train_loader = make(1)"))
     assert message.startswith(
-        "some of its training data does not come from torch's DataLoader (train_loader)"
+        "its training data can come from `RecordLoader`, which is not seen to give torch's DataLoader"
     )
     (message,) = advice(convert(tmp_path, loading.rpartition("    return")[0], "train_loader = make(1)"))
     assert message.startswith("its training data comes from a loader that is not torch's")
@@ -215,3 +215,16 @@ def test_what_may_be_no_loader_of_torch_s_is_not_taken_for_placed(tmp_path: Path
     assert prepared(conversion.new_text) >= {"train_loader"}
     assert (moved in conversion.new_text) is endless
     assert bool([a for a in advice(conversion) if "`Endless`" in a]) is endless
+
+
+@pytest.mark.parametrize("other", ["zoo.make()", "loading.make_other()"])
+def test_a_loader_that_is_not_seen_in_one_of_several_cases(tmp_path: Path, other: str) -> None:
+    """The name is prepared whatever it holds; the advice is of what cannot be seen, not of the name."""
+    choice = f"if len('a') > 1:\n    train_loader = loading.make()\nelse:\n    train_loader = {other}"
+    made = f"import loading, zoo\n{choice}"
+    found = convert(
+        tmp_path, "def make():\n    return torch.utils.data.DataLoader([1, 2], 4)\n", made, "train_loader"
+    )
+    assert prepared(found.new_text) == {"model", "optimizer", "train_loader"}
+    (said,) = advice(found)
+    assert f"can come from `{other.removesuffix('()')}`, which is not seen to give torch's DataLoader" in said

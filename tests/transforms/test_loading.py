@@ -17,6 +17,10 @@ from tests.transforms.support import check_noop, check_transformed, convert, fra
         "state = torch.load('m.pt', map_location='cpu')",
         "optimizer.load_state_dict(torch.load('m.pt', 'cpu'))",
         "vocabulary = torch.load('vocabulary.pt')",
+        "words = torch.load('vocabulary.pt')['words']",
+        "images = torch.load('best.pt')['images']",
+        "mean = torch.load('best.pt')['mean'].numpy()",
+        "first = torch.load('best.pt')[0]",
         "import json\ntext = json.load(open('a.json'))",
     ],
 )
@@ -43,6 +47,14 @@ def test_loads(before: str, after: str) -> None:
         "ready",
         before,
         f"{after}\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+    )
+
+
+def test_an_entry_of_a_checkpoint() -> None:
+    check_transformed(
+        "ready",
+        "radius = torch.load(os.environ['CKPT'])['radius']",
+        "radius = torch.load(os.environ['CKPT'], map_location=accelerator.device)['radius']",
     )
 
 

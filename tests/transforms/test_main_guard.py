@@ -142,3 +142,63 @@ def test_a_factory_that_is_called_makes_a_model_that_is_trained(tmp_path: Path) 
     (tmp_path / "run.py").write_text(CALLS_BACK.replace("model = Net()", "model = Net.from_pretrained('a')"))
     found = convert_paths([tmp_path / "run.py"])[0]
     assert "model = accelerator.prepare(model)" in found.new_text, found.reason
+
+
+SCORES = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def score(model, data):
+    total = 0
+    with torch.no_grad():
+        for x, y in DataLoader(data, batch_size=2):
+            total += (model(x) == y).sum().item()
+    return total
+
+
+if __name__ == "__main__":
+    print(score(torch.nn.Linear(3, 1), []))
+"""
+SOLVES = """\
+import torch
+from score import score
+
+
+class Solver:
+    def __init__(self):
+        self.model = torch.nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, data):
+        for x, y in torch.utils.data.DataLoader(data, batch_size=2):
+            self.optimizer.zero_grad()
+            (self.model(x) - y).pow(2).mean().backward()
+            self.optimizer.step()
+        print(score(self.model, data))
+"""
+STARTS = """\
+import torch
+from solver import Solver
+
+
+def main():
+    data = torch.utils.data.TensorDataset(torch.randn(8, 3), torch.ones(8, 1))
+    Solver().train(data)
+
+
+main()
+"""
+
+
+def test_an_evaluation_that_can_be_started_by_itself_keeps_its_data_whole(tmp_path: Path) -> None:
+    """Its own main guard calls it without an Accelerator: that must not keep the training from being converted."""
+    for name, text in (("score", SCORES), ("solver", SOLVES), ("run", STARTS)):
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {c.source.path.name: c for c in convert_paths([tmp_path / "run.py"])}
+    solver = found["solver.py"]
+    assert solver.status == "converted", found["run.py"].reason
+    assert "self.accelerator.backward(" in solver.new_text
+    assert "score.py" not in found
+    (said,) = found["run.py"].remaining  # of a file that stays as it is
+    assert (said.code, Path(said.path).name, said.line) == ("ACC303", "score.py", 8)

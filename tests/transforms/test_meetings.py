@@ -50,6 +50,7 @@ def run_on_a_device(code: str) -> None:
         f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n{MOVED}\nx = x * Float([1.0])",
         f"Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor\nx = x * Float([1.0])\n{MOVED}",
         f"shape = torch.ones(3).size(0) + x.size(0)\n{MOVED}",
+        f"more = x.get('more', torch.empty(8, 0)).cuda()\n{MOVED}",
     ],
 )
 def test_what_goes_together_stays(batch: str) -> None:

@@ -312,6 +312,44 @@ class Trainer:
     ) in text
 
 
+WARMING = """
+class Warming:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        self.optimizer.step()
+"""
+CHOOSING = """
+import os
+from warming import Warming
+
+def main(loader):
+    if os.path.exists("file.pt"):
+        file = torch.load("file.pt")
+        model = file["model"]
+        optimizer = file["optimizer"]
+    else:
+        model = nn.Linear(4, 2)
+        if os.environ:
+            optimizer = Warming(torch.optim.SGD(model.parameters(), lr=0.1))
+        else:
+            optimizer = Warming(torch.optim.Adam(model.parameters(), lr=0.1))
+"""
+
+
+def test_an_optimizer_kept_in_an_object_is_prepared_behind_all_paths(tmp_path: Path) -> None:
+    """Made in either branch or brought by a checkpoint, it is the one that trains."""
+    loop = indented(LOOP.format(model="model", optimizer="optimizer"), 4)
+    main = HEAD + CHOOSING + loop + "\nmain(loader)\n"
+    text = converted(tmp_path, "main", main=main, warming=WARMING)["main"].new_text
+    prepared = [line.strip() for line in text.splitlines() if "optimizer.optimizer" in line]
+    assert prepared == ["model, optimizer.optimizer = accelerator.prepare(model, optimizer.optimizer)"]
+
+
 def test_what_a_constructor_keeps_first_is_prepared_behind_the_accelerator(tmp_path: Path) -> None:
     solver = """
 class Solver:

@@ -269,3 +269,48 @@ def test_of_several_criteria_the_first_in_the_file_is_named(tmp_path: Path) -> N
         conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
         (said,) = [f.message for f in conversion.remaining if f.code == "ACC425"]
         assert "it is averaged over `diff[valid]` (criteria.py:7)" in said
+
+
+FOCAL = """
+class Focal(nn.Module):
+    def __init__(self, power=2):
+        super().__init__()
+        self.power, self.ce = power, nn.CrossEntropyLoss({reduction})
+    def forward(self, scores, y):
+        one = self.ce(scores, y)
+        certain = torch.exp(-one)
+        both = (1 - certain) ** self.power * one
+        return both.mean()
+criterion = Focal()
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "loss"),
+    [
+        ("", "loss = torch.sqrt(F.mse_loss(model(x)[:, 0], y.float()))"),
+        ("", "fit = F.cross_entropy(model(x), y)\nloss = fit.exp() + 0.1 * fit"),
+        ("", "loss = ((model(x)[:, 0] - y) ** 2).mean() ** 0.5"),
+        ("", "scores = model(x)\nloss = torch.log(torch.mean(torch.exp(scores))) - scores.mean()"),
+        (FOCAL.format(reduction=""), "loss = criterion(model(x), y)"),
+    ],
+)
+def test_a_curve_over_a_mean_is_named(setup, loss):
+    said = [f.message for f in convert(setup=setup, loss=loss).remaining if f.code == "ACC425"]
+    assert len(said) == 1, said
+    assert "bends a mean over the batch" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("setup", "loss"),
+    [
+        ("", "loss = F.cross_entropy(model(x), y)\nprint(torch.exp(loss).item())"),
+        ("", "loss = torch.sqrt(((model(x)[:, 0] - y) ** 2) + 1e-6).mean()"),
+        ("", "loss = F.cross_entropy(model(x), y) + model.weight.mean() ** 2"),
+        ("", "loss = torch.log(model(x).softmax(1).mean(1)).mean()"),
+        ("", "loss = 0.5 * F.cross_entropy(model(x), y) / 3 + 1"),
+        (FOCAL.format(reduction='reduction="none"'), "loss = criterion(model(x), y)"),
+    ],
+)
+def test_a_curve_for_each_sample_is_silent(setup, loss):
+    assert "ACC425" not in codes(convert(setup=setup, loss=loss))

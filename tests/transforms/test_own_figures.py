@@ -457,8 +457,9 @@ def test_an_entry_of_a_dictionary_of_the_module() -> None:
 
 BOARD = """
 class Board:
-    def __init__(self):
+    def __init__(self, folder="runs"):
         self.sums, self.seen = {"train": 0.0}, 0
+        self.folder = folder
     def update(self, i, value, mode):
         value = float(value)
         self.sums[mode] += value
@@ -477,6 +478,8 @@ class Board:
     ("body", "behind", "named"),
     [
         ("board.update(i, loss.item(), 'train')", "board.show('train')", True),
+        # Where it lies is what it was made with.
+        ("board.update(i, loss.item(), 'train')", "print(board.folder)", False),
         ("board.update(i, loss.item(), 'train')", "board.ask()", False),
         ("board.update(i, 1.0, 'train')", "board.show('train')", False),
         ("board.update(i, loss.item(), 'train'); board.show('train')", "pass", False),
@@ -502,6 +505,88 @@ def test_what_an_object_keeps_and_shows(
     assert [message.startswith("`board.sums` covers one process's share") for message in found] == [
         True
     ] * named
+
+
+PACKER = """
+class Packer:
+    def __init__(self, size):
+        self.size, self.table = size, {}
+    def pack(self, x):
+        return self._cut(x)[: self.size]
+    def _cut(self, x):
+        return torch.narrow(x, 0, 0, self.size)
+    def note(self, x):
+        self.table["last"] = x
+packer = Packer(8)
+"""
+
+
+@pytest.mark.parametrize(("method", "named"), [("pack", False), ("_cut", False), ("note", True)])
+def test_an_object_that_keeps_nothing_of_what_it_is_handed(method: str, named: bool) -> None:
+    seen = found(
+        ready=PACKER, update=f"optimizer.step()\nkept = packer.{method}(x)", epoch="print(packer.table)"
+    )
+    assert seen == ({"ACC306"} if named else set())
+
+
+@pytest.mark.parametrize(
+    ("method", "decided"), [("return self.folder + '/log'", False), ("self.folder += str(self.seen)", True)]
+)
+def test_a_decision_by_what_an_object_was_made_with(method: str, decided: bool) -> None:
+    seen = found(
+        setup=f"{BOARD}    def name(self):\n        {method}\n",
+        ready="board = Board()",
+        update="optimizer.step()\nboard.update(i, loss.item(), 'train')",
+        epoch="if board.folder:\n    torch.save(model.state_dict(), 'a')",
+    )
+    assert seen == ({"ACC414"} if decided else set())
+
+
+EACH_BRANCH = """
+if x.sum() > 0:
+    kept = x.sum()
+elif x.sum() < -1:
+    kept = y.sum()
+else:
+    kept = loss.detach()
+"""
+CARRIED = EACH_BRANCH.replace("else:", "elif kept > 1:")
+INNER = """
+for _ in range(3):
+    kept = x.sum()
+    while kept.sum() > 1:
+        kept = x.mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (EACH_BRANCH, False),
+        (CARRIED, True),
+        (INNER, False),
+        (INNER.replace("    kept = x.sum()\n", "", 1), True),
+    ],
+)
+def test_what_every_batch_makes_anew_in_some_way_is_no_total(body: str, named: bool) -> None:
+    seen = found(ready="kept = torch.zeros(1)", update=f"optimizer.step()\n{body}", epoch="print(kept)")
+    assert ("ACC306" in seen) is named
+
+
+FILLING = """
+def fill(kept, x):
+    for key in ("a", "b"):
+        kept[key] = x.sum() + len(kept)
+    return kept
+mine, other = {}, {}
+fill(other, torch.zeros(1))
+"""
+
+
+@pytest.mark.parametrize(("given", "shown", "named"), [("mine", "mine", True), ("mine", "other", False)])
+def test_what_a_function_fills_is_that_of_who_hands_it_the_batch(given: str, shown: str, named: bool) -> None:
+    seen = found(ready=FILLING, update=f"optimizer.step()\nfill({given}, x)", epoch=f"print({shown})")
+    assert ("ACC306" in seen) is named
 
 
 HANDED_ON = """
@@ -576,3 +661,47 @@ def test_what_comes_first_in_another_pair_is_one_s_own() -> None:
 def test_what_counts_the_parts_of_a_batch_is_no_figure(loop: str, expected: set[str]) -> None:
     batch = f"{loop}\n    step = i * 8 + int(j)\n    if step % 100 == 0:\n        torch.save(model.state_dict(), 'a')"
     assert found(batch=batch) == expected
+
+
+KEEPING = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part, self.fit, self.level = nn.Linear(4, 2), 0, 0
+    def forward(self, x):
+        return self.part(x)
+    def judged(self, output, y, level):
+        self.fit, self.level = F.cross_entropy(output, y), level
+        self.penalty = self.part.weight.pow(2).sum()
+        self.spread = output.std()
+        return self.fit + self.penalty
+    def latest(self):
+        return {"fit": self.spread, "penalty": self.penalty}
+"""
+ADDED = {
+    "an attribute": ("total += float(model.spread)", {"ACC306"}),
+    "what a method tells": (
+        "for key, value in model.latest().items():\n    total += float(value)",
+        {"ACC306"},
+    ),
+    "what it tells by name": (
+        "for key in model.latest():\n    total += float(model.latest()[key])",
+        {"ACC306"},
+    ),
+    "of the weights": ("total += float(model.penalty)", set()),
+    "a setting": ("total += model.level", set()),
+}
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_what_a_model_keeps_of_its_batch(case):
+    added, wanted = ADDED[case]
+    said = found(
+        setup=KEEPING,
+        build="model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        ready="total = 0",
+        loss="loss = model.judged(model(x), y, 3)",
+        update=f"optimizer.step()\n{added}",
+        end="print(total)",
+    )
+    assert said == wanted

@@ -537,3 +537,83 @@ def test_weights_that_a_helper_of_another_module_loads(
     found = [f.message for f in conversion.remaining if f.code == "ACC109"]
     assert [message[:14] for message in found] == (["`load_weights`"] if named else [])
     assert all("(utils.py, line 6)" in message for message in found)
+
+
+READERS = """\
+import torch
+import net
+{bind}
+print(sum(w.numel() for w in {model}.parameters()))
+"""
+PACK = """\
+import torch
+
+
+def keep(epoch, model, path):
+    state = {"epoch": epoch, "net": model}
+    torch.save(state, path)
+"""
+WHOLE = "torch.save(model, 'm.pt')"
+PACKED = "torch.save({'net': model.eval(), 'epoch': epoch}, 'm.pt')"
+
+
+@pytest.mark.parametrize(
+    ("save", "bind", "model", "line"),
+    [
+        (WHOLE, "loaded = torch.load('m.pt').to('cpu')", "loaded.module", 4),
+        (WHOLE, "loaded = torch.load('m.pt').module", "loaded", 3),
+        (PACKED, "file = 'm.pt'\nfile = torch.load(file)\nnet = file['net']", "net.module", 6),
+        (PACKED, "file = torch.load('m.pt')", "file['net'].cuda().module", 4),
+        ("utils.keep(epoch, model, 'm.pt')", "net = torch.load('m.pt')['net'].module", "net", 3),
+        ("state = {'net': model}\ntorch.save(state, 'm.pt')", "def main():\n    return file['net'].module\n"
+         "file = torch.load('m.pt')", "file['net']", 4),
+        (WHOLE, "loaded = torch.load('m.pt')", "loaded", 0),
+        (WHOLE, "loaded = torch.load('m.pt')\nloaded = net.Net(4, 2)", "loaded.module", 0),
+        (WHOLE, "loaded = torch.load('m.pt')\nif hasattr(loaded, 'module'):\n    loaded = loaded.module", "loaded", 0),
+        (WHOLE, "loaded = torch.load('m.pt')['net']", "loaded.module", 0),
+        (PACKED, "loaded = torch.load('m.pt')['average']", "loaded.module", 0),
+        ("torch.save(model.module, 'm.pt')", "loaded = torch.load('m.pt')", "loaded.module", 0),
+        ("torch.save(model.state_dict(), 'm.pt')", "loaded = torch.load('m.pt')", "loaded.module", 0),
+    ],
+)  # fmt: skip
+def test_scripts_that_take_a_saved_model_out_of_a_wrapper_are_named(
+    tmp_path: Path, save: str, bind: str, model: str, line: int
+) -> None:
+    files = {"net": NET, "utils": PACK, "show": READERS.format(bind=bind, model=model)}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    text = frame(imports="import utils\nfrom net import Net", build=WRAPPED, end=save)
+    (tmp_path / "train.py").write_text(text)
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    assert [message.partition("read no ")[2] for message in found] == (
+        [f"`.module` off it in show.py:{line}"] if line else []
+    )
+
+
+def test_a_model_that_the_script_saved_itself_is_taken_out_of_no_wrapper() -> None:
+    end = """\
+    torch.save({"net": model, "parts": model.module}, "m.pt")
+    best = torch.load("m.pt")["net"].module
+    file = torch.load("m.pt")
+    print(file["net"].module.weight, file["parts"].module)
+    """
+    text = place_of(
+        convert(
+            build="model = nn.DataParallel(nn.Linear(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+            end=end,
+        ).new_text,
+        "end",
+    )
+    assert 'best = torch.load("m.pt")["net"]\n' in text
+    assert 'print(file["net"].weight, file["parts"].module)' in text
+
+
+def test_a_wrapped_model_of_another_run_stays_in_its_wrapper() -> None:
+    ready = "if os.path.exists('old.pt'):\n    start = torch.load('old.pt')['net'].module\n"
+    converted = convert(
+        build="model = nn.DataParallel(nn.Linear(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        ready=ready,
+        end="torch.save({'net': model}, 'm.pt')",
+    )
+    assert "['net'].module" in place_of(converted.new_text, "ready")

@@ -160,3 +160,17 @@ def test_a_bar_that_is_read_and_has_a_place_of_its_own_is_named(maker: str, more
     conversion = check_transformed("epoch", made, made, imports=imports, end="left = 8 - bar.n")
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC202"]
     assert "`bar.n`" in said
+
+
+TEXT_BARS = "import sys\nfrom progress.bar import Bar\nfrom progress import spinner"
+
+
+@pytest.mark.parametrize("made", ["Bar('train', max=3)", "spinner.Spinner('x')"])
+def test_a_bar_that_cannot_be_turned_off_is_written_nowhere(made: str) -> None:
+    place = 'file=sys.stderr if accelerator.is_local_main_process else open(os.devnull, "w")'
+    check_transformed("epoch", f"bar = {made}", f"bar = {made[:-1]}, {place})", imports=TEXT_BARS)
+
+
+@pytest.mark.parametrize("made", ["Bar('train', file=None)", "Bar('train', **{})", "spinner.name()"])
+def test_text_bars_that_stay(made: str) -> None:
+    check_noop("epoch", f"bar = {made}", "ACC202", imports=TEXT_BARS)

@@ -146,9 +146,10 @@ def test_other_ends_stay(bound: str, end: str) -> None:
 
 LIMIT = """
 def evaluate(batches, batch_size, limit=None):
-    hits = 0
+    hits = taken = 0
     with torch.no_grad():
         for i, (x, y) in enumerate(batches):
+            taken += 1
             hits += (model(x).argmax(1) == y).sum().item()
             if {test}:
                 {end}
@@ -166,6 +167,7 @@ def evaluate(batches, batch_size, limit=None):
         ("limit <= i * 8", "limit <= i * 8"),
         ("limit <= batch_size * i", "limit <= batch_size * i * accelerator.num_processes"),
         ("len(x) * batch_size > limit", "len(x) * batch_size > limit"),
+        ("taken * batch_size > limit", "taken * batch_size * accelerator.num_processes > limit"),
     ],
 )
 @pytest.mark.parametrize("loader", ["loader", "test_loader"])
@@ -221,3 +223,53 @@ def test_a_length_that_a_constructor_keeps_is_taken_behind_prepare(number: str, 
     assert "    loader = accelerator.prepare(loader)\n    Trainer(accelerator, loader," in conversion.new_text
     said = {f.code for f in conversion.remaining} & {"ACC401", "ACC412"}
     assert said == (set() if "len" in number else {"ACC412"})
+
+
+STREAM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from remote import RemoteIterableDataset, load_dataset
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        while True:
+            yield torch.randn(3)
+
+
+class Counted(Stream):
+    def __len__(self):
+        return 100
+
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader({data}, batch_size=4)
+other = DataLoader(TensorDataset(torch.randn(32, 3)), batch_size=4)
+batches = iter(loader)
+for step in range(7):
+    loss = model(next(batches)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+batches = iter(other)
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "counted"),
+    [
+        ("Stream()", False),
+        ("Counted()", True),
+        ("RemoteIterableDataset('tcp')", False),
+        ("load_dataset('texts', streaming=True)", False),
+        ("load_dataset('texts')", True),
+    ],
+)
+def test_a_stream_is_not_asked_for_its_length(data: str, counted: bool) -> None:
+    conversion = convert_source(Source.from_text(STREAM.format(data=data), support.PATH), ConvertOptions())
+    assert ("range(min(7, len(loader)))" in conversion.new_text) is counted
+    assert "len(other)" not in conversion.new_text
+    assert ("ACC412" in {f.code for f in conversion.remaining}) is not counted

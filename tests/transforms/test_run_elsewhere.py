@@ -9,6 +9,16 @@ import pytest
 from accelify.convert import Conversion, convert_paths
 
 HELPERS = """\
+import torch
+from torch.autograd import Variable
+
+
+def measure(model, size):
+    example = {made}
+    {moved}
+    return model.forward(example)
+
+
 def embed(model, x):
     model.eval()
     {moves}
@@ -50,8 +60,12 @@ def converted(
     model: str = WRAPPED,
     name: str = "extract",
     shown: str = "len(extract(model, test))",
+    made: str = "torch.zeros(1, size)",
+    moved: str = "pass",
 ) -> Conversion:
-    (folder / "helpers.py").write_text(HELPERS.format(moves=moves, run=run, through=through))
+    (folder / "helpers.py").write_text(
+        HELPERS.format(moves=moves, run=run, through=through, made=made, moved=moved)
+    )
     (folder / "train.py").write_text(TRAIN.format(model=model, name=name, shown=shown))
     conversion = convert_paths([folder / "train.py"])[0]
     assert conversion.status == "converted", conversion.reason
@@ -94,3 +108,32 @@ def test_what_lies_on_the_host_is_said(tmp_path: Path, changed: dict[str, str]) 
 )
 def test_what_is_moved_or_never_was_is_not(tmp_path: Path, changed: dict[str, str]) -> None:
     assert said(converted(tmp_path, **changed)) == []
+
+
+MEASURES = {"name": "measure", "shown": "measure(model, 4)"}
+
+
+@pytest.mark.parametrize("made", ["torch.zeros(1, size)", "Variable(torch.FloatTensor(1, size)).float()"])
+def test_what_a_helper_makes_itself_is_said(tmp_path: Path, made: str) -> None:
+    conversion = converted(tmp_path, made=made, **MEASURES)
+    (message,) = said(conversion)
+    assert "`measure` gives the model tensors of the host (helpers.py, line " in message
+    assert "next(model.parameters()).device" in message
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"made": "torch.zeros(1, size, device=next(model.parameters()).device)"},
+        {"made": "torch.zeros(1, size).cuda()"},
+        {"moved": "example = example.to(next(model.parameters()).device)"},
+        {"moved": "model = model.cpu()"},
+        {"moved": "model.to('cpu')"},
+        {"shown": "measure(nn.Linear(4, 32), 4)"},
+        {"shown": "len(test))\nplain = nn.Linear(4, 32)\nprint(measure(plain, 4)"},
+    ],
+)
+def test_what_a_helper_makes_for_another_model_or_moves_is_not(
+    tmp_path: Path, changed: dict[str, str]
+) -> None:
+    assert said(converted(tmp_path, **(MEASURES | changed))) == []

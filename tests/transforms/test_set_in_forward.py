@@ -45,7 +45,12 @@ def test_parameters_that_a_forward_sets(line: str, named: bool) -> None:
         ("self.shift = nn.Parameter(self.shift * 0.9 + 0.1 * x.mean(0))", "self.shift"),
         (
             "self.mean = self.mean * 0.9 + 0.1 * x.mean(0); self.shift = nn.Parameter(-self.mean)",
-            "self.shift",
+            "self.mean",
+        ),
+        (
+            "self.mean = self.mean * 0.9 + x.sum(0); self.shift = nn.Parameter(self.shift * 0.9 + x.mean(0)); "
+            "self.ready = self.ready + 0",
+            "self.shift` and `self.mean",
         ),
         (
             "self.shift.data.copy_(self.shift * 0.9 + x.mean(0)); self.shift = nn.Parameter(self.shift)",
@@ -60,3 +65,35 @@ def test_parameters_that_every_forward_carries_on(lines: str, updated: str | Non
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC422"]
     assert ("run one batch through the model before prepare" in said) is (updated is None)
     assert (f"updates `{updated}` in every forward" in said) is (updated is not None)
+
+
+ROWS = """
+class Net(nn.Module):
+    def __init__(self, bound=None):
+        super().__init__()
+        self.rows = {rows}
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(self.rows(x.long()).mean(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "made", "said"),
+    [
+        ("nn.Embedding(9, 4, max_norm=1.0)", "Net()", "`rows` scales by max_norm"),
+        ("nn.Embedding(9, 4, None, 1.0)", "Net()", "`rows` scales by max_norm"),
+        ("nn.EmbeddingBag(9, 4, 1.0)", "Net()", "`rows` scales by max_norm"),
+        ("nn.Embedding(9, 4, max_norm=bound)", "Net(bound=2)", "where `bound` is given"),
+        ("nn.Embedding(9, 4, max_norm=bound)", "Net()", ""),
+        ("nn.Embedding(9, 4, max_norm=None)", "Net()", ""),
+        ("nn.Embedding(9, 4, 0)", "Net()", ""),
+    ],
+)
+def test_rows_that_a_forward_scales_in_place(rows: str, made: str, said: str) -> None:
+    build = f"model = {made}\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    conversion = convert(setup=ROWS.format(rows=rows), build=build)
+    found = [f.message for f in conversion.remaining if f.code == "ACC422"]
+    assert len(found) == bool(said)
+    assert all(said in message and "gather_for_metrics(indices)" in message for message in found)

@@ -37,6 +37,12 @@ def test_sizes_and_exits_that_are_right_stay(snippet: str) -> None:
         ("é = torch.randn(batch_size, 4) + 1", "é = torch.randn(x.size(0), 4) + 1"),
         ("h = x.view(batch_size, -1)", "h = x.view(x.size(0), -1)"),
         ("h = x.reshape(batch_size, 4)", "h = x.reshape(-1, 4)"),
+        ("h = x.reshape((batch_size, 4))", "h = x.reshape((-1, 4))"),
+        (
+            "h = x.view((batch_size, 2, -1))",
+            "# TODO(accelify ACC404): take the size of the batch at hand, as in data.size(0)\n"
+            "h = x.view((batch_size, 2, -1))",
+        ),
     ],
 )
 def test_the_batchs_own_size(before: str, after: str) -> None:

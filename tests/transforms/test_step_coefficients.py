@@ -23,6 +23,12 @@ BY_STEPS = {
     "scaled": ("", LOSS + "loss = fit + extra\nloss *= min(1, step / 50)"),
     "from a step on": ("", LOSS + "loss = fit\nif step > 100:\n    loss = loss + extra"),
     "chosen": ("", LOSS + "loss = fit + extra if step > 100 else fit"),
+    "a distance": ("", LOSS + "goal = min(25, step / 40)\nloss = fit + 9 * (extra - goal).abs()"),
+    "a distance by torch": ("", LOSS + "loss = fit + torch.abs(extra - min(25, step / 40)).mean()"),
+    "a square": ("", LOSS + "loss = fit + (extra - min(25, step / 40)) ** 2"),
+    "a power": ("", LOSS + "loss = fit + extra ** min(2, step / 40)"),
+    "a bound": ("", LOSS + "floor = min(25, step / 40)\nloss = fit + torch.clamp(extra, min=floor)"),
+    "a factor of what is averaged": ("", LOSS + "loss = (fit + min(1, step / 40) * extra).mean()"),
 }
 SILENT = {
     "a constant": ("", LOSS + "loss = fit + 0.5 * extra"),
@@ -32,6 +38,9 @@ SILENT = {
     "a rhythm": ("", LOSS + "loss = fit\nif step % 16 == 0:\n    loss = loss + 16 * extra"),
     "tensors": ("", LOSS + "loss = fit * extra"),
     "accumulation": ("", LOSS + "loss = fit / 4"),
+    "a fixed distance": ("", LOSS + "loss = fit + (extra - 25).abs()"),
+    "what has no gradient": ("", LOSS + "loss = fit + extra - step"),
+    "a bound by epochs": ("", LOSS + "loss = fit + extra.clamp(min=min(25, epoch / 4))"),
 }
 
 

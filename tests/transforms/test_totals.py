@@ -288,3 +288,38 @@ def test_a_total_that_is_read_between_its_passes_is_said_to_be_too_small() -> No
     conversion = convert(end=before)
     said = " ".join(f.message for f in conversion.remaining if f.code == "ACC302")
     assert "multiply it there by accelerator.num_processes" in said
+
+
+@pytest.mark.parametrize(
+    "division",
+    [
+        "costs[epoch] /= seen",
+        "costs[epoch] = costs[epoch] / float(seen)",
+        "costs[epoch] /= max(seen, 1)",
+    ],
+)
+def test_a_counter_of_what_stays_one_share_stays_one_too(division: str) -> None:
+    before = f"""
+    costs = np.zeros(3)
+    for epoch in range(3):
+        seen = 0
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            costs[epoch] += loss.item() * len(x)
+            seen += len(x)
+        {division}
+        print(costs[epoch])
+    """
+    conversion = convert(imports="import numpy as np", end=before)
+    assert "reduce(seen" not in conversion.new_text
+    assert codes(conversion) & {"ACC302", "ACC306"}
+
+
+def test_a_counter_that_divides_sums_in_place_is_put_together_with_them() -> None:
+    before, _ = script("total += loss.item() * len(x); n += len(x)", "total")
+    before = before.replace("total = 0", "total = n = 0").replace("return", "total /= n\n    return")
+    text = convert(ready=before, epoch="print(train_epoch())").new_text
+    assert '    total, n = accelerator.reduce((total, n), reduction="sum")\n    total /= n' in text

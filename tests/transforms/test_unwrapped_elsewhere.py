@@ -37,8 +37,20 @@ def asked(net):
     return net.weight.sum().item()
 
 
+def again(net):
+    if isinstance(net, torch.nn.DataParallel):
+        made = torch.nn.DataParallel(type(net.module)(4, 2))
+    else:
+        made = type(net)(4, 2)
+    made.load_state_dict(net.state_dict())
+    return made
+
+
 def other(net, data):
     return data.module
+
+
+import torch
 """
 WRAP = "parallel = os.path.exists('gpus')\nif parallel:\n    model = nn.DataParallel(model)"
 
@@ -99,3 +111,22 @@ def test_who_reads_no_wrapper_stays(tmp_path: Path, call: str) -> None:
 
 def test_a_model_that_was_never_wrapped_says_nothing(tmp_path: Path) -> None:
     assert said(converted(tmp_path, "v = helpers.inner(model)", ready="")) == []
+
+
+@pytest.mark.parametrize(
+    ("epoch", "after"),
+    [
+        ("copy = helpers.again(model)", "copy = helpers.again(accelerator.unwrap_model(model))"),
+        ("v = helpers.asked(model)", "v = helpers.asked(model)"),
+    ],
+)
+def test_a_model_of_the_same_class_is_made_of_the_script_s_own(
+    tmp_path: Path, epoch: str, after: str
+) -> None:
+    """And what wraps it only where it was wrapped is no DataParallel in a converted script."""
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    script = tmp_path / "train.py"
+    script.write_text(frame(imports="import helpers", ready="model = nn.DataParallel(model)", epoch=epoch))
+    (found,) = convert_project(Source.read(script))
+    assert place_of(found.new_text, "epoch") == after
+    assert "ACC109" not in {f.code for f in found.remaining}

@@ -412,3 +412,14 @@ def test_a_name_that_is_the_prepared_model_on_one_way_is_unwrapped() -> None:
     bound = "bare = model\nif epoch:\n    bare = model.module"
     text = convert(build=NET + BUILD, epoch=f"{bound}\nn = bare.hidden").new_text
     assert "n = accelerator.unwrap_model(bare).hidden" in place_of(text, "epoch")
+
+
+@pytest.mark.parametrize("made", ["copy.deepcopy(model)", "nn.Linear(4, 2)"])
+def test_a_second_name_that_holds_a_copy_at_times_is_not_prepared(made: str) -> None:
+    """What is made for each evaluation would be held to the end of the run."""
+    update = (
+        f"optimizer.step()\nif i > 2:\n    shown = {made}\nelse:\n    shown = model\nshown.eval()\nshown(x)"
+    )
+    text = convert(imports="import copy", update=update).new_text
+    assert text.count("accelerator.prepare(") == 1
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text

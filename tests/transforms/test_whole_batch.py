@@ -364,3 +364,45 @@ def test_pairs_that_are_handed_to_a_function(tmp_path: Path, first: str, second:
 def test_shares_within_a_sample_or_of_what_the_data_holds(term: str) -> None:
     loss = f"output = model(x)\nloss = F.cross_entropy(output, y) + ({term}).mean()"
     assert "ACC408" not in codes(convert(loss=loss))
+
+
+SCORED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+
+    def {first}(self, x):
+        return self.{inner}
+
+    def scores(self, x):
+        n, k = {sizes}
+        scores = torch.zeros(n, 2, n).to(x.device)
+        for j in range(n):
+            scores[:, :, j] = {value}
+        return scores
+
+    def loss(self, x):
+        with torch.no_grad():
+            mean = x.mean()
+        return self.scores(x).mean() - mean
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "inner", "sizes", "value", "found"),
+    [
+        ("forward", "out(x)", "x.shape", "(x * x[j]).sum(1)", True),
+        ("forward", "out(x)", "x.shape[:2]", "similar(x, x[j])", True),
+        ("forward", "out(x)", "x.shape[1:]", "(x * x[j]).sum(1)", False),
+        ("forward", "out(x)", "x.shape", "x[j] * 2", False),
+        ("forward", "scores(x)", "x.shape", "(x * x[j]).sum(1)", False),
+    ],
+)
+def test_a_matrix_of_samples_that_a_loss_of_the_model_fills(
+    first: str, inner: str, sizes: str, value: str, found: bool
+) -> None:
+    build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    setup = SCORED.format(first=first, inner=inner, sizes=sizes, value=value)
+    conversion = convert(setup=setup, build=build, loss="loss = model.loss(model(x))")
+    assert ("ACC408" in {f.code for f in conversion.remaining}) is found

@@ -26,6 +26,12 @@ def define(cuda):
     return define_net(cuda)
 
 
+def choose(several=False):
+    if several:
+        return define_net()
+    return nn.Linear(4, 2)
+
+
 class Wide(nn.DataParallel):
     pass
 """
@@ -63,6 +69,7 @@ def said(conversion: Conversion) -> list[str]:
         ("import nets", "model = nets.define_net()"),
         ("from nets import define_net", "model = define_net(torch.cuda.is_available())"),
         ("from nets import define", "model = define(True)"),
+        ("from nets import choose", "model = choose(True)"),
         ("from nets import define", "def build():\n    return define(True)\n\nmodel = build()"),
     ],
 )
@@ -90,12 +97,45 @@ def test_a_model_that_is_not_trained_is_named_too(tmp_path: Path) -> None:
     assert messages[0].endswith("take the wrapper out there")
 
 
+TWIN = """\
+from torch import nn
+
+
+class Twins:
+    def twin_of(self, net):
+        if isinstance(net, nn.DataParallel):
+            twin = nn.DataParallel({kind}(net.module)(net.module.size))
+        else:
+            twin = {kind}(net)(net.size)
+            {more}
+        twin.load_state_dict(net.state_dict())
+        return twin
+"""
+
+
+@pytest.mark.parametrize(("kind", "more"), [("type", "pass"), ("type", "print(net(1))"), ("repr", "pass")])
+def test_a_twin_of_the_models_class_is_made_of_the_model_itself(tmp_path: Path, kind: str, more: str) -> None:
+    """It is in no DataParallel then, and the script's wrapper has another class and none of its attributes."""
+    build = "twins = nets.Twins()\nmodel = nn.DataParallel(nn.Linear(4, 2))\n"
+    (tmp_path / "nets.py").write_text(TWIN.format(kind=kind, more=more))
+    use = "twin = twins.twin_of(model) if i == 7 else model\ntwin(x)"
+    script = tmp_path / "train.py"
+    script.write_text(frame(imports="import nets", build=f"{build}{SGD}", update=f"optimizer.step()\n{use}"))
+    conversion = convert_project(Source.read(script))[0]
+    assert not said(conversion)
+    handed = "accelerator.unwrap_model(model)" if (kind, more) == ("type", "pass") else "model"
+    assert f"twin = twins.twin_of({handed}) if i == 7" in conversion.new_text
+
+
 @pytest.mark.parametrize(
     ("nets", "build"),
     [
         (FACTORY.format(made="net.cuda()"), "model = nets.define_net()"),
         (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.define_net(False)"),
         (FACTORY.format(made="nn.DataParallel(net)").replace("=True", "=False"), "model = nets.define_net()"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.define(False)"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.choose()"),
+        (FACTORY.format(made="nn.DataParallel(net)"), "model = nets.choose(several=False)"),
         # What the script does not come to is of no concern to it.
         (FACTORY.format(made="nn.DataParallel(net)"), "model = nn.Linear(4, 2)\nprint(nets)"),
         (FACTORY.format(made="nn.SyncBatchNorm.convert_sync_batchnorm(net)"), "model = nets.define_net()"),

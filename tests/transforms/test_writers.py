@@ -74,6 +74,28 @@ class App:
     assert "ACC204" in codes(conversion)
 
 
+def test_a_writer_that_a_function_unknown_is_given_stays() -> None:
+    setup = """\
+        from torch.utils.tensorboard import SummaryWriter
+
+        def fit(model, optimizer, show):
+            writer = SummaryWriter('runs')
+            for x, y in DataLoader(data, batch_size=8):
+                loss = F.cross_entropy(model(x), y)
+                writer.add_scalar('loss', 1.0)
+                show(model, writer)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """
+    text = convert(setup=setup, end="fit(model, optimizer, made_elsewhere)").new_text
+    assert "SummaryWriter('runs')\n" in text
+    text = convert(
+        setup=setup.replace("show(model, writer)", "show(model)"), end="fit(model, optimizer, given)"
+    ).new_text
+    assert "SummaryWriter('runs') if accelerator.is_main_process else None\n" in text
+
+
 def test_a_run_that_is_started_before_the_accelerator_is_marked() -> None:
     conversion = convert(
         imports=f"import argparse\n{BOARD}",

@@ -1,0 +1,98 @@
+"""Attributes of an object that is handed on: `args.name = ...` above `Runner(args)`, which reads `self.p.name`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A function, or method, and the names under which it has an object."""
+
+    function: Scope
+    names: frozenset[str]
+
+
+def holders(script: ScriptModel, call: ast.Call, given: str) -> Iterator[Holder]:
+    """The functions that an object comes to by a call, further on too, methods of a class that keeps it among them.
+
+    Args:
+        script: its model.
+        call: the call.
+        given: the object's name, as the call hands it over.
+    """
+    calls = script.interpreter.calls
+    queue: list[tuple[Scope, frozenset[str]]] = []
+    seen: set[Scope] = set()
+
+    def hand_on(inner: ast.Call, names: frozenset[str]) -> None:
+        for callee in in_order(calls.get(inner, set())):
+            taken = frozenset(p for a, p in handed_to(inner, callee) if dotted(a) in names)
+            if taken and callee not in seen:
+                seen.add(callee)
+                queue.append((callee, taken))
+
+    hand_on(call, frozenset({given}))
+    while queue:
+        function, taken = queue.pop()
+        names = _names_of(function, taken)
+        found = [Holder(function, names)]
+        own = f"{function.self_name()}."
+        kept = {name.removeprefix(own) for name in names if name.startswith(own)}
+        if kept and function.is_method and function.parent is not None:
+            for method in function.parent.children.values():
+                if method is not function and method.is_method:
+                    told = frozenset(f"{method.self_name()}.{name}" for name in kept)
+                    found.append(Holder(method, _names_of(method, told)))
+        for one in found:
+            yield one
+            for node in one.function.nodes:
+                if isinstance(node, ast.Call):
+                    hand_on(node, one.names)
+
+
+def is_read_between(script: ScriptModel, target: ast.Attribute, call: ast.Call) -> bool:
+    """Whether an attribute that is set is read before a call behind it, in its function or in those called by then.
+
+    Args:
+        script: its model.
+        target: the attribute, as it is set.
+        call: the call, which hands its object on.
+    """
+    tree, given = script.tree, dotted(target.value) or ""
+    start, end = tree.end(tree.statement(target)), tree.start(call)
+    for node in script.scope_of(target).nodes:
+        if not isinstance(node, (ast.Attribute, ast.Call)) or not start < tree.start(node) < end:
+            continue
+        if isinstance(node, ast.Attribute) and node.attr == target.attr:
+            return True
+        if isinstance(node, ast.Call) and node is not call:
+            if any(next(reads(one, target.attr), None) for one in holders(script, node, given)):
+                return True
+    return False
+
+
+def reads(holder: Holder, attribute: str) -> Iterator[ast.Attribute]:
+    """Where a function reads an attribute of the object that it has."""
+    for node in holder.function.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load):
+            if dotted(node.value) in holder.names:
+                yield node
+
+
+def _names_of(function: Scope, given: frozenset[str]) -> frozenset[str]:
+    """The names under which a function has what it is given under some: `self.p = options`."""
+    names = set(given)
+    for node in function.nodes:
+        if isinstance(node, ast.Assign) and dotted(node.value) in names:
+            names |= {name for t in node.targets if (name := dotted(t)) is not None}
+    return frozenset(names)
+
+
+__all__ = ["Holder", "holders", "is_read_between", "reads"]

@@ -1,0 +1,42 @@
+"""A second model of the same making that training never touches: loaded, put into evaluation, and asked.
+
+tested = build().cuda()
+tested.load_state_dict(model.state_dict())
+tested.eval()
+evaluate(tested, test_loader)
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.holders import Holder
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+
+# What asks for weights in order to change them, or turns evaluation back into training.
+_TRAINING = frozenset(
+    "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
+)
+
+
+def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool:
+    """Whether a variable's model is loaded and evaluated, so that prepare would cast and average for nothing.
+
+    Args:
+        script: its model.
+        holder: a name under which a factory's model is kept, beside the one that is trained.
+        scope: where it is given it.
+    """
+    if holder.cls is not None:
+        return False
+    asked: set[str] = set()
+    for name in script.reads(holder.name, scope):
+        parent = script.tree.parent(name)
+        if isinstance(parent, ast.Attribute):
+            asked.add(parent.attr)
+        elif isinstance(parent, ast.Call) and script.trains(parent):
+            return False
+        elif not isinstance(parent, (ast.Call, ast.keyword)):
+            return False  # kept under another name, in a list, in an object
+    return {"eval", "load_state_dict"} <= asked and not asked & _TRAINING

@@ -1,0 +1,90 @@
+"""What a test of an option is when nobody gives the option: `if args.seed > 0:` of one whose default is -1."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from accelify.analysis.program import Module
+from accelify.analysis.syntax import call_keyword
+
+_COMPARING: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+
+
+def option_defaults(modules: Iterable[Module]) -> dict[str, object]:
+    """The defaults of the options that modules add to a parser, of those whose default is written down once."""
+    found: dict[str, object] = {}
+    unsure: set[str] = set()
+    for module in modules:
+        for call in module.tree.nodes(ast.Call) if b"add_argument" in module.tree.data else ():
+            if getattr(call.func, "attr", "") != "add_argument":
+                continue
+            name = _name(call)
+            if name is None:
+                continue
+            try:
+                value = _default(call)
+            except ValueError:
+                unsure.add(name)
+                continue
+            if name in found and found[name] != value:
+                unsure.add(name)
+            found[name] = value
+    return {name: value for name, value in found.items() if name not in unsure}
+
+
+def is_false_by_default(test: ast.expr, defaults: Mapping[str, object]) -> bool:
+    """Whether a test of options fails where none of them is given. False where that cannot be seen."""
+    try:
+        return not _value(test, defaults)
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _name(call: ast.Call) -> str | None:
+    """`save_to` of `add_argument("-s", "--save-to")`, None where it is no option."""
+    told = call_keyword(call, "dest")
+    if isinstance(told, ast.Constant) and isinstance(told.value, str):
+        return told.value
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    flags = [flag for flag in flags if flag.startswith("-")]
+    long = [flag for flag in flags if flag.startswith("--")] or flags
+    return long[0].lstrip("-").replace("-", "_") if long else None
+
+
+def _default(call: ast.Call) -> object:
+    given, action = call_keyword(call, "default"), call_keyword(call, "action")
+    if given is not None:
+        return ast.literal_eval(given)
+    if action is not None and ast.literal_eval(action) in ("store_true", "store_false"):
+        return bool(ast.literal_eval(action) == "store_false")
+    return None
+
+
+def _value(node: ast.expr, defaults: Mapping[str, object]) -> Any:
+    """The value of an expression by the options' defaults; raises what says that it is not known."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return defaults[node.attr]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _value(node.operand, defaults)
+    if isinstance(node, ast.BoolOp):
+        values = (_value(value, defaults) for value in node.values)
+        return all(values) if isinstance(node.op, ast.And) else any(values)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        compare = _COMPARING[type(node.ops[0])]
+        return compare(_value(node.left, defaults), _value(node.comparators[0], defaults))
+    return ast.literal_eval(node)
+
+
+__all__ = ["is_false_by_default", "option_defaults"]

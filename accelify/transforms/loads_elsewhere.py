@@ -1,0 +1,106 @@
+"""What functions of modules that are not converted put on one GPU in every process.
+
+model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
+data = Waves(folder)    ->  (a finding, where its class uses "cuda:0" by the number)
+
+A checkpoint without a map_location goes to the GPU that it was saved from. `"cuda"` without a number is the GPU of each
+process, once the Accelerator is made.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.come_to import come_to
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, dotted, target_names, walk
+from accelify.transforms.base import Change, Context
+from accelify.transforms.device_constants import CONSTANT
+from accelify.transforms.loading import CHECKPOINT, LOAD
+
+_NUMBERED = re.compile(r"^cuda:\d+$")
+_PLACING = frozenset({"device", "to"})
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield a finding for each such place, at the first call of the script that comes to it."""
+    if context.plan.arguments.get("cpu") == "True":
+        return
+    loads: dict[ast.Call, list[str]] = {}
+    devices: dict[ast.Call, list[str]] = {}
+    for call, module, scope in come_to(context.script, b"torch.load", b"import load", b"cuda:"):
+        if context.plan.on_main_only(call) or context.is_guarded(call):
+            continue
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
+            continue  # what a base class chooses is written anew behind it
+        file = module.path.name if module.path is not None else "another module"
+        returned = {
+            n.id for s in scope.nodes if isinstance(s, ast.Return) and s.value for n in walk(s.value)
+            if isinstance(n, ast.Name)
+        }  # fmt: skip
+        for node in scope.nodes:
+            if isinstance(node, ast.Call) and _loads_anywhere(context, module, scope, node, call):
+                loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
+            elif isinstance(node, ast.Constant) and _is_used_device(module, node, returned):
+                devices.setdefault(call, []).append(f"{file}, line {node.lineno}")
+    for call, places in loads.items():
+        message = (
+            f"this call loads a checkpoint to where it was saved (torch.load in {'; '.join(places)}), from a GPU on "
+            'every process to the same one: give it a map_location there, "cpu" or, for what is used as it is, the '
+            "device of each process"
+        )
+        yield context.change(LOAD, call, message)
+    for call, places in devices.items():
+        message = (
+            f"this call comes to a GPU that is used by its number ({'; '.join(places)}), the same one for every "
+            'process: without the number, "cuda" is each process\'s own'
+        )
+        yield context.change(CONSTANT, call, message)
+
+
+def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Call, call: ast.Call) -> bool:
+    """Whether a call loads a checkpoint or a model, and is not told where to."""
+    if not (dotted(load.func) or "").endswith("load") or len(load.args) != 1:
+        return False
+    if any(kw.arg in ("map_location", None) for kw in load.keywords):
+        return False
+    if context.effects.qualname(module, scope, load.func) != "torch.load":
+        return False
+    for ancestor in module.tree.ancestors(load):
+        if isinstance(ancestor, ast.Call) and isinstance(ancestor.func, ast.Attribute):
+            if ancestor.func.attr == "load_state_dict":
+                return True
+        if isinstance(ancestor, ast.Assign):
+            return any(CHECKPOINT.search(n) for t in ancestor.targets for n in target_names(t))
+        if isinstance(ancestor, ast.Return):
+            return context.script.is_a(call, v.MODEL) and scope in context.script.callees(call)
+    return False
+
+
+def _is_used_device(module: Module, text: ast.Constant, returned: set[str]) -> bool:
+    """Whether a constant is a GPU with its number, to which something is moved or on which it is made.
+
+    A device that the function gives back is another's to use: the script's own is the Accelerator's then.
+    """
+    if not isinstance(text.value, str) or not _NUMBERED.match(text.value):
+        return False
+    stmt = module.tree.statement(text)
+    if isinstance(stmt, ast.Return):
+        return False
+    if isinstance(stmt, ast.Assign) and any(returned.intersection(target_names(t)) for t in stmt.targets):
+        return False
+    node: ast.AST = text
+    while isinstance(parent := module.tree.parent(node), ast.IfExp) and node is not parent.test:
+        node = parent
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "device"
+    if not isinstance(parent, ast.Call) or node is not call_argument(parent, 0, "device"):
+        return False
+    return (dotted(parent.func) or str(getattr(parent.func, "attr", ""))).rpartition(".")[2] in _PLACING
+
+
+__all__ = ["transform"]

@@ -1,0 +1,94 @@
+"""Prints and progress bars that every process shows: above the Accelerator, and in modules that stay as they are.
+
+print(options)                       (a finding: every process prints this)
+accelerator = Accelerator()
+features = helper.extract(images)    (a finding, where `extract` draws a bar)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis.bars_elsewhere import bars_elsewhere
+from accelify.analysis.own_main import calls_of_other_mains
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_keyword
+from accelify.findings import Severity
+from accelify.transforms import printing, progress
+from accelify.transforms.base import Change, Context
+
+_SHOWN = 4  # lines of one file in a message
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield one finding for the prints above the Accelerator, and one for the bars of other modules."""
+    if context.plan.anchor is None or context.plan.reach is None:
+        return
+    elsewhere = calls_of_other_mains(context.script.modules[1:])
+    above = _above(context)
+    prints = [c for c in context.script.calls() if _is_print(context, c) and c not in elsewhere]
+    early = [c for c in prints if _is_run_by_all(context, c) and _is_early(context, c, above)]
+    early.sort(key=context.tree.start)
+    if early:
+        at = _numbers({context.tree.locate(context.tree.start(call))[1] for call in early})
+        message = f"every process prints this, where there is no Accelerator to ask ({at})"
+        yield context.change(printing.PRINT, early[0], message, severity=Severity.INFO)
+    own, every = context.script.modules, context.script.program.modules.values()
+    if not any(b"tqdm" in module.tree.data for module in every if module not in own):
+        return
+    calls = sorted((c for c in context.script.calls() if _is_run_by_all(context, c)), key=context.tree.start)
+    found = list(bars_elsewhere(context.script, calls, context.effects.qualname))
+    lines: dict[str, set[int]] = {}
+    for _, module, line in found:
+        lines.setdefault(module.path.name if module.path is not None else module.name, set()).add(line)
+    if found:
+        places = "; ".join(f"{path}, {_numbers(at)}" for path, at in sorted(lines.items()))
+        message = f"every process draws the progress bars of functions of other modules ({places})"
+        yield context.change(progress.PROGRESS, found[0][0], message, severity=Severity.INFO)
+
+
+def _is_run_by_all(context: Context, call: ast.Call) -> bool:
+    return not (context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call))
+
+
+def _is_print(context: Context, call: ast.Call) -> bool:
+    plain = isinstance(call.func, ast.Name) and call.func.id == "print" and call_keyword(call, "file") is None
+    return plain and context.script.scope_of(call).resolve("print") is None
+
+
+def _above(context: Context) -> set[Scope]:
+    """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does."""
+    script, anchor = context.script, context.plan.anchor
+    assert anchor is not None
+    place = anchor.before or anchor.after
+    queue = [] if place is None else [script.scope_of(place)]
+    found: set[Scope] = set()
+    while queue:
+        for call in script.callers(queue.pop()):
+            scope = script.scope_of(call)
+            if scope not in found:
+                found.add(scope)
+                queue.append(scope)
+    return found
+
+
+def _is_early(context: Context, call: ast.Call, above: set[Scope]) -> bool:
+    """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own."""
+    script, anchor = context.script, context.plan.anchor
+    assert anchor is not None
+    if any(isinstance(a, (ast.ExceptHandler, ast.Lambda)) for a in context.tree.ancestors(call)):
+        return False
+    scope = script.scope_of(call)
+    if scope is anchor.root and scope.kind == "function":
+        return context.tree.start(call) < anchor.offset
+    if scope.kind != "module" and scope not in above:
+        return False
+    near = context.reaches_cheaply(call) and context.accelerator(call) is not None
+    return not near and context.at_hand.expression(call) is None
+
+
+def _numbers(lines: set[int]) -> str:
+    shown = [str(line) for line in sorted(lines)]
+    text = ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
+    return f"line{'s' if len(shown) > 1 else ''} {text}"

@@ -1,0 +1,45 @@
+"""Bars of the library `progress`, which has no switch to turn them off: they count everywhere, and are shown by one.
+
+bar = Bar("train", max=n)    ->  bar = Bar("train", max=n, file=sys.stderr if accelerator.is_local_main_process
+                                                               else open(os.devnull, "w"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.syntax import call_keyword
+from accelify.edits import Edit
+from accelify.transforms import progress
+from accelify.transforms.base import Change, Context
+
+_LIBRARY = ("progress.bar.", "progress.counter.", "progress.spinner.")
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the place that such a bar is written to."""
+    if not any(b"progress" in module.tree.data for module in context.script.modules):
+        return
+    for call in context.script.calls():
+        name = context.script.qualname(call.func) or ""
+        if not name.startswith(_LIBRARY) or not name.rpartition(".")[2][:1].isupper():
+            continue
+        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+            continue
+        if call_keyword(call, "file") is not None or any(kw.arg is None for kw in call.keywords):
+            continue
+        accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
+        if accelerator is None:
+            continue
+        place = f'sys.stderr if {accelerator}.is_local_main_process else open(os.devnull, "w")'
+        try:
+            edits: list[Edit] = [verbs.add_keyword(context.tree, call, f"file={place}")]
+        except verbs.EditError:
+            continue
+        edits += [
+            context.import_for(call, f"import {one}")
+            for one in ("os", "sys")
+            if not context.is_bound(one, call)
+        ]
+        yield context.change(progress.PROGRESS, call, "every process would draw this bar", edits)

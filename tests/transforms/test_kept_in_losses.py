@@ -1,0 +1,104 @@
+"""What a criterion, or another method that works the loss out, keeps of each process's own batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project
+from accelify.source import Source
+from tests.transforms.support import convert, frame
+
+CLASS = """
+class Smoothed({base}):
+    def __init__(self):
+        {init}
+        self.kept = torch.zeros(64, 2)
+
+    def {name}(self, i, out, y):
+        p = F.softmax(out, 1)
+{body}
+
+keeper = Smoothed()
+"""
+ENTRIES = """\
+self.kept[i] = 0.7 * self.kept[i] + 0.3 * p.detach()
+return F.cross_entropy(out, y) + (self.kept[i] * p).sum(1).mean()"""
+RUNNING = """\
+self.kept = 0.9 * self.kept + 0.1 * out.detach().mean()
+weight = self.kept + 1
+return F.cross_entropy(out, y) * weight.mean()"""
+LATER = """\
+loss = F.cross_entropy(out, y) + (self.kept.mean(0) * p).mean()
+self.kept = out.data
+return loss"""
+SHOWN = """\
+self.kept += out.detach().mean()
+if i % 10 == 0:
+    print(self.kept)
+return F.cross_entropy(out, y)"""
+AT_ONCE = """\
+self.kept = p.detach()
+return F.cross_entropy(out, y) + (self.kept * p).mean()"""
+COUNTED = """\
+self.kept = self.kept + 1
+return F.cross_entropy(out, y) * self.kept.mean()"""
+MODULE = {"base": "nn.Module", "init": "super().__init__()", "name": "forward"}
+PLAIN = {"base": "object", "init": "pass", "name": "loss"}
+
+
+def written(body: str, kind: dict[str, str]) -> str:
+    indented = "\n".join(f"        {line}" for line in body.splitlines())
+    return CLASS.format(body=indented, **kind)
+
+
+def named(conversion: Conversion) -> list[str]:
+    return [f.message for f in conversion.remaining if f.code == "ACC417"]
+
+
+@pytest.mark.parametrize("body", [ENTRIES, RUNNING, LATER])
+@pytest.mark.parametrize(("kind", "run"), [(MODULE, "keeper"), (PLAIN, "keeper.loss")])
+def test_what_goes_into_the_next_loss_is_named_where_it_is_set(
+    body: str, kind: dict[str, str], run: str
+) -> None:
+    loss = f"out = model(x)\nvalue = {run}(i, out, y)\nloss = value * 2"
+    conversion = convert(setup=written(body, kind), loss=loss)
+    (message,) = named(conversion)
+    assert message.startswith(f"`self.kept` is set in `Smoothed.{kind['name']}` from one process's own part")
+    assert "# TODO(accelify ACC417): `Smoothed." in conversion.new_text
+
+
+@pytest.mark.parametrize("body", [SHOWN, AT_ONCE, COUNTED])
+def test_what_the_next_loss_does_not_see_is_not(body: str) -> None:
+    assert named(convert(setup=written(body, PLAIN), loss="loss = keeper.loss(i, model(x), y)")) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"loss": "keeper.loss(i, model(x), y)\nloss = F.cross_entropy(model(x), y)"},
+        {"loss": "loss = Smoothed().loss(i, model(x), y)"},
+        {
+            "loss": "loss = keeper.loss(i, model(x), y)",
+            "ready": "loader = DataLoader(data, batch_size=8)",
+        },
+    ],
+    ids=["no part of the loss", "made anew", "not shuffled"],
+)
+def test_who_keeps_nothing_for_other_samples_is_not(others: dict[str, str]) -> None:
+    assert named(convert(setup=written(ENTRIES, PLAIN), **others)) == []
+
+
+def test_a_criterion_of_another_module_is_named_at_its_call(tmp_path: Path) -> None:
+    head = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    (tmp_path / "losses.py").write_text(head + written(ENTRIES, MODULE).replace("keeper = Smoothed()", ""))
+    text = frame(
+        imports="from losses import Smoothed",
+        setup="keeper = Smoothed()",
+        loss="loss = keeper(i, model(x), y)",
+    )
+    (tmp_path / "train.py").write_text(text)
+    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
+    (message,) = named(conversion)
+    assert "is set in `Smoothed.forward` (losses.py, line 12) from" in message

@@ -1,0 +1,107 @@
+"""Counts of the samples that were seen, where something is decided by them: those of all processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import codes, convert, place_of
+
+SIZE = "batch_size = 8"
+OWN = 'accelerator.reduce({}, reduction="sum")'
+
+
+def _converted(update, batch_size="per-process", **snippets):
+    found = convert(
+        batch_size, setup=SIZE, ready="seen = 0\n", update=f"optimizer.step()\n{update}", **snippets
+    )
+    return place_of(found.new_text, "update").removeprefix("optimizer.step()\n"), found
+
+
+@pytest.mark.parametrize(
+    ("added", "after"),
+    [
+        ("batch_size", "batch_size * accelerator.num_processes"),
+        ("loader.batch_size", "loader.batch_size * accelerator.num_processes"),
+        ("x.size(0)", OWN.format("x.size(0)")),
+        ("len(x)", OWN.format("len(x)")),
+    ],
+)
+@pytest.mark.parametrize("adding", ["seen += {}", "seen = seen + {}"])
+def test_what_ends_a_loop_counts_all_processes(added, after, adding):
+    update = adding + "\nif seen >= len(data):\n    break"
+    text, found = _converted(update.format(added))
+    assert text == update.format(after)
+    assert "ACC412" in codes(found)
+
+
+def test_a_count_that_is_kept_over_epochs_and_one_that_goes_on_from_it():
+    update = "done += batch_size\nseen += batch_size\nif seen >= len(data):\n    break"
+    text, _ = _converted(
+        update, batch="if i == 0:\n    seen = seen % len(data)\n    done = epoch * 64 + seen\n"
+    )
+    assert text == update.replace("+= batch_size", "+= batch_size * accelerator.num_processes")
+
+
+def test_a_count_behind_the_loop_is_whole_already():
+    text, found = _converted("seen += len(x)\nif seen > 100:\n    break", epoch="print(seen)\n")
+    assert text.startswith("seen += " + OWN.format("len(x)"))
+    assert found.new_text.count("reduce(") == 1
+    assert not codes(found) & {"ACC302", "ACC306"}
+
+
+@pytest.mark.parametrize("batch_size", ["per-process", "total"])
+def test_a_batch_that_is_split_is_a_share_where_it_is_asked_itself(batch_size):
+    update = "seen += {}\nif seen > 100:\n    break"
+    nominal = "batch_size" if batch_size == "total" else "batch_size * accelerator.num_processes"
+    assert _converted(update.format("batch_size"), batch_size)[0] == update.format(nominal)
+    assert _converted(update.format("len(x)"), batch_size)[0] == update.format(OWN.format("len(x)"))
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "seen += batch_size\nif seen % 64 == 0:\n    torch.cuda.empty_cache()",
+        "seen += batch_size\nif seen > 0:\n    torch.cuda.empty_cache()",
+        "seen += batch_size\nif seen >= len(loader) * batch_size:\n    break",
+        "seen += 1\nif seen >= 100:\n    break",
+    ],
+    ids=["a rhythm", "the first", "the loader's own", "steps"],
+)
+def test_other_counts_stay(update):
+    assert _converted(update)[0] == update
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["if y.sum() > 3:\n    {}", "if y.sum() > 3:\n    continue\n{}"],
+    ids=["in a branch", "behind one"],
+)
+def test_a_count_that_not_all_processes_come_to_is_named(before):
+    ends = "\nif seen > 100:\n    break"
+    _, found = _converted(before.format("seen += len(x)") + ends)
+    assert "seen += len(x)\n" in found.new_text
+    assert "ACC412" in {f.code for f in found.remaining}
+    assert "len(x)" in _converted("if epoch > 0:\n    seen += len(x)" + ends)[0]
+
+
+def test_a_share_of_what_is_to_be_seen_is_one_of_all_processes():
+    update = "seen += batch_size\nshare = min(1, 1 / LIMIT * (seen + 1))\nif seen > LIMIT:\n    seen = 0"
+    text, _ = _converted(
+        update, imports="LIMIT = 50", batch="share = 1", loss="loss = share * model(x).mean()"
+    )
+    assert text == update.replace("+= batch_size", "+= batch_size * accelerator.num_processes")
+
+
+@pytest.mark.parametrize("added", ["batch_size", "len(x)"])
+@pytest.mark.parametrize(
+    "mean",
+    ["total / seen", "total / max(seen, 1)", "total * (1 / (seen + 1e-8))", "total / (seen / batch_size)"],
+)
+def test_a_count_that_divides_what_is_one_process_s_is_named(added, mean):
+    update = f"total = total + loss.item()\nseen += {added}\nprint({mean})\nif seen > 100:\n    break"
+    _, found = _converted(update, batch="total = 0.0\n")
+    assert f"seen += {added}\n" in found.new_text
+    assert [f.message for f in found.remaining if f.code == "ACC412"] == [
+        "`seen` counts the samples that one process has seen and is compared with `100`: all N have seen N times as "
+        "many"
+    ]

@@ -1,0 +1,109 @@
+"""Prints above the Accelerator, and progress bars of other modules: named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, frame
+
+SCRIPT = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Runner:
+    def __init__(self, options):
+        self.model = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        print("made")
+
+    def fit(self):
+        for x in DataLoader(list(torch.randn(8, 3)), batch_size=2):
+            self.optimizer.zero_grad()
+            self.model(x).mean().backward()
+            self.optimizer.step()
+
+
+def main(options):
+    {main}
+    Runner(options).fit()
+
+
+if __name__ == "__main__":
+    {guard}
+    main(argparse.Namespace(lr=0.1))
+"""
+HELPER = """\
+import sys
+from tqdm import tqdm
+
+
+def extract(items, quiet=False):
+    return [one for one in tqdm(items{options})]
+
+
+def both(items, quiet=False):
+    {body}
+    return items
+"""
+
+
+def said(found: Conversion, code: str) -> list[str]:
+    return [f.message for f in found.remaining if f.code == code]
+
+
+@pytest.mark.parametrize(
+    ("main", "guard", "lines"),
+    [
+        ("print(options)", "pass", "line 21"),
+        ("pass", "print('begun')", "line 26"),
+        ("print(options)", "print('begun')", "lines 21, 26"),
+        ("pass", "pass", ""),
+        ("import sys; print(options, file=sys.stderr)", "pass", ""),
+        ("try: options.lr\n    except AttributeError: print(options)", "pass", ""),
+    ],
+)
+def test_prints_above_the_accelerator_are_named_once(main: str, guard: str, lines: str) -> None:
+    found = convert_source(Source.from_text(SCRIPT.format(main=main, guard=guard), PATH))
+    assert found.status == "converted"
+    message = f"every process prints this, where there is no Accelerator to ask ({lines})"
+    assert said(found, "ACC201") == ([message] if lines else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "line"),
+    [
+        ("", "pass", "line 6"),
+        (", disable=quiet", "pass", ""),
+        (", **{}", "pass", ""),
+        (", disable=True", "for one in tqdm(items): pass", "line 10"),
+        (", disable=True", "items = extract(items)", ""),
+        ("", "items = extract(items)", "line 6"),
+        (", disable=True", "if not quiet:\n        items = list(tqdm(items))", ""),
+        (", disable=True", "return items\n    items = list(tqdm(items))", ""),
+    ],
+)
+def test_bars_of_other_modules_are_named_once(tmp_path: Path, options: str, body: str, line: str) -> None:
+    (tmp_path / "helper.py").write_text(HELPER.format(options=options, body=body))
+    ready = "a = helper.extract([1])\nb = helper.extract([2])\nc = helper.both([3])"
+    (tmp_path / "train.py").write_text(frame(imports="import helper", ready=ready))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    message = f"every process draws the progress bars of functions of other modules (helper.py, {line})"
+    assert said(found, "ACC202") == ([message] if line else [])
+
+
+def test_a_bar_that_only_the_main_process_comes_to_is_not_named(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(
+        "from tqdm import tqdm\n\n\ndef keep(items):\n    with open('a', 'w') as file:\n"
+        "        for one in tqdm(items):\n            file.write(str(one))\n"
+    )
+    (tmp_path / "train.py").write_text(frame(imports="import helper", ready="helper.keep([1])"))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert "if accelerator.is_main_process:\n    helper.keep([1])" in found.new_text
+    assert not said(found, "ACC202")
