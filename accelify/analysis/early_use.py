@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
@@ -25,6 +26,8 @@ _WEIGHTS = frozenset({"state_dict", "parameters", "named_parameters", "buffers",
 _KNOWN = frozenset({"torch", "builtins"})
 
 # Methods that reckon with two tensors, which have to lie on one device for it; `copy_` takes one from another.
+# What draws weights, by its name.
+_DRAWING = re.compile(r"(?:normal|uniform|orthogonal|sparse)_?$|^(?:xavier|kaiming)|^reset_parameters$")
 _RECKONING = frozenset(
     name + end for name in "add sub mul div lerp addcmul addcdiv dist".split() for end in ("", "_")
 )
@@ -105,7 +108,7 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
     if isinstance(call.func, ast.Attribute) and model in script.models_of(call.func.value):
         if any(_runs_parts(script, callee) for callee in script.callees(call)):
             return True
-    if _keeps_weights(script, call, model):
+    if _keeps_weights(script, call, model) or _draws_weights(script, call, model):
         return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if not any(_is_among(script, model, script.models_of(argument)) for argument in given):
@@ -127,6 +130,29 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
         for callee in script.callees(call)
         for inner in walk(callee.node)
     )
+
+
+def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+    """Whether a call draws the model's weights anew behind a move: `net.apply(init)`, `init_weights(net)`.
+
+    They are drawn by the generator of the device that they lie on.
+    """
+    applies = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) and applies else None
+    about = [receiver] if receiver is not None else call.args[:1]
+    if not any(_is_among(script, model, script.models_of(one)) for one in about):
+        return False
+    if receiver is not None:
+        functions = [w.scope for a in call.args[:1] for w in script.values(a) if isinstance(w, v.Function)]
+        nodes = [n for a in call.args[:1] if isinstance(a, ast.Lambda) for n in walk(a)]
+    else:
+        functions, nodes = list(script.callees(call)), []
+    nodes += [n for function in functions for n in walk(function.node)]
+    return any(_DRAWING.search(_named(node)) for node in nodes) and _is_moved_before(script, call, model)
+
+
+def _named(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
