@@ -110,6 +110,8 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
             return True
     if _keeps_weights(script, call, model) or _draws_weights(script, call, model):
         return True
+    if _is_shared(script, call, model):
+        return True
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if not any(_is_among(script, model, script.models_of(argument)) for argument in given):
         return False
@@ -149,6 +151,18 @@ def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
         functions, nodes = list(script.callees(call)), []
     nodes += [n for function in functions for n in walk(function.node)]
     return any(_DRAWING.search(_named(node)) for node in nodes) and _is_moved_before(script, call, model)
+
+
+def _is_shared(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+    """Whether a call gives the weights, where they lie, to other processes: `net.share_memory()`."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr == "share_memory":
+        return _is_among(script, model, script.models_of(func.value))
+    if (dotted(func) or getattr(func, "attr", "")).rsplit(".", 1)[-1] != "Process":
+        return False
+    given = next((kw.value for kw in call.keywords if kw.arg == "args"), None)
+    parts = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []
+    return any(_is_among(script, model, script.models_of(part)) for part in parts)
 
 
 def _named(node: ast.AST) -> str:

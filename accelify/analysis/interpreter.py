@@ -408,6 +408,8 @@ class Interpreter(CallEvaluator, KindsByUse):
             )
             if target is None or target is self.program.entry:
                 continue
+            if cut == len(parts) and self.program.is_rebound(name):
+                continue
             ours = True
             values: Values = set()
             if cut == len(parts):

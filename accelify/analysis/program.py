@@ -176,6 +176,14 @@ class Program:
         place = self._place(name)
         return place is not None and place.name != "__init__.py"
 
+    def is_rebound(self, name: str) -> bool:
+        """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, say."""
+        outer, _, last = name.rpartition(".")
+        package = self.load(outer) if outer else None
+        if package is None or package.path is None or package.path.name != "__init__.py":
+            return False
+        return last in package.scopes.module.locals and _rebinds(package, last)
+
     def load(self, name: str) -> Module | None:
         """The project's module of a dotted name, read now if it was not yet; None where there is none."""
         found = self.modules.get(name)
@@ -285,7 +293,7 @@ class Uses:
                 module.used.add(node)
                 self._queue.append((module, node))
         for target in names.imports.get(chain[0], ()):
-            self._use_dotted(module, (*target, *chain[1:]))
+            self._use_dotted(module, (*target, *chain[1:]), len(target))
         if chain[0] not in module.scopes.module.locals:
             for star in names.stars:
                 other = self._import(module, star)
@@ -300,10 +308,16 @@ class Uses:
         others = [self._import(module, star) for star in self._names(module).stars if module not in seen]
         return any(self._provides(other, name, seen | {module}) for other in others if other is not None)
 
-    def _use_dotted(self, module: Module, parts: tuple[str, ...]) -> None:
-        """Use `a.b.c`: the module that the longest beginning names, and of it the rest."""
+    def _use_dotted(self, module: Module, parts: tuple[str, ...], named: int) -> None:
+        """Use `a.b.c`: the module that the longest beginning names, and of it the rest.
+
+        `named` is how much of it an import names: of a package's module and what the package itself calls so, it
+        means the latter.
+        """
         for cut in range(len(parts), 0, -1):
             if self._is_name_of_file(module, parts[:cut]):
+                continue
+            if cut >= named and self.program.is_rebound(".".join(parts[:cut])):
                 continue
             target = self._import(module, ".".join(parts[:cut]))
             if target is not None:
@@ -371,6 +385,17 @@ class _Names:
                 else:
                     parts = (*base.split("."), alias.name) if base else (alias.name,)
                     self.imports.setdefault(alias.asname or alias.name, []).append(parts)
+
+
+def _rebinds(package: Module, name: str) -> bool:
+    """Whether a package's own lines bind a name to something else than its module of that name."""
+    if any(getattr(node, "name", "") == name for node in package.scopes.module.children):
+        return True
+    return any(
+        (alias.asname or alias.name) == name and absolute_name(node, package.package) != package.name
+        for node in package.tree.nodes(ast.ImportFrom)
+        for alias in node.names
+    )
 
 
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:

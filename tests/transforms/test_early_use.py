@@ -75,3 +75,24 @@ def test_two_models_that_prepare_places() -> None:
     )
     text = convert(build=build, loss="loss = F.cross_entropy(model(x) + slow(x), y)").new_text
     assert "model = nn.Linear(4, 2)\nslow = nn.Linear(4, 2)\n" in text
+
+
+INIT = "def init(m):\n    if isinstance(m, nn.Linear):\n        nn.init.xavier_uniform_(m.weight)\n"
+
+
+@pytest.mark.parametrize(
+    ("early", "kept"),
+    [
+        ("model.apply(init)", True),
+        ("model.apply(lambda m: m.reset_parameters() if isinstance(m, nn.Linear) else None)", True),
+        ("model.apply(print)", False),
+        ("init(model)", True),
+        ("model.share_memory()", True),
+        ("Process(target=print, args=(model, 1)).start()", True),
+        ("Process(target=print, args=(1,)).start()", False),
+    ],
+)
+def test_weights_that_are_drawn_or_shared_lie_where_the_model_does(early: str, kept: bool) -> None:
+    build = BUILD.format(move="", early=f"{INIT}{early}")
+    text = convert(imports="from multiprocessing import Process", build=build).new_text
+    assert ("model = nn.Linear(4, 2).to(device)\n" in text) is kept
