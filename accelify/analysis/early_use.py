@@ -158,7 +158,7 @@ def _is_shared(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     func = call.func
     if isinstance(func, ast.Attribute) and func.attr == "share_memory":
         return _is_among(script, model, script.models_of(func.value))
-    if (dotted(func) or getattr(func, "attr", "")).rsplit(".", 1)[-1] != "Process":
+    if str(dotted(func) or getattr(func, "attr", "")).rpartition(".")[2] != "Process":
         return False
     given = next((kw.value for kw in call.keywords if kw.arg == "args"), None)
     parts = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []

@@ -179,10 +179,11 @@ class Program:
     def is_rebound(self, name: str) -> bool:
         """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, say."""
         outer, _, last = name.rpartition(".")
-        package = self.load(outer) if outer else None
-        if package is None or package.path is None or package.path.name != "__init__.py":
+        place = self._place(outer) if outer else None
+        if place is None or place.name != "__init__.py":
             return False
-        return last in package.scopes.module.locals and _rebinds(package, last)
+        package = self._module_at(outer, place)
+        return package is not None and last in package.scopes.module.locals and _rebinds(package, last)
 
     def load(self, name: str) -> Module | None:
         """The project's module of a dotted name, read now if it was not yet; None where there is none."""
@@ -190,12 +191,16 @@ class Program:
         if found is None and len(self.modules) < _MOST_MODULES:
             place = self._place(name)
             if place is not None:
-                if place not in self._by_path:
-                    self._by_path[place] = self._parse(name, place)
-                found = self._by_path[place]
+                found = self._module_at(name, place)
                 if found is not None:
                     self.modules[name] = found
         return None if found is self.entry else found
+
+    def _module_at(self, name: str, place: Path) -> Module | None:
+        """A file's module, read now if it was not yet, which makes it no part of the program."""
+        if place not in self._by_path:
+            self._by_path[place] = self._parse(name, place)
+        return self._by_path[place]
 
     def _place(self, name: str) -> Path | None:
         if name not in self._found:
