@@ -62,6 +62,7 @@ from accelify.transforms import (
     shown_early,
     started_programs,
     steps_of_all,
+    synchronised_norms,
     tables,
     text_bars,
     threading,
@@ -77,6 +78,7 @@ from accelify.transforms.base import Transform
 TRANSFORMS: tuple[Transform, ...] = (
     replace_ddp.transform,
     parallel.transform,
+    synchronised_norms.transform,
     meetings.transform,
     devices.transform,
     moves.transform,

@@ -16,7 +16,8 @@ module which stays as it is: of several processes on several GPUs only the first
 modules that take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is
 `.module` of what cannot be followed. What copies a model to all GPUs in steps of its own (replicate, scatter,
 parallel_apply, gather) is a finding, and so is what a function of another module gives the model from the host, or
-makes for it there: DataParallel moved it to the GPU.
+makes for it there: DataParallel moved it to the GPU. Batch norm that meets the other copies (SynchronizedBatchNorm2d)
+is one, too: it is each process's own then.
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""Batch norm that talks to the other copies of a DataParallel: where there are none, it is each process's own.
+
+self.norm = SynchronizedBatchNorm2d(64)    (a finding, where DataParallel goes)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.syntax import dotted
+from accelify.transforms.base import Change, Context
+from accelify.transforms.parallel import PARALLEL
+
+# Of the package that is copied from project to project, whose layers meet over the copies' threads.
+_NAMES = frozenset(
+    {
+        "SynchronizedBatchNorm1d",
+        "SynchronizedBatchNorm2d",
+        "SynchronizedBatchNorm3d",
+        "DataParallelWithCallback",
+        "patch_replication_callback",
+    }
+)
+_WORDS = (b"SynchronizedBatchNorm", b"patch_replication_callback", b"DataParallelWithCallback")
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield one finding for the script, at its own use of them or at its DataParallel."""
+    script = context.script
+    modules = list(dict.fromkeys([*script.modules, *script.program.modules.values()]))
+    if not any(word in module.tree.data for module in modules for word in _WORDS):
+        return
+    wraps = [
+        call
+        for call in script.calls()
+        if _last(call) in _NAMES or script.qualname(call.func) in k.PARALLEL_WRAPPERS
+    ]
+    used = next(
+        (name for module in modules for c in module.tree.nodes(ast.Call) if (name := _last(c)) in _NAMES),
+        None,
+    )
+    if not wraps or used is None:
+        return
+    message = (
+        f"`{used}` meets the copies that a DataParallel made, and each process now normalises its own share: "
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in front of prepare puts the processes together"
+    )
+    yield context.change(PARALLEL, min(wraps, key=context.tree.start), message)
+
+
+def _last(call: ast.Call) -> str:
+    return (dotted(call.func) or "").rpartition(".")[2]
