@@ -189,7 +189,14 @@ Of a batch that the script makes by hand, with one entry a sample in its first d
 
 Of other data, a DataLoader that is given to `prepare`, or a part of a list:
 
-    with accelerator.split_between_processes(indices) as own: ...""",
+    with accelerator.split_between_processes(indices) as own: ...
+
+What is split or put in order at random before the Accelerator is made is the same only where it is seeded, or where
+`accelify launch` starts all processes on one machine, which begins them alike. Under torchrun, or on several machines,
+each process would train on a split of its own, and the test data of one be trained on by another:
+
+    np.random.seed(args.seed)    # or make the Accelerator first: all generators agree from then on
+    train, test = train_test_split(samples)""",
     "ACC403": """\
 A scheduler that looks at a metric must look at the same number on every process, or their learning rates part:
 
