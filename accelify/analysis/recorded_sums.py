@@ -29,7 +29,7 @@ class RecordedSums:
     Args:
         script: its model.
         loop: over the batches.
-        place: the list.
+        place: the list, or a dictionary of which any list is meant.
 
     `by_all` are the sums that are divided by the batches, or samples, of all processes; `others` the reads to which
     it is not the same whether the list holds sums over the processes or means.
@@ -64,13 +64,15 @@ class RecordedSums:
         """What reads the list, under the name that a loop over its dictionary gives it too."""
         wanted = place.text.replace("'", '"')
         for root in self._of_root(place.root):
-            if place.text == place.root:
+            if place.text == place.root and not place.whole:
                 yield root
                 continue
             parent = self.tree.parent(root)
             if isinstance(parent, ast.Subscript) and parent.value is root:
-                if not isinstance(parent.slice, ast.Constant) or (
-                    ast.unparse(parent).replace("'", '"') == wanted
+                if (
+                    place.whole
+                    or not isinstance(parent.slice, ast.Constant)
+                    or (ast.unparse(parent).replace("'", '"') == wanted)
                 ):
                     yield parent
                 continue
