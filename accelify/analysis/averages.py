@@ -349,10 +349,11 @@ def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.Whil
     reads = (
         [n for n in script.reads(name, owner) if tree.start(n) > tree.end(loop)] if owner is not None else []
     )
-    return bool(reads) and all(script.scope_of(n) is scope and _is_shown(script, n) for n in reads)
+    return bool(reads) and all(script.scope_of(n) is scope and is_shown(script, n) for n in reads)
 
 
-def _is_shown(script: ScriptModel, read: ast.Name) -> bool:
+def is_shown(script: ScriptModel, read: ast.expr) -> bool:
+    """Whether a value is printed or logged as it is."""
     child: ast.AST = read
     for parent in script.tree.ancestors(read):
         if isinstance(parent, ast.stmt) or (

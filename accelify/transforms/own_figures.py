@@ -18,7 +18,9 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.carried import weights
+from accelify.analysis.figures import place_of
 from accelify.analysis.own_share import OwnShare
+from accelify.analysis.recorded_sums import RecordedSums
 from accelify.analysis.slots import TOTAL, Held
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.weight_writes import model_changes
@@ -207,7 +209,32 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
         message = f"`{name}` covers one process's share of the data only, and is shown"
         if context.script.scope_of(call) is context.script.scope_of(origin):
             message += f" in line {context.tree.locate(context.tree.start(call))[1]}"
+        message += _too_small(context, followed, origin)
         yield context.change(FIGURE, origin, message)
+
+
+def _too_small(context: Context, followed: OwnShare, origin: ast.stmt) -> str:
+    """What is to be said of lists in a dictionary, `found[name].append(...)`, that are divided by all batches."""
+    call = origin.value if isinstance(origin, ast.Expr) else None
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "append"
+    ):
+        return ""
+    place = place_of(context.script, call.func.value)
+    loop = next((a for a in context.tree.ancestors(origin) if a in followed.loops), None)
+    if place is None or not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+        return ""
+    if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
+        return ""
+    sums = RecordedSums(context.script, loop, place).by_all
+    if not sums:
+        return ""
+    return (
+        f"; `{short(context.tree.segment(sums[0]))}` is divided by what counts the data of all processes: "
+        "sum it over them first"
+    )
 
 
 def _is_named(context: Context, held: Held) -> bool:

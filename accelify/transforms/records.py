@@ -6,6 +6,8 @@ for data, target in loader:
                                     ->  losses = accelerator.reduce(losses, reduction="mean")
 print(np.mean(losses))
 
+Where their sum is divided by the batches of all processes (`len(dataset) // batch_size`), they are summed instead.
+
 Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
 gradient, but what is recorded of it stands among the others: at most one sample too many for each process but one, each
 epoch. Where such figures choose the best checkpoint, evaluate on a loader of its own, whose repeated samples
@@ -31,6 +33,7 @@ from accelify.analysis.figures import (
 )
 from accelify.analysis.losses import SUM
 from accelify.analysis.meters import Meter, meter_of
+from accelify.analysis.recorded_sums import RecordedSums
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
@@ -105,6 +108,17 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         # What it is divided by stays this process's own.
         numbers["sum"].remove(place)
         numbers["mean"].append(place)
+    splits_batches = context.plan.batch_size == "total" or context.plan.hand_cut is not None
+    for place in [] if splits_batches else [p for p in numbers["mean"] if kinds[p] == {"mean"}]:
+        if any(_is_part_of_mean(context, figures, node) for node in records[place]):
+            continue
+        sums = RecordedSums(context.script, loop, place)
+        fresh = figures.made_before(loop, place)
+        if sums.by_all and not sums.others and fresh is not None and _begins_empty(fresh):
+            numbers["mean"].remove(place)
+            numbers["sum"].append(place)
+        else:
+            yield from _too_small(context, place, sums)
     if any(numbers.values()) or objects:
         yield _gathered(context, loop, numbers, objects)
     if unclear:
@@ -112,6 +126,22 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         names, s = ", ".join(f"`{p.text}`" for p in unclear), "s" if len(unclear) == 1 else ""
         message = f"{names} hold{s} what one process recorded of its share of the data"
         yield context.change(RECORDS, head_of(loop), message)
+
+
+def _is_part_of_mean(context: Context, figures: Figures, record: ast.AST) -> bool:
+    """Whether what is recorded was divided by the batches of one process already: `kept.append(loss / len(loader))`."""
+    value = _recorded(record)[1]
+    return value is not None and figures.is_part_of_mean(_assigned(context, value))
+
+
+def _too_small(context: Context, place: Place, sums: RecordedSums) -> Iterator[Change]:
+    """Means that are summed and divided by the batches of all processes, in a list that is read otherwise as well."""
+    for whole in sums.by_all:
+        message = (
+            f"`{place.text}` has the means over the processes of as many batches as one of them sees, and "
+            f"`{context.tree.segment(whole)}` is divided by those of all: multiply it by accelerator.num_processes"
+        )
+        yield context.change(RECORDS, whole, message)
 
 
 def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list[Place]) -> bool:

@@ -705,3 +705,26 @@ def test_what_a_model_keeps_of_its_batch(case):
         end="print(total)",
     )
     assert said == wanted
+
+
+@pytest.mark.parametrize(
+    ("shown", "batch_size", "said"),
+    [
+        ("for k, one in kept.items():\n        print(k, sum(one) / steps)", "per-process", True),
+        ("for k, one in kept.items():\n        print(k, sum(one) / steps)", "total", False),
+        ("for k, one in kept.items():\n        print(k, sum(one) / len(one))", "per-process", False),
+    ],
+)
+def test_lists_of_a_dictionary_that_are_divided_by_all_batches(
+    shown: str, batch_size: str, said: bool
+) -> None:
+    body = "for k, v in (('a', loss), ('b', loss)): kept[k].append(v.item())"
+    loop = LOOP.format(
+        fresh="kept = {k: [] for k in ('a', 'b')}",
+        body=body.replace(": kept[k].", ":\n            kept[k]."),
+        result="0",
+    ).replace("return 0", shown)
+    conversion = convert(batch_size, ready=f"steps = len(data) // 8\n{loop}", epoch="train_epoch()")
+    messages = [f.message for f in conversion.remaining if f.code == "ACC306"]
+    assert len(messages) == 1
+    assert ("`sum(one)` is divided by what counts the data of all processes" in messages[0]) is said

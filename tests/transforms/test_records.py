@@ -65,6 +65,65 @@ def test_what_stays(body: str, result: str) -> None:
     assert "ACC304" not in codes(conversion)
 
 
+ALL = "((len(loader.dataset) - 1) // 4 + 1)"
+
+
+@pytest.mark.parametrize(
+    ("result", "line", "left"),
+    [
+        (f"sum(kept) / {ALL}", SUM, 0),
+        ("100 * sum(one for one in kept) / len(loader.dataset)", SUM, 0),
+        (f"print(len(kept), sum(kept)), np.array(kept).sum() / {ALL}", SUM, 0),
+        (f"float(np.sum(kept)) / {ALL}", SUM, 0),
+        ("sum(kept) / len(loader)", MEAN, 0),
+        (f"sum(kept) / len(kept) if kept else {ALL}", MEAN, 0),
+        (f"1 / {ALL}, sum(kept) / len(kept)", MEAN, 0),
+        (f"max(kept), sum(kept) / {ALL}", MEAN, 1),
+        (f"sum(kept) / {ALL}, sum(kept) / len(kept)", MEAN, 1),
+    ],
+)
+def test_means_that_are_divided_by_the_batches_of_all_are_summed(result: str, line: str, left: int) -> None:
+    before, _ = script("kept.append(loss.item())", result)
+    conversion = convert(imports="import numpy as np", ready=before, epoch="train_epoch()")
+    assert f"    {line}\n" in conversion.new_text
+    found = [f.message for f in conversion.remaining if f.code == "ACC304"]
+    assert len(found) == left
+    assert all("`sum(kept)` is divided by those of all" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        ("total = sum(kept['a'])\n    return total / steps", "sum"),
+        ("total = sum(kept['a'])\n    total /= steps\n    return total", "sum"),
+        ("return {k: sum(one) / steps for k, one in kept.items()}", "sum"),
+        ("for one in kept.values():\n        print(sum(one) / steps)", "sum"),
+        ("print(kept)\n    return sum(kept['a']) / steps", "mean"),
+        ("print(kept['b'])\n    return sum(kept['a']) / steps", "sum"),
+    ],
+)
+def test_means_in_dictionaries_that_are_divided_by_all(result: str, line: str) -> None:
+    before, _ = script("kept['a'].append(loss.item())", "None", fresh="kept = {'a': [], 'b': []}")
+    before = before.replace("return None", result)
+    conversion = convert(ready=f"steps = len(loader.dataset) // 4\n{before}", epoch="train_epoch()")
+    assert f"""kept['a'] = accelerator.reduce(kept['a'], reduction="{line}")""" in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is (line == "mean")
+
+
+@pytest.mark.parametrize(
+    ("body", "ready", "fresh"),
+    [
+        ("kept.append(loss.item() / len(loader))", "", "kept = []"),  # parts of a mean
+        ("kept.append(loss.item())", "kept = []", "n = 0"),  # goes on from call to call
+    ],
+)
+def test_means_that_are_not_to_be_summed(body: str, ready: str, fresh: str) -> None:
+    before, _ = script(body, f"sum(kept) / {ALL}", fresh=fresh)
+    conversion = convert(ready=f"{ready}\n{before}", epoch="train_epoch()")
+    assert 'reduction="mean")' in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is bool(ready)
+
+
 @pytest.mark.parametrize(
     ("body", "result", "line"),
     [
