@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from accelify.analysis.averages import divisors, is_shown
 from accelify.analysis.counts import counts_all
@@ -23,29 +25,43 @@ _SUMS = frozenset({"builtins.sum", "numpy.sum", "torch.sum", "math.fsum"})
 _NUMBERS = frozenset({"float", "round"})
 
 
+@dataclass
+class Sums:
+    """How a list is read: the sums that are divided by the batches, or samples, of all processes, and the other reads.
+
+    Reads to which it is the same whether the list holds sums over the processes or means are in neither.
+    """
+
+    by_all: list[ast.expr] = field(default_factory=list)
+    others: list[ast.expr] = field(default_factory=list)
+
+
 class RecordedSums:
-    """How a list that a loop fills is read behind it.
+    """Answers how the lists that a loop fills are read behind it.
 
     Args:
         script: its model.
         loop: over the batches.
-        place: the list, or a dictionary of which any list is meant.
-
-    `by_all` are the sums that are divided by the batches, or samples, of all processes; `others` the reads to which
-    it is not the same whether the list holds sums over the processes or means.
     """
 
-    def __init__(self, script: ScriptModel, loop: BatchLoop, place: Place) -> None:
+    def __init__(self, script: ScriptModel, loop: BatchLoop) -> None:
         self.script, self.tree, self.loop = script, script.tree, loop
-        self.by_all: list[ast.expr] = []
-        self.others: list[ast.expr] = []
         # What ends the loop by a number is a number of its own rounds, once that has been mended.
         self.led_by = names_in(loop.test if isinstance(loop, ast.While) else loop.iter)
-        if not self._divides_by_all():
-            return
-        for read in self._reads(place):
-            self._look_at(read)
 
+    def of(self, place: Place) -> Sums:
+        """The reads of a list, or of any in a dictionary; none where nothing behind the loop is divided so."""
+        sums = Sums()
+        if self._divides_by_all:
+            for read in self._reads(place):
+                self._look_at(read, sums)
+        return sums
+
+    @cached_property
+    def _inside(self) -> set[int]:
+        return {id(n) for n in walk(self.loop)}
+
+    @cached_property
     def _divides_by_all(self) -> bool:
         """Whether anything behind the loop is divided by what counts all."""
         end = end_of(self.tree, self.loop)
@@ -82,12 +98,11 @@ class RecordedSums:
     def _of_root(self, root: str) -> list[ast.expr]:
         """The reads of a variable outside of the loop, up to where it is made anew."""
         scope = self.script.scope_of(self.loop)
-        inside = {id(n) for n in walk(self.loop)}
         if "." in root:
             return [
                 n
                 for n in self.tree.nodes(ast.Attribute)
-                if n.attr == root.split(".")[-1] and isinstance(n.ctx, ast.Load) and id(n) not in inside
+                if n.attr == root.split(".")[-1] and isinstance(n.ctx, ast.Load) and id(n) not in self._inside
                 if dotted(n) == root and self.script.scope_of(n).owner_class is scope.owner_class
             ]
         owner = scope.resolve(root)
@@ -107,8 +122,9 @@ class RecordedSums:
         ]
         limit = min(limits, default=len(self.tree.data))
         # What stands before the loop reads what its last run has left, where no other loop fills the name.
-        begin = end if len(anew) > 1 else -1
-        return [n for n in reads if id(n) not in inside and begin < self.tree.start(n) < limit]
+        made = [self.tree.start(stmt) for stmt in anew if self.tree.start(stmt) < end]
+        begin = max(made, default=-1) if len(anew) > 1 else -1
+        return [n for n in reads if id(n) not in self._inside and begin < self.tree.start(n) < limit]
 
     def _in_values(self, root: ast.expr) -> Iterator[ast.expr]:
         """`values` in `for name, values in found.items()`."""
@@ -132,13 +148,13 @@ class RecordedSums:
                 if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load):
                     yield node
 
-    def _look_at(self, read: ast.expr) -> None:
+    def _look_at(self, read: ast.expr, sums: Sums) -> None:
         parent = self.tree.parent(read)
         if isinstance(parent, ast.Call) and dotted(parent.func) == "len":
             return
         summed = self._summed(read)
         if summed is None:
-            self.others.append(read)
+            sums.others.append(read)
             return
         parent = self.tree.parent(summed)
         while True:
@@ -161,15 +177,15 @@ class RecordedSums:
                 break
             parent = self.tree.parent(summed)
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is summed:
-            (self.by_all if self._is_all(parent.right) else self.others).append(summed)
+            (sums.by_all if self._is_all(parent.right) else sums.others).append(summed)
             return
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
             name = dotted(parent.targets[0])
             by = list(divisors(self.script, self.loop, name)) if name is not None else []
             whole = bool(by) and all(self._is_all(d) for d in by)
-            (self.by_all if whole else self.others).append(summed)
+            (sums.by_all if whole else sums.others).append(summed)
         elif not is_shown(self.script, summed):
-            self.others.append(summed)
+            sums.others.append(summed)
 
     def _summed(self, node: ast.expr) -> ast.expr | None:
         """The sum that a list is read for: `sum(kept)`, `np.array(kept).sum()`, `sum(one for one in kept)`."""

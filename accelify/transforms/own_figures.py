@@ -228,7 +228,7 @@ def _too_small(context: Context, followed: OwnShare, origin: ast.stmt) -> str:
         return ""
     if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
         return ""
-    sums = RecordedSums(context.script, loop, place).by_all
+    sums = RecordedSums(context.script, loop).of(place).by_all
     if not sums:
         return ""
     return (

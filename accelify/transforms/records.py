@@ -33,7 +33,7 @@ from accelify.analysis.figures import (
 )
 from accelify.analysis.losses import SUM
 from accelify.analysis.meters import Meter, meter_of
-from accelify.analysis.recorded_sums import RecordedSums
+from accelify.analysis.recorded_sums import RecordedSums, Sums
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
@@ -108,11 +108,12 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         # What it is divided by stays this process's own.
         numbers["sum"].remove(place)
         numbers["mean"].append(place)
+    recorded = RecordedSums(context.script, loop)
     splits_batches = context.plan.batch_size == "total" or context.plan.hand_cut is not None
     for place in [] if splits_batches else [p for p in numbers["mean"] if kinds[p] == {"mean"}]:
         if any(_is_part_of_mean(context, figures, node) for node in records[place]):
             continue
-        sums = RecordedSums(context.script, loop, place)
+        sums = recorded.of(place)
         fresh = figures.made_before(loop, place)
         if sums.by_all and not sums.others and fresh is not None and _begins_empty(fresh):
             numbers["mean"].remove(place)
@@ -134,7 +135,7 @@ def _is_part_of_mean(context: Context, figures: Figures, record: ast.AST) -> boo
     return value is not None and figures.is_part_of_mean(_assigned(context, value))
 
 
-def _too_small(context: Context, place: Place, sums: RecordedSums) -> Iterator[Change]:
+def _too_small(context: Context, place: Place, sums: Sums) -> Iterator[Change]:
     """Means that are summed and divided by the batches of all processes, in a list that is read otherwise as well."""
     for whole in sums.by_all:
         message = (
