@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.enumerated import counter_of
 from accelify.analysis.loaders import drops_last
 from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.one_by_one import is_text, one_by_one
@@ -161,11 +162,35 @@ class _Analysis:
         single = one_by_one(self.script, self.loop, self.statements, last)
         if single is not None:
             return single
+        if self.batch_size != "total" and self._is_placed_by_rounds(last):
+            return "its results are put where the rounds of one process count"
         if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
             return self._gather_after(forward)
         if len(forward) == 1:
             return self._gather_inline(stmt, last)
         return "the outputs of the model are used where they are computed"
+
+    def _is_placed_by_rounds(self, last: int) -> bool:
+        """Whether results are stored by the number of the batch: `found[i * size : (i + 1) * size] = out`.
+
+        A gathered batch is N times as large. By a count that goes up with it, as `found[n : n + len(out)]`, they fit.
+        """
+        counter = counter_of(self.script, self.loop)
+        slices = [
+            node.slice
+            for stmt in self.statements[last:]
+            for node in walk(stmt)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        ]
+        return counter is not None and any(
+            isinstance(part, ast.BinOp)
+            and isinstance(part.op, ast.Mult)
+            and counter in names_in(part)
+            and size_of(part.left) is None
+            and size_of(part.right) is None
+            for one in slices
+            for part in walk(one)
+        )
 
     def _of_sequences(self, forward: list[int]) -> bool:
         """Whether the model gives one row of scores for each sequence, however long, and nothing else is read."""

@@ -35,6 +35,7 @@ CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pre
 # What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
 _CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
 _DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
+_FIGURE = re.compile(r"acc|loss|err|score|epoch|step|iou|bleu|best", re.I)
 
 # What finds checkpoints that were written before.
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
@@ -158,7 +159,9 @@ def _is_entry(context: Context, call: ast.Call) -> bool:
         return False
     key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
     read = context.tree.parent(entry)
-    if not isinstance(key, str) or _DATA.search(key) or isinstance(read, ast.Attribute):
+    if not isinstance(key, str) or isinstance(read, ast.Attribute):
+        return False
+    if _DATA.search(key) and not _FIGURE.search(key):
         return False
     return _CHECKPOINT_PATH.search(context.tree.segment(path)) is not None
 

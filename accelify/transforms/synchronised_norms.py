@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
@@ -38,7 +39,7 @@ def transform(context: Context) -> Iterator[Change]:
         if _last(call) in _NAMES or script.qualname(call.func) in k.PARALLEL_WRAPPERS
     ]
     used = next(
-        (name for module in modules for c in module.tree.nodes(ast.Call) if (name := _last(c)) in _NAMES),
+        (name for module in modules for call in _run(context, module) if (name := _last(call)) in _NAMES),
         None,
     )
     if not wraps or used is None:
@@ -48,6 +49,16 @@ def transform(context: Context) -> Iterator[Change]:
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in front of prepare puts the processes together"
     )
     yield context.change(PARALLEL, min(wraps, key=context.tree.start), message)
+
+
+def _run(context: Context, module: Module) -> Iterator[ast.Call]:
+    """The calls of a module in what the script can come to."""
+    script = context.script
+    for scope in module.used_scopes():
+        top = scope.kind == "function" and scope.parent is module.scopes.module
+        if scope in script.dormant or (top and not script.interpreter.callers.get(scope)):
+            continue
+        yield from (node for node in scope.nodes if isinstance(node, ast.Call))
 
 
 def _last(call: ast.Call) -> str:

@@ -649,3 +649,23 @@ def test_what_a_training_loop_draws_to_look_at_is_not_trained_on(kept: str, late
     """
     text = convert(ready=ready, update=update, end=end).new_text
     assert ("accelerator.prepare(model, optimizer, loader, test_loader)" in text) == shared
+
+
+@pytest.mark.parametrize("place", ["i * 8:(i + 1) * 8", "i * size:"])
+def test_results_that_are_put_where_the_rounds_count_keep_the_data_whole(place: str) -> None:
+    """A gathered batch has the rows of all processes, and would not fit there."""
+    end = f"""
+    size = 8
+    for i, (a, b) in enumerate(test_loader):
+        output = model(a).data.cpu().numpy()
+        if i == 0:
+            found = np.zeros((64, 2))
+        found[{place}] = output
+    print(found.mean())
+    """
+    conversion = convert(imports="import numpy as np", end=end)
+    assert "ACC303" in codes(conversion)
+    assert "gather_for_metrics" not in conversion.new_text
+    # A share of the script's own batch is gathered to that batch.
+    total = convert("total", imports="import numpy as np", end=end).new_text
+    assert "gather_for_metrics" in total

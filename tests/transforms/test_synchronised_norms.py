@@ -40,3 +40,13 @@ def test_it_is_named(tmp_path: Path, norm: str, wrap: str, said: bool) -> None:
     assert found.status == "converted", found.reason
     messages = [f.message for f in found.remaining if f.code == "ACC109"]
     assert any("convert_sync_batchnorm" in message for message in messages) is said
+
+
+def test_what_nobody_calls_says_nothing(tmp_path: Path) -> None:
+    unused = f"{NORMS}\n\ndef put_in(model):\n    model.norm = SynchronizedBatchNorm2d(3)\n"
+    unused += "\n\ndef size():\n    return 3\n"
+    (tmp_path / "norms.py").write_text(unused)
+    text = TRAIN.format(norm="nn.BatchNorm2d", wrap="\nmodel = nn.DataParallel(model).cuda()\nprint(size())")
+    (tmp_path / "train.py").write_text(text.replace("import SynchronizedBatchNorm2d", "import size"))
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    assert not any("convert_sync_batchnorm" in f.message for f in found.remaining)
