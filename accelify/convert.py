@@ -12,6 +12,7 @@ from pathlib import Path
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.converted_before import calls_without, imports_package, is_handed_an_accelerator
+from accelify.analysis.evaluated_names import picks_by_name
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
@@ -223,13 +224,15 @@ def _convert(
         return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
     if not _may_train(source.text) and not program.may_train() and program.unread_loop() is None:
-        return _left_alone(source, UNCHANGED, NO_LOOP)  # it imports a module with a loop, and uses none
+        return _without_loop(source, tree, imports)  # it imports a module with a loop, and uses none
     script = ScriptModel(tree, program.entry.path, program=program)
     models.append(script)
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:
         return _convert_plain(source, script, plain, name, options)
     plan = _planned(script, options)
+    if plan.blockers and plan.blockers[0].code == "ACC002":
+        return _without_loop(source, tree, imports)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return finished(refused, options.runtime)
@@ -238,6 +241,20 @@ def _convert(
         # Scripts that import its functions are converted without it, and call them as before.
         found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
     return finished(found, options.runtime)
+
+
+def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conversion:
+    """A script that calls no backward: it trains nothing, or by way of a class that only the run knows."""
+    line = picks_by_name(tree)
+    if (
+        line is None
+        or imports is None
+        or source.path is None
+        or not imports.leads_to_training(Path(source.path))
+    ):
+        return _left_alone(source, UNCHANGED, NO_LOOP)
+    why = f"line {line} picks what it runs by a name that only the run knows, and its training loop may be there"
+    return _left_alone(source, REFUSED, f"{why}: convert the module that has it, or write the name out")
 
 
 def _planned(script: ScriptModel, options: ConvertOptions) -> Plan:

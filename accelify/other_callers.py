@@ -56,7 +56,8 @@ def other_callers(
     if plan.reach is None or sources[0].path is None:
         return []
     changed = [(scope, "takes the Accelerator now") for scope in plan.reach.threaded]
-    changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, plan.reach.threaded, applied)]
+    known = {plan.reach.root, *plan.reach.threaded}  # those that make the Accelerator lack nothing
+    changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, known, applied)]
     changed += [
         (home, f"still calls `{_names(called)[0]}` without the Accelerator, which that takes now")
         for home, called in calls_left(script, plan.reach.threaded)

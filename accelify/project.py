@@ -67,7 +67,7 @@ class Imports:
             shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
             self._roots[importer.parent] = shared
             added = added_roots(importer, self._read(importer).decode("utf-8", "replace"))
-            self._roots[importer] = [*shared, *added] if added else shared
+            self._roots[importer] = [shared[0], *added, *shared[1:]] if added else shared
         return self._roots[importer]
 
     def reached(self, path: Path) -> list[Path]:

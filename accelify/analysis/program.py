@@ -139,11 +139,12 @@ class Program:
         self.modules["__main__"] = self.entry
         self.roots: list[Path] = []
         if path is not None:
-            self.roots = roots_of(path)
-            self.roots += [root for root in added_roots(path, tree.text) if root not in self.roots]
-            top = self.roots[1] if len(self.roots) > 1 else self.roots[0]
-            if (self.roots[0] / "__init__.py").exists():
-                self.entry.package = ".".join(self.roots[0].relative_to(top).parts)
+            own = roots_of(path)
+            top = own[1] if len(own) > 1 else own[0]
+            if (own[0] / "__init__.py").exists():
+                self.entry.package = ".".join(own[0].relative_to(top).parts)
+            # What the script adds itself goes before the folders that are guessed.
+            self.roots = list(dict.fromkeys([own[0], *added_roots(path, tree.text), *own[1:]]))
             Uses(self).follow()
             self._leave_out_other_mains()
 

@@ -51,3 +51,44 @@ def test_the_class_is_found(tmp_path: Path, package: str, home: str, script: str
     assert found[0].status == "converted", found[0].reason
     changed = next(one for one in found if one.source.path is not None and one.source.path.stem == home)
     assert "self.accelerator.backward(loss)" in changed.new_text
+
+
+def test_a_folder_that_the_script_adds_goes_before_those_that_are_guessed(tmp_path: Path) -> None:
+    """`solver/solver.py`, on the script's path, and the empty package `solver` in the project's root."""
+    for folder in ("bin", "solver"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "setup.py").write_text("")
+    (tmp_path / "solver" / "__init__.py").write_text("")
+    (tmp_path / "solver" / "solver.py").write_text(TRAINER)
+    script = tmp_path / "bin" / "train.py"
+    script.write_text(
+        "import os\nimport sys\n\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'solver'))\n"
+        "from solver import Trainer\n\nTrainer(3).train()\n"
+    )
+    found = convert_project(Source.read(script))
+    assert found[0].status == "converted", found[0].reason
+
+
+CHOSEN = """\
+import argparse
+import torch
+from runners import *
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--runner", required=True)
+args = parser.parse_args()
+torch.manual_seed(1)
+runner = {choice}(3)
+runner.train()
+"""
+
+
+@pytest.mark.parametrize("choice", ["eval(args.runner)", "globals()[args.runner]"])
+def test_a_class_that_only_the_run_knows_is_told(tmp_path: Path, choice: str) -> None:
+    (tmp_path / "runners").mkdir()
+    (tmp_path / "runners" / "__init__.py").write_text("from runners.one import *\n")
+    (tmp_path / "runners" / "one.py").write_text(TRAINER)
+    (tmp_path / "train.py").write_text(CHOSEN.format(choice=choice))
+    (found,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert found.status == "refused"
+    assert "line 9 picks what it runs by a name that only the run knows" in found.reason
