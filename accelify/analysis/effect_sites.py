@@ -16,6 +16,8 @@ LOGS = "logs"  # lines and figures added to what is open already
 
 LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 _DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
+# What asks the person at the terminal, whose answer one process gets.
+ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
 _NOTHING = (None, False, "")
 
 

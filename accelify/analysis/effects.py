@@ -14,6 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.effect_sites import (
+    ASKING,
     DOWNLOADS,
     FILES,
     FOLDERS,
@@ -63,9 +64,7 @@ _FILES = frozenset(
     tensorboard_logger.log_histogram tensorboard_logger.tensorboard_logger.configure
     tensorboard_logger.tensorboard_logger.log_value""".split()
 )
-_TERMINAL = frozenset(
-    "builtins.input sys.stdout.write sys.stdout.flush sys.stderr.write sys.stderr.flush".split()
-)
+_TERMINAL = ASKING | {"sys.stdout.write", "sys.stdout.flush", "sys.stderr.write", "sys.stderr.flush"}
 # What a statement that does nothing else is put under a guard for.
 WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
 _PICTURE_METHODS = frozenset("savefig write_html write_image write_videofile write_gif".split())

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from accelify.analysis.effect_sites import ASKING
 from accelify.analysis.numbered_folders import is_numbered
 from accelify.analysis.reaching import reaching_assignments
 from accelify.analysis.scopes import handed_to
@@ -104,7 +105,7 @@ def asked_beside(script: ScriptModel, making: ast.stmt) -> ast.If | None:
     other = branch.orelse if making in branch.body else branch.body
     for stmt in other:
         for inner in walk(stmt):
-            asks = isinstance(inner, ast.Call) and script.qualname(inner.func) == "builtins.input"
+            asks = isinstance(inner, ast.Call) and script.qualname(inner.func) in ASKING
             if (
                 asks
                 or isinstance(inner, ast.Raise)

@@ -17,7 +17,7 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
-from accelify.analysis.effect_sites import DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
+from accelify.analysis.effect_sites import ASKING, DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
 from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
@@ -76,11 +76,12 @@ def left(context: Context) -> Iterator[Change]:
         reason = context.needs_all(stmt) if alone else "its result is used"
         if accelerator is None:
             reason = "the Accelerator is not known there"
-        asking = next((s for s in effects.sites if s.name == "builtins.input"), None)
+        asking = next((s for s in effects.sites if s.name in ASKING), None)
         if asking is not None and stmt not in context.guarded:
             where = f"{_short(asking.path)}, line {asking.line}"
+            how = asking.name.removeprefix("builtins.")
             message = (
-                f"this call asks with input() ({where}): every process would, and one of them is answered"
+                f"this call asks with {how}() ({where}): every process would, and one of them is answered"
             )
             yield context.todo(
                 ELSEWHERE, call, message, "ask on the main process, and hand the answer to the others"

@@ -22,7 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, closed_beside, statement_for
-from accelify.analysis.effect_sites import LISTING, makes_folder_again
+from accelify.analysis.effect_sites import ASKING, LISTING, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.listed_beside import is_listed_beside
@@ -45,7 +45,7 @@ _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.h
 # Windows, and the places of notebooks that pictures are drawn in.
 _SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 _FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
-_TERMINAL = _FLUSHING | {"builtins.input", "sys.stdout.write", "sys.stderr.write"}
+_TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -381,7 +381,7 @@ def _left_open(context: Context) -> Iterator[Change]:
                 mark = "compute this on every process, and let the main process write it"
                 yield context.todo(FILES, stmt, f"every process would write this: {reason}", mark)
             continue
-        if name == "builtins.input" and not context.is_guarded(call) and not context.plan.on_main_only(call):
+        if name in ASKING and not context.is_guarded(call) and not context.plan.on_main_only(call):
             mark = "ask on the main process, and hand the answer to the others"
             yield context.todo(FILES, call, "every process would ask this, and one of them is answered", mark)
             continue

@@ -65,6 +65,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _asked_elsewhere(context)
     yield from _in_text(context)
     yield from _behind_a_move(context)
+    yield from _of_copies(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
         if (
@@ -116,6 +117,28 @@ def transform(context: Context) -> Iterator[Change]:
             [edit],
             core=through_module,
         )
+
+
+def _of_copies(context: Context) -> Iterator[Change]:
+    """`shadow.module` of a deep copy, which is of the wrapper where the copied model has one, and else of the model."""
+    script, tree = context.script, context.tree
+    if b"deepcopy" not in tree.data or b"DataParallel" not in tree.data:
+        return
+    for node in tree.nodes(ast.Attribute):
+        if node.attr != "module" or context.is_claimed(node) or tree.in_fstring(node):
+            continue
+        if not isinstance(node.ctx, ast.Load) or not isinstance(node.value, (ast.Name, ast.Attribute)):
+            continue
+        models = script.models_of(node.value)
+        prepared = context.plan.prepared
+        if models & prepared or not any(model.link("original") & prepared for model in models):
+            continue
+        accelerator = context.accelerator(node)
+        if accelerator is not None:
+            context.claim(node)
+            text = f"{accelerator}.unwrap_model({tree.segment(node.value)})"
+            edit = Replace(tree.start(node), tree.end(node), text)
+            yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [edit])
 
 
 def _behind_a_move(context: Context) -> Iterator[Change]:

@@ -106,6 +106,8 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         return
     for call in made:
         stmt = tree.parent(call)
+        if isinstance(stmt, ast.BoolOp) and isinstance(stmt.op, ast.And) and stmt.values[-1] is call:
+            stmt = tree.parent(stmt)  # `writer = tensorboard and SummaryWriter()`
         if context.plan.on_main_only(call) or context.is_guarded(call):
             continue
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not _is_appended(context, call):

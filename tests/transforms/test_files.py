@@ -623,3 +623,16 @@ def test_prints_in_an_expression_of_several_calls() -> None:
     check_transformed(
         "batch", "print(i), print(epoch)", "accelerator.print(i), accelerator.print(epoch)", imports=MORE
     )
+
+
+@pytest.mark.parametrize(
+    ("imports", "asks"),
+    [
+        ("", "input('go on?')"),
+        ("import click", "click.confirm('go on?')"),
+        ("from getpass import getpass", "getpass()"),
+    ],
+)
+def test_what_asks_the_person_is_named(imports: str, asks: str) -> None:
+    conversion = convert(imports=imports, ready=f"answer = {asks}\nprint(answer)")
+    assert any("every process would ask this" in f.message for f in conversion.remaining)

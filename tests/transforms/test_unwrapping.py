@@ -423,3 +423,14 @@ def test_a_second_name_that_holds_a_copy_at_times_is_not_prepared(made: str) -> 
     text = convert(imports="import copy", update=update).new_text
     assert text.count("accelerator.prepare(") == 1
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
+
+
+@pytest.mark.parametrize(("wrap", "edited"), [("nn.DataParallel(model)", True), ("model", False)])
+def test_a_copy_of_a_model_that_has_no_wrapper_any_more(wrap: str, edited: bool) -> None:
+    build = (
+        f"{NET}\nmodel = Net().cuda()\nmodel = {wrap}\nshadow = copy.deepcopy(model)\n{BUILD.splitlines()[1]}"
+    )
+    text = convert(imports="import copy", build=build, end="print(shadow.module.hidden)").new_text
+    kept = "accelerator.print(shadow.module.hidden)"
+    assert ("accelerator.print(accelerator.unwrap_model(shadow).hidden)" in text) is edited
+    assert (kept in text) is not edited

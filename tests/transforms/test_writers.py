@@ -169,3 +169,9 @@ def test_logs_in_an_expression_of_several_calls() -> None:
         "if accelerator.is_main_process:\n    wandb.log({'a': 1}), wandb.log({'b': 2})",
         imports=BOARD,
     )
+
+
+def test_a_writer_that_is_made_where_its_library_is_there() -> None:
+    made = "try:\n    import tensorboardX as tb\nexcept ImportError:\n    tb = None\n"
+    text = convert(imports=made, ready="writer = tb and tb.SummaryWriter('runs')").new_text
+    assert "writer = tb and tb.SummaryWriter('runs') if accelerator.is_main_process else None\n" in text
