@@ -272,6 +272,20 @@ def check_buffers_follow_the_main_process(acc):
     assert torch.equal(broadcast(mean.clone()), mean)
 
 
+def check_statistics_of_a_frozen_model_follow_too(acc):
+    frozen = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).requires_grad_(False)
+    frozen, head = acc.prepare(frozen, nn.Linear(2, 1))
+    x = torch.randn(8, 2, generator=torch.Generator().manual_seed(acc.process_index))
+    acc.backward(head(frozen(x)).mean())
+    mean = frozen[1].running_mean
+    assert mean.abs().sum() > 0
+    assert torch.equal(broadcast(mean.clone()), mean)
+    frozen.eval()
+    frozen[1].running_mean += acc.process_index  # nothing that training does
+    acc.backward(head(frozen(x)).mean())
+    assert len(set(acc.gather(frozen[1].running_mean[:1]).tolist())) == acc.num_processes
+
+
 def check_no_sync(acc):
     model = nn.Linear(1, 1, bias=False)
     model = acc.prepare(model)

@@ -390,6 +390,8 @@ class DDPBackend(AveragingBackend):
             handler if isinstance(handler, DistributedDataParallelKwargs) else DistributedDataParallelKwargs()
         )
         self._models: list[weakref.ref[DistributedModel]] = []
+        # Models without a trained parameter, whose statistics (batch norm) may go on from the batches of each rank.
+        self._frozen: list[weakref.ref[torch.nn.Module]] = []
         self._loose = ParameterSet([], "parameters of no model")
         self._joining = False
 
@@ -405,6 +407,8 @@ class DDPBackend(AveragingBackend):
         if evaluation or not any(p.requires_grad for p in model.parameters()):
             broadcast_tensors([t.data for t in (*model.parameters(), *model.buffers())])
             run_in_precision(model, self.precision)
+            if any(True for _ in model.buffers()):
+                self._frozen = [r for r in self._frozen if r() not in (None, model)] + [weakref.ref(model)]
             return model
         kwargs = self._ddp_arguments()
         if self.device.type == "cuda":
@@ -475,12 +479,24 @@ class DDPBackend(AveragingBackend):
                 loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         else:
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
+        shares = self.handler.broadcast_buffers and not self._joining
+        averaged = False
         for model, marks in zip(models, before, strict=True):
-            # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
-            if model.after_backward(marks) and self.handler.broadcast_buffers and not self._joining:
-                model.share_buffers()
+            if model.after_backward(marks):
+                averaged = True
+                if shares:
+                    model.share_buffers()
+        if averaged and shares:
+            self._share_frozen(models[0].process_group)
         if loose is not None and loose != self._loose.snapshot():
             self._loose.average()
+
+    def _share_frozen(self, group: Any) -> None:
+        """Give every rank rank 0's statistics of models that only run: in training mode batches change them, too."""
+        running = [m for r in self._frozen if (m := r()) is not None and m.training]
+        if running:
+            share_tensors([b.data for model in running for b in model.buffers()], group)
 
     @contextlib.contextmanager
     def no_sync(self, models: Iterable[torch.nn.Module]) -> Iterator[None]:

@@ -89,6 +89,7 @@ class FSDPBackend(ShardedBackend):
             Materialiser(model, self.plugin.sync_module_states).visit()
             super().place(model)
             run_in_precision(model, self.precision)
+            self._frozen = [r for r in self._frozen if r() not in (None, model)] + [weakref.ref(model)]
             return model
         with self._replacing(model):
             self._divide(model)

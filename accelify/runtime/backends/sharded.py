@@ -32,6 +32,8 @@ class ShardedBackend(AveragingBackend):
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
         super().__init__(process, precision, options)
         self._models: list[weakref.ref[nn.Module]] = []
+        # Models without a trained parameter, whose statistics (batch norm) may go on from the batches of each rank.
+        self._frozen: list[weakref.ref[nn.Module]] = []
         # Parameters that were divided: the script's own, weakly, by identity, and what stands for it now.
         self._replaced: dict[int, tuple[weakref.ref[torch.Tensor], nn.Parameter]] = {}
         self._loose = ParameterSet([], "parameters of no model")
@@ -104,6 +106,10 @@ class ShardedBackend(AveragingBackend):
             for (model, _), averaged in zip(models, averages, strict=True):
                 if averaged and model.training:
                     self._share_buffers(model)
+            for frozen in (
+                [m for r in self._frozen if (m := r()) is not None and m.training] if any(averages) else ()
+            ):
+                self._share_buffers(frozen)
         if loose is not None and loose != self._loose.snapshot():
             self._loose.average()
 
