@@ -91,7 +91,7 @@ def transform(context: Context) -> Iterator[Change]:
                 "take 1/N of these, where the stream ends",
             )  # fmt: skip
             continue
-        if isinstance(loop, ast.For) and not _divides(context, loop, number):
+        if isinstance(loop, ast.For) and not _starts_late(loop) and not _divides(context, loop, number):
             new = f"min({context.tree.segment(number)}, len({text}))"
             yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
         else:
@@ -273,7 +273,7 @@ def _loops_behind(context: Context, source: ast.Name | ast.Attribute, loop: Loop
 
 
 def _number(loop: Loop) -> ast.expr | None:
-    """What a loop counts to: N of `range(N)`, or what a counter is compared with."""
+    """What a loop counts to: N of `range(N)` and `range(start, N)`, or what a counter is compared with."""
     if isinstance(loop, ast.While):
         test = loop.test
         if (
@@ -285,8 +285,18 @@ def _number(loop: Loop) -> ast.expr | None:
         return None
     for node in walk(loop.iter):
         if isinstance(node, ast.Call) and dotted(node.func) in ("range", "trange", "tqdm.trange"):
-            return node.args[0] if len(node.args) == 1 else None
+            return node.args[min(1, len(node.args) - 1)] if 0 < len(node.args) < 3 else None
     return None
+
+
+def _starts_late(loop: ast.For) -> bool:
+    """Whether a loop counts on from somewhere: fewer rounds than its stop, which it is not known to be by."""
+    ranges = (n for n in walk(loop.iter) if isinstance(n, ast.Call) and len(n.args) == 2)
+    return any(
+        (dotted(n.func) or "").endswith("range")
+        and not (isinstance(n.args[0], ast.Constant) and n.args[0].value == 0)
+        for n in ranges
+    )
 
 
 def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:

@@ -1,5 +1,6 @@
 """Shares put together are the original's batches, whatever their sizes."""
 
+import pickle
 import warnings
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from accelify.runtime import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler
-from accelify.runtime.data.sharding import WholeBatchShard, share_sizes
+from accelify.runtime.data.sharding import WholeBatchShard, index_batches, share_sizes
 
 
 @given(st.integers(0, 100), st.integers(1, 9))
@@ -141,6 +142,23 @@ def test_whole_indices_of_an_own_sampler_stay_whole_to_the_end():
     assert drawn == [["a", "d"], ["b", "d"], ["c", "d"]]
     assert [len(s) for s in shards] == [2, 2, 2]
     assert [s.sizes for s in shards[0].shares] == [(1, 1, 1), (1, 0, 0)]
+
+
+@pytest.mark.parametrize("cut", [iter, lambda order: iter(order.split(4)), lambda order: iter([list(order)])])
+def test_indices_that_are_views_are_shared_without_what_lies_behind_them(cut):
+    """Of n indices taken from one tensor, pickle would write the whole tensor n times."""
+    order, sent = torch.randperm(1000), []
+    with (
+        patch("torch.distributed.is_initialized", return_value=True),
+        patch(
+            "accelify.runtime.collectives.broadcast_object", lambda batches: sent.append(batches) or batches
+        ),
+    ):
+        got = list(index_batches(cut(order), 2, 0))
+    assert torch.equal(
+        torch.stack([i for b in got for i in (b if type(b) is list or b.dim() else [b])]), order
+    )
+    assert len(pickle.dumps(sent)) < 1000 * 1000
 
 
 def test_seedable_order_depends_on_seed_and_epoch_alone():

@@ -49,9 +49,10 @@ def convert(
 
 @pytest.mark.parametrize("take", [TAKE, "(x,) = batches.next()", "(x,) = batches.__next__()"])
 @pytest.mark.parametrize("number", ["len(data) // 4", "8"])
-def test_no_more_rounds_than_batches(number: str, take: str) -> None:
-    conversion = convert(f"for step in range({number})", take)
-    assert f"for step in range(min({number}, len(loader))):" in conversion.new_text
+@pytest.mark.parametrize("start", ["", "0, "])
+def test_no_more_rounds_than_batches(start: str, number: str, take: str) -> None:
+    conversion = convert(f"for step in range({start}{number})", take)
+    assert f"for step in range({start}min({number}, len(loader))):" in conversion.new_text
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,12 @@ def test_batches_that_are_shared_out_among_the_processes_are_as_many_as_before()
 
 def test_a_number_that_figures_are_divided_by_is_left_to_a_person() -> None:
     conversion = convert("for step in range(steps)", before="steps = 8", after="print(loss.item() / steps)")
+    assert "    # TODO(accelify ACC412): " in conversion.new_text
+
+
+def test_rounds_that_are_counted_from_a_start_are_left_to_a_person() -> None:
+    conversion = convert("for step in range(begun, 8)", before="begun = 2")
+    assert "for step in range(begun, 8):" in conversion.new_text
     assert "    # TODO(accelify ACC412): " in conversion.new_text
 
 

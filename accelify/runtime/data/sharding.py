@@ -273,10 +273,17 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
         # A batch sampler without a length may never end: its order is shared piece by piece.
         piece = _PIECE
     while True:
-        batches = broadcast_object(list(islice(source, piece)) if rank == 0 else None)
+        batches = broadcast_object([_alone(b) for b in islice(source, piece)] if rank == 0 else None)
         yield from batches
         if piece is None or len(batches) < piece:
             return
+
+
+def _alone(batch: Any) -> Any:
+    """A batch of indices whose tensors are no views: pickle writes the whole storage behind each view."""
+    if isinstance(batch, torch.Tensor):
+        return batch.clone()
+    return [_alone(index) for index in batch] if type(batch) is list else batch
 
 
 class SeedableRandomSampler(RandomSampler):
