@@ -267,22 +267,26 @@ class Figures:
     def of_the_batch(self, loop: BatchLoop) -> set[str]:
         """The names in a loop that hold what is made of its batch, sizes aside."""
         found: set[str] = set()
-        drawing = {id(c) for c in walk(loop) if isinstance(c, ast.Call) and draws(c)}
+        kinds = (ast.Call, ast.Assign, ast.For, ast.AsyncFor)
+        # Walked once: this is asked for by many rules, on every loop.
+        nodes = [n for n in walk(loop) if isinstance(n, kinds)]
+        drawing = {id(n) for n in nodes if isinstance(n, ast.Call) and draws(n)}
         # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
         if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):
             found = set(target_names(loop.target))
             if isinstance(loop.target, ast.Tuple) and is_enumerated(self.script, loop.iter):
                 found -= set(target_names(loop.target.elts[0]))
-        for stmt in walk(loop):
-            if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
-                found |= {n for t in stmt.targets for n in target_names(t)}
+        if drawing:
+            for stmt in nodes:
+                if isinstance(stmt, ast.Assign) and any(id(n) in drawing for n in walk(stmt.value)):
+                    found |= {n for t in stmt.targets for n in target_names(t)}
         # A loss of samples that are made of noise, which differs between processes too.
-        inside = {n for n in walk(loop) if isinstance(n, ast.Call)}
+        inside = set(nodes)
         losses = [b.loss for b in self.script.backwards if b.call in inside]
         found |= {loss.id for loss in losses if isinstance(loss, ast.Name)}
         for _ in range(3):
             before = len(found)
-            for stmt in walk(loop):
+            for stmt in nodes:
                 if isinstance(stmt, ast.Assign) and names_in(stmt.value) & found:
                     if size_of(stmt.value) is None and shape_of(stmt.value) is None:
                         found |= {n for t in stmt.targets for n in target_names(t)}
