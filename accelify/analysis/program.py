@@ -332,6 +332,8 @@ class Uses:
                 else:
                     self._use_whole(target)
                 return
+            if self.program.is_file(".".join(parts[:cut])):
+                return  # it cannot be read: its package would send what it imports from there back here
 
     def _is_name_of_file(self, module: Module, parts: tuple[str, ...]) -> bool:
         """Whether `a.b` is what a file `a.py` calls `b`: with `foo/foo.py`, `foo.foo` is no module beside `foo`."""

@@ -92,3 +92,15 @@ def test_a_class_that_only_the_run_knows_is_told(tmp_path: Path, choice: str) ->
     (found,) = convert_project(Source.read(tmp_path / "train.py"))
     assert found.status == "refused"
     assert "line 9 picks what it runs by a name that only the run knows" in found.reason
+
+
+def test_a_class_of_the_name_of_its_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """What `pack/__init__.py` takes of it leads nowhere, rather than round and round."""
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("from .voc import voc\nfrom .Trainer import Trainer\n")
+    (tmp_path / "pack" / "voc.py").write_text("class voc:\n    def show(self):\n        print 'Python 2'\n")
+    (tmp_path / "pack" / "Trainer.py").write_text(TRAINER)
+    (tmp_path / "train.py").write_text("from pack import Trainer, voc\nvoc()\nTrainer(3).train()\n")
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    assert found[0].status == "converted", found[0].reason
+    assert any(todo.code == "ACC429" for todo in found[0].remaining)
