@@ -268,7 +268,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
             )
             return
         if not tree.own_line(stmt) or tree.is_elif(stmt):
-            raise EditError(f"line {stmt.lineno} holds more than one statement")
+            raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
         indent = tree.indent(stmt)
         offset = tree.line_start(tree.start(stmt))
         heading = _heading(tree, offset) if edit.above_comment else offset
@@ -280,11 +280,11 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         stmt = _last_on_line(tree, edit.statement)
         if _is_inline(tree, _first_on_line(tree, stmt)):
             if not tree.ends_line(stmt) or not _one_statement(edit.lines):
-                raise EditError(f"line {stmt.end_lineno} holds more than one statement")
+                raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
             plan.replaces.append(Replace(tree.end(stmt), tree.end(stmt), f"; {edit.lines[0]}", edit.order))
             return
         if not tree.ends_line(stmt):
-            raise EditError(f"line {stmt.end_lineno} holds more than one statement")
+            raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
         indent = tree.indent(stmt)
         text = "".join(f"{indent}{line}{newline}" if line else newline for line in edit.lines)
         offset = tree.line_end(tree.end(stmt))
@@ -299,6 +299,11 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
 def _is_inline(tree: Tree, stmt: ast.stmt) -> bool:
     """Whether a block stands on the line of its header: `if x: y = 1`."""
     return not tree.own_line(stmt) and not tree.is_elif(stmt) and isinstance(tree.parent(stmt), ast.stmt)
+
+
+def _line(tree: Tree, stmt: ast.stmt) -> int:
+    """The line of a statement in its own file, of several that are converted together."""
+    return tree.locate(tree.start(stmt))[1]
 
 
 def _one_statement(lines: tuple[str, ...]) -> bool:
@@ -342,11 +347,11 @@ def _last_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
 def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     first, last = edit.first, edit.last
     if not tree.own_line(first) or not tree.ends_line(last) or tree.is_elif(first):
-        raise EditError(f"line {first.lineno} holds more than one statement")
+        raise EditError(f"line {_line(tree, first)} holds more than one statement")
     _, _, block = tree.block_of(first)
     inside = block[block.index(first) : block.index(last) + 1]
     if any(tree.has_multiline_string(s) for s in inside):
-        raise EditError(f"a string in line {first.lineno} spans lines and cannot be moved in")
+        raise EditError(f"a string in line {_line(tree, first)} spans lines and cannot be moved in")
     indent, unit, newline = tree.indent(first), tree.indent_unit(), tree.newline
     start = tree.line_start(tree.start(first))
     plan.replaces.append(Replace(start, start, f"{indent}{edit.header}{newline}", 500))

@@ -13,7 +13,7 @@ from accelify.analysis.devices import option_name
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.headers import evaluating_scope
 from accelify.analysis.hidden_devices import hides_devices
-from accelify.analysis.homes import caller_of, class_value, init_of, node_of
+from accelify.analysis.homes import bases_elsewhere, caller_of, class_value, init_of, node_of
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
 from accelify.analysis.reached import is_called_by_nobody
@@ -226,6 +226,7 @@ class Reach:
         function = home if home.kind == "function" else init_of(home)
         shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
+            self.elsewhere |= dict.fromkeys(bases_elsewhere(self.script, home))
             return f"{shown} has no `__init__` of its own"
         if home.kind == "class" and not self._takes_attribute(home):
             if self._is_copied(class_value(self.script, home)):

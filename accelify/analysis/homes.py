@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.headers import evaluating_scope, movable_default
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Class
@@ -37,6 +38,13 @@ def _made_by(script: ScriptModel, cls: Scope) -> Scope:
         if init_of(base.scope) is not None:
             return base.scope if base.module in script.modules else cls
     return cls
+
+
+def bases_elsewhere(script: ScriptModel, home: Scope) -> list[Module]:
+    """The module, not converted with the script so far, whose base makes the objects of a class without `__init__`."""
+    bases = class_value(script, home).ancestry()[1:] if home.kind == "class" else []
+    modules = [base.module for base in bases if init_of(base.scope) is not None][:1]
+    return [module for module in modules if module.path is not None and module not in script.modules]
 
 
 def init_of(cls: Scope) -> Scope | None:

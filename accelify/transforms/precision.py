@@ -107,7 +107,7 @@ def _scalers(context: Context) -> Iterator[Change]:
                 change.finding,
                 (),
                 True,
-                f"the scaled loss of line {call.lineno} is used for more than backward",
+                f"the scaled loss of line {tree.locate(tree.start(call))[1]} is used for more than backward",
             )
             continue
         else:

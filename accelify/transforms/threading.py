@@ -182,7 +182,9 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
             continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
-            raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
+            raise verbs.EditError(
+                f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
+            )
         if _is_unbound(context, call) and call.args:
             # `Base.__init__(self, lr)`: behind the object.
             edits.append(verbs.insert(tree, tree.end(call.args[0]), f", {accelerator}"))
@@ -201,7 +203,9 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> lis
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
     start, end = tree.start(default.value), tree.end(default.value)
     if accelerator is None or not tree.own_line(first) or b"\n" in tree.data[start:end]:
-        raise verbs.EditError(f"the Accelerator cannot be handed over in line {call.lineno}")
+        raise verbs.EditError(
+            f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
+        )
     argument = verbs.add_first_argument(tree, call, accelerator)
     before, behind = tree.data[start : argument.start].decode(), tree.data[argument.end : end].decode()
     lines = (f"if {default.name} is None:", f"    {default.name} = {before}{argument.text}{behind}")

@@ -253,7 +253,7 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
     for stmt in sorted(wanted, key=tree.start):
         if stmt in done or context.is_guarded(stmt):
             continue
-        run = context.run_of(stmt, wanted.__contains__)
+        run = context.run_of(stmt, lambda s: s in wanted and not context.is_guarded(s))
         done.update(run)
         call = next(iter(calls_done([stmt])), None)
         accelerator = context.accelerator(stmt) if call is None else context.accelerator_through(call)

@@ -618,3 +618,52 @@ def test_accelerate_has_no_way_for_a_model_that_trains_itself() -> None:
     found = convert_source(Source.from_text(text, PATH), ConvertOptions(runtime="accelerate"))
     assert found.status == "refused"
     assert "`Agent` trains itself in its own methods" in found.reason
+
+
+BASE = """\
+class Base:
+    def __init__(self):
+        self.net = None
+
+    def save(self, path):
+        print(path)
+"""
+WORK = f"""{TORCH}from base import Base
+
+
+class Work(Base):
+    def initialize(self, size):
+        self.net = nn.Linear(size, 1).cuda()
+        self.optimizer = {SGD.format("self.net")}
+
+    def step(self, x, y):
+        loss = (self.net(x.cuda()) - y.cuda()).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+def test_the_base_comes_along_that_makes_the_objects_of_a_class_without_init(tmp_path: Path) -> None:
+    made = (
+        "from work import Work\nwork = Work()\nwork.initialize(3)\nfor x, y in loader:\n    work.step(x, y)\n"
+    )
+    texts = project(tmp_path, base=BASE, work=WORK, main=f"{HEAD}{LOADER}{made}")
+    assert "    def __init__(self, accelerator):\n        self.accelerator = accelerator\n" in texts["base"]
+    assert "self.accelerator.print(path)" in texts["base"]
+    assert "self.net, self.optimizer = self.accelerator.prepare(self.net, self.optimizer)" in texts["work"]
+    assert "work = Work(accelerator)" in texts["main"]
+
+
+def test_lines_are_those_of_their_own_file(tmp_path: Path) -> None:
+    base = BASE.replace("print(path)", "self.path = path; open(path, 'w').write('kept')")
+    main = f"{HEAD}{LOADER}from work import Work\nwork = Work()\nwork.initialize(3)\n"
+    for name, text in {
+        "base": base,
+        "work": WORK,
+        "main": f"{main}for x, y in loader:\n    work.step(x, y)\nwork.save('a')\n",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = convert_project(Source.read(tmp_path / "main.py"))
+    said = [f for c in found for f in c.remaining if "holds more than one statement" in f.message]
+    assert [(Path(f.path).stem, f"line {f.line} holds" in f.message) for f in said] == [("base", True)]

@@ -143,3 +143,26 @@ def test_a_log_that_only_writes_is_the_main_process_s(tmp_path: Path, start: str
         in trainer
     )
     assert not left
+
+
+SHOWN = """
+class Log:
+    def __init__(self, path):
+        import visdom
+        self.vis = visdom.Visdom(port=8097)
+        self.path = path + "/log.txt"
+
+    def plot(self, n):
+        self.vis.line(X=[n], Y=[n])
+
+    def row(self, n):
+        print(n)
+        with open(self.path, "a") as file:
+            file.write(str(n))
+"""
+
+
+def test_uses_of_a_log_that_writes_files_too_stand_under_one_guard(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, SHOWN, ready="log = Log('a')", epoch="log.plot(1)\nlog.row(1)")
+    guarded = "if accelerator.is_main_process:\n    log.plot(1)\n    log.row(1)"
+    assert place_of(conversion.new_text, "epoch") == guarded
