@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import Tree, dotted, walk
 
 
 def blocks(stmt: ast.stmt) -> list[list[Any]]:
@@ -108,3 +109,21 @@ def leaves(stmt: ast.stmt) -> bool:
         text = ast.unparse(stmt.value.func)
         return text in ("sys.exit", "exit", "quit", "os._exit") or text.endswith(".error")
     return isinstance(stmt, ast.Assert) and isinstance(stmt.test, ast.Constant) and not stmt.test.value
+
+
+def may_leave(tree: Tree, nodes: Iterable[ast.AST], start: int, read: ast.AST) -> bool:
+    """Whether a run may leave between a place and what is read behind it: `if args.evaluate: ...; return`.
+
+    An error does not count: nothing goes on behind it on any path.
+    """
+    around = set(tree.ancestors(read))
+    return any(
+        start < tree.start(node) < tree.start(read)
+        and node not in around
+        and any(
+            branch and leaves(branch[-1]) and not isinstance(branch[-1], ast.Raise)
+            for branch in (node.body, node.orelse)
+        )
+        for node in nodes
+        if isinstance(node, ast.If)
+    )

@@ -13,6 +13,7 @@ from accelify.analysis.assignments import (
     gives_back,
     is_alias,
     is_none,
+    may_leave,
     stands_in,
     takes_to_host,
 )
@@ -369,7 +370,10 @@ class Placement:
             return False  # a parameter is there anyway, and what its caller hands over is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
-            if self.script.scope_of(read) is item.scope and self.tree.start(read) < first:
+            within = self.script.scope_of(read) is item.scope
+            if within and self.tree.start(read) < first:
+                continue
+            if within and may_leave(self.tree, item.scope.nodes, first, read):
                 continue
             if self._on_every_path(read):
                 return True

@@ -139,7 +139,7 @@ def broadcast_object(item: Any, from_process: int = 0) -> Any:
     box = [item]
     process = PartialState()
     device = process.device if process.device.type == "cuda" else None
-    with guard.collective("broadcast of objects", f"from rank {from_process}"):
+    with guard.collective(f"broadcast of objects from rank {from_process}"):
         dist.broadcast_object_list(box, src=from_process, device=device)
     return box[0]
 

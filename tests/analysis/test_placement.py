@@ -100,3 +100,17 @@ def test_a_teacher_of_the_students_making_stays_on_its_device() -> None:
     assert "other = other.to(accelerator.device)" in converted
     assert "\nmodel = build()\n" in converted
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
+
+
+@pytest.mark.parametrize(
+    ("leave", "inside"),
+    [("return", True), ("sys.exit()", True), ("raise ValueError('no loader')", False), ("print(0)", False)],
+)
+def test_a_loader_made_under_a_test_behind_which_a_run_may_leave(leave: str, inside: bool) -> None:
+    """With `--evaluate` it is never made, so the others are prepared without it."""
+    made = f"if not args.evaluate:\n    {LOADER}"
+    test = f"if args.evaluate:\n    {leave}\n"
+    body = textwrap.indent(f"{MODEL}{OPTIMIZER}{made}{test}{LOOP}", "    ")
+    plan = Plan(model_of(f"import sys\ndef main():\n{body}\nmain()\n"))
+    names = [site.names() for site in plan.sites]
+    assert names == ([["model", "optimizer"], ["loader"]] if inside else [["model", "optimizer", "loader"]])

@@ -475,3 +475,32 @@ def test_noise_of_a_pass_that_does_not_train_is_everyones():
     (first, behind), (second, also_behind) = run_ranks(2, _in_order, 2, False)
     assert first == second
     assert behind == also_behind
+
+
+class Endless(torch.utils.data.Sampler):
+    """Goes on for ever, whatever length it tells."""
+
+    def __init__(self, size, told):
+        self.size, self.told = size, told
+
+    def __iter__(self):
+        while True:
+            yield from range(self.size)
+
+    def __len__(self):
+        return self.told
+
+
+def _first_of_endless(told):
+    accelerator = fresh_accelerator()
+    data = TensorDataset(torch.arange(8))
+    loader = accelerator.prepare(DataLoader(data, batch_size=2, sampler=Endless(8, told)))
+    batches = iter(loader)
+    return [next(batches)[0].tolist() for _ in range(6)]
+
+
+@pytest.mark.parametrize("told", [8, 2**31])
+def test_a_sampler_that_never_ends(told):
+    first, second = run_ranks(2, _first_of_endless, told)
+    assert first == [[0, 1], [4, 5]] * 3
+    assert second == [[2, 3], [6, 7]] * 3

@@ -27,8 +27,10 @@ from ..state import PartialState
 from .unfilled import Unfilled
 
 RANDOM_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-# Index lists of samplers without a length travel in pieces of this many batches.
+# Index lists of samplers that may never end travel in pieces of this many batches.
 _PIECE = 1024
+# As many batches as an epoch that ends has at most.
+_LONGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +270,14 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
 
     source = iter(batch_sampler) if rank == 0 else iter(())
     try:
-        piece: int | None = None if len(batch_sampler) >= 0 else _PIECE
+        # All of an epoch and one more: who says it is longer than any may never end, as one without a length.
+        piece = len(batch_sampler) + 1 if len(batch_sampler) < _LONGEST else _PIECE
     except (TypeError, NotImplementedError):
-        # A batch sampler without a length may never end: its order is shared piece by piece.
         piece = _PIECE
     while True:
         batches = broadcast_object([_alone(b) for b in islice(source, piece)] if rank == 0 else None)
         yield from batches
-        if piece is None or len(batches) < piece:
+        if len(batches) < piece:
             return
 
 
