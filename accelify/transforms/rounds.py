@@ -91,13 +91,36 @@ def transform(context: Context) -> Iterator[Change]:
                 "take 1/N of these, where the stream ends",
             )  # fmt: skip
             continue
-        if isinstance(loop, ast.For) and not _starts_late(loop) and not _divides(context, loop, number):
-            new = f"min({context.tree.segment(number)}, len({text}))"
+        taken = _taken_each_round(context, source, loop)
+        if (
+            taken
+            and isinstance(loop, ast.For)
+            and not _starts_late(loop)
+            and not _divides(context, loop, number)
+        ):
+            most = f"len({text})" if taken == 1 else f"len({text}) // {taken}"
+            new = f"min({context.tree.segment(number)}, {most})"
             yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
         else:
             yield context.todo(
                 ROUNDS, loop, message, f"end this with the batches of one process: len({text}) of them"
             )
+
+
+def _taken_each_round(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> int | None:
+    """How many batches each round of a loop takes from an iterator; None where rounds differ, or loops within do it."""
+    name, scope = dotted(source), context.script.scope_of(source)
+    taken = [
+        call
+        for call in context.script.calls()
+        if (other := drawn_from(call)) is not None
+        and dotted(other) == name
+        and context.script.scope_of(other) is scope
+        and loop in context.script.enclosing_loops(call)
+    ]
+    if len(taken) == 1:
+        return 1  # if not in every round: then there are more batches than it takes
+    return len(taken) if all(context.tree.statement(call) in loop.body for call in taken) else None
 
 
 def _left_out(context: Context) -> Iterator[Change]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accelify.analysis import values as v
 from accelify.analysis.averages import divisors, shown_undivided
@@ -32,7 +33,7 @@ from accelify.analysis.figures import (
     is_table,
     place_of,
 )
-from accelify.analysis.syntax import children, names_in, walk
+from accelify.analysis.syntax import children, dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -134,6 +135,8 @@ class _Totals:
             place = place_of(self.script, target) if target is not None else None
             if place is None or value is None or self._is_set_inside(place, node):
                 continue
+            if place.text in self._trained_on:
+                continue  # a loss of the whole pass: what is reduced has no gradient any more
             if node in self.context.claimed:
                 continue  # it counts the samples of all processes
             self.additions.setdefault(place, node)
@@ -170,6 +173,16 @@ class _Totals:
                 # What it is divided by stays this process's own.
                 found[place] = "mean"
         return found if self._splits_batches else self._by_batches(found)
+
+    @cached_property
+    def _trained_on(self) -> set[str | None]:
+        """The names whose `backward()` is called in the loop's function."""
+        calls = (n for n in self.script.scope_of(self.loop).nodes if isinstance(n, ast.Call))
+        return {
+            dotted(c.func.value)
+            for c in calls
+            if isinstance(c.func, ast.Attribute) and c.func.attr == "backward"
+        }
 
     def home(self, place: Place) -> BatchLoop | None:
         """The loop behind which a total can be summed, as it starts anew before that: this one, or one around it.

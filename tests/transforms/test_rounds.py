@@ -280,3 +280,37 @@ def test_a_stream_is_not_asked_for_its_length(data: str, counted: bool) -> None:
     assert ("range(min(7, len(loader)))" in conversion.new_text) is counted
     assert "len(other)" not in conversion.new_text
     assert ("ACC412" in {f.code for f in conversion.remaining}) is not counted
+
+
+TAKES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(32, 3)), batch_size=4)
+batches = iter(loader)
+for step in range(3):
+    (x,) = next(batches)
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+    {more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        ("step += 1", "len(loader)"),
+        ("(z,) = next(batches)", "len(loader) // 2"),
+        ("print(next(batches)); print(next(batches))", "len(loader) // 3"),
+        ("for _ in range(2):\n        next(batches)", ""),
+        ("if step % 2:\n        next(batches)", ""),
+    ],
+)
+def test_every_batch_that_a_round_takes_counts(more: str, most: str) -> None:
+    conversion = convert_source(Source.from_text(TAKES.format(more=more), support.PATH), ConvertOptions())
+    assert (f"for step in range(min(3, {most})):" in conversion.new_text) is bool(most)
+    assert ("ACC412" in {f.code for f in conversion.remaining}) is (most == "")

@@ -323,3 +323,18 @@ def test_a_counter_that_divides_sums_in_place_is_put_together_with_them() -> Non
     before = before.replace("total = 0", "total = n = 0").replace("return", "total /= n\n    return")
     text = convert(ready=before, epoch="print(train_epoch())").new_text
     assert '    total, n = accelerator.reduce((total, n), reduction="sum")\n    total /= n' in text
+
+
+def test_a_sum_that_is_trained_on_keeps_its_gradient() -> None:
+    before = """
+    smooth = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        smooth += model(x).pow(2).mean()
+    smooth.backward()
+    optimizer.step()
+    """
+    text = convert(end=before).new_text
+    assert "smooth += model(x).pow(2).mean()\naccelerator.backward(smooth)" in text
