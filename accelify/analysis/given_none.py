@@ -64,4 +64,38 @@ def _is_given_none(script: ScriptModel, function: Scope, name: str, far: int) ->
     return True
 
 
-__all__ = ["is_none"]
+def are_none(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether a list holds None alone: `[None] * n`, `[None for _ in losses]`, or one that only None goes into."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return are_none(script, node.left) or are_none(script, node.right)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return all(is_constant(e, None) for e in node.elts)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return is_constant(node.elt, None)
+    if not isinstance(node, ast.Name):
+        return False
+    scope = script.scope_of(node).resolve(node.id)
+    made = [s for s in script.tree.assigns(node.id) if script.scope_of(s).resolve(node.id) is scope]
+    read = (n for n in script.tree.nodes(ast.Name) if n.id == node.id and n is not node)
+    others = [n for n in read if isinstance(n.ctx, ast.Load) and script.scope_of(n).resolve(n.id) is scope]
+    return (
+        bool(made)
+        and all(isinstance(s.value, ast.expr) and are_none(script, s.value) for s in made)
+        and all(_is_given_none_more(script, n) for n in others)
+    )
+
+
+def _is_given_none_more(script: ScriptModel, node: ast.Name) -> bool:
+    """`gradients.append(None)`."""
+    method = script.tree.parent(node)
+    call = script.tree.parent(method) if isinstance(method, ast.Attribute) else None
+    return (
+        isinstance(method, ast.Attribute)
+        and method.attr == "append"
+        and isinstance(call, ast.Call)
+        and call.func is method
+        and all(is_constant(a, None) for a in call.args)
+    )
+
+
+__all__ = ["are_none", "is_none"]

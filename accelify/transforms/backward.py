@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.given_none import are_none
 from accelify.analysis.input_gradients import InputGradients
 from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.script import Backward
@@ -113,8 +114,11 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     assert isinstance(func, ast.Attribute)
     direct = context.script.qualname(func) == "torch.autograd.backward"
     positional = call.args[1:] if direct else call.args
+    several = direct and _is_several(context, backward.loss)
     edits: list[Edit] = []
-    names = ("gradient", "retain_graph", "create_graph", "inputs")
+    names = ["gradient", "retain_graph", "create_graph", "inputs"]
+    if several and positional and are_none(context.script, positional[0]):
+        positional, names = positional[1:], names[1:]
     prefixes = [f"{name}=" for name, _ in zip(names, positional, strict=False)] + [""] * len(call.keywords)
     rest: list[ast.expr | ast.keyword] = [*positional, *call.keywords]
     for keyword in call.keywords:
@@ -131,7 +135,6 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     elif reduction == SUM:
         end = tree.end(call)
         edits.append(Replace(end - 1, end - 1, ', reduction="sum"'))
-    several = direct and _is_several(context, backward.loss)
     if several:
         opening, times = f"{opening}sum(", f"){times}"
     first = prefixes[0] if prefixes else ""
@@ -151,7 +154,7 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
             edits.append(Replace(start, start, opening))
         edits.append(_joint(tree, receiver_end, call, rest, times, first))
     problem = ""
-    if several and (positional or any(kw.arg == "grad_tensors" for kw in call.keywords)):
+    if several and ("gradient=" in prefixes or any(kw.arg == "grad_tensors" for kw in call.keywords)):
         problem = "torch.autograd.backward is called with several tensors and gradients of their own"
     change = context.change(
         BACKWARD,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert, place_of
+from accelify.convert import ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, place_of
 
 CLIP = "from torch.nn.utils import clip_grad_norm_"
 
@@ -258,3 +260,36 @@ def test_the_gradient_of_an_input_of_the_model_that_is_chosen() -> None:
     beside = f"{CHOSEN}other = nn.Linear(4, 2)\nsecond = torch.optim.SGD(other.parameters(), lr=0.1)\n"
     loss = f"{other}loss = (model(x) - other(x)).mean()\nsecond.step()\n"
     assert "inputs=[fake]" not in convert(build=beside, loss=loss).new_text
+
+
+@pytest.mark.parametrize(
+    ("gradients", "given"),
+    [
+        ("[None] * 2", ""),
+        ("[None, None], True", ", retain_graph=True"),
+        ("[None for _ in losses], create_graph=True", ", create_graph=True"),
+    ],
+)
+def test_losses_without_gradients_of_their_own(gradients: str, given: str) -> None:
+    check_transformed(
+        "update",
+        f"losses = [loss, model(x).mean()]\ntorch.autograd.backward(losses, {gradients})",
+        f"losses = [loss, model(x).mean()]\naccelerator.backward(sum(losses){given})",
+    )
+
+
+def test_a_list_that_only_none_goes_into() -> None:
+    before = "losses = [loss, model(x).mean()]\nnone = []\nfor _ in losses:\n    none.append(None)\n"
+    check_transformed(
+        "update",
+        f"{before}torch.autograd.backward(losses, none)",
+        f"{before}accelerator.backward(sum(losses))",
+    )
+
+
+@pytest.mark.parametrize("gradients", ["[torch.ones(()), None]", "given", "[None] + given"])
+def test_losses_with_gradients_of_their_own_are_left(gradients: str) -> None:
+    update = f"given = [loss.detach()]\ntorch.autograd.backward([loss, loss], {gradients})"
+    conversion = convert_source(Source.from_text(frame(update=update), PATH), ConvertOptions())
+    assert conversion.status == "refused"
+    assert "gradients of their own" in conversion.reason
