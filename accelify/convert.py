@@ -345,6 +345,10 @@ def _convert_project(source: Source, options: ConvertOptions, imports: Imports) 
         return [alone]
     if any(f.code == "ACC009" for f in alone.remaining):
         return _convert_together(source, models[0], options, imports)
+    if any(f.code == "ACC005" for f in alone.remaining):
+        # What it trains may be kept by a class of another module, which can come along.
+        together = _convert_together(source, models[0], options, imports)
+        return together if together[0].status == CONVERTED else [alone]
     if (
         alone.status == CONVERTED
         and not _may_be_lowered(source.text, options)

@@ -93,7 +93,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
         self._values.clear()
         self._scopes.clear()
         self._qualnames.clear()
-        for name, attribute in vars(type(self)).items():
+        for name, attribute in (pair for part in type(self).__mro__ for pair in vars(part).items()):
             if isinstance(attribute, cached_property):
                 self.__dict__.pop(name, None)
 

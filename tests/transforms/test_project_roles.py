@@ -667,3 +667,27 @@ def test_lines_are_those_of_their_own_file(tmp_path: Path) -> None:
     found = convert_project(Source.read(tmp_path / "main.py"))
     said = [f for c in found for f in c.remaining if "holds more than one statement" in f.message]
     assert [(Path(f.path).stem, f"line {f.line} holds" in f.message) for f in said] == [("base", True)]
+
+
+PAIR = f"""{TORCH}class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 1)
+        self.optimizer = {SGD.format("self.body")}
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def create():
+    return Pair()
+"""
+
+
+def test_optimizers_that_a_model_of_another_file_keeps_and_the_script_steps(tmp_path: Path) -> None:
+    loop = "model = create()\nfor x, y in loader:\n    loss = (model(x) - y).pow(2).mean()\n"
+    steps = "    model.optimizer.zero_grad()\n    loss.backward()\n    model.optimizer.step()\n"
+    texts = project(tmp_path, pair=PAIR, main=f"{HEAD}{LOADER}from pair import create\n{loop}{steps}")
+    assert "self.optimizer = self.accelerator.prepare(self.optimizer)" in texts["pair"]
+    assert "model = create(accelerator)" in texts["main"]
+    assert "model, loader = accelerator.prepare(model, loader)" in texts["main"]
