@@ -28,6 +28,7 @@ from accelify.analysis.folders import folder_made, folders_asked_for, makes_fold
 from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.only_written import is_only_written
+from accelify.analysis.opened_paths import opened_path
 from accelify.analysis.pictures import saves_picture
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
@@ -385,14 +386,15 @@ def _left_open(context: Context) -> Iterator[Change]:
             mark = "ask on the main process, and hand the answer to the others"
             yield context.todo(FILES, call, "every process would ask this, and one of them is answered", mark)
             continue
-        path = opens_for_writing(call, name)
+        opened = opened_path(context.script, call) if not _is_saved_to(context, call) else None
+        path = opened or opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
         if context.effects.into_memory(call) or writes_own(context.plan, call):
             continue
         accelerator = context.accelerator(call)
-        mode = call_argument(call, 1, "mode")
-        plain = name in _STREAMS and isinstance(mode, ast.Constant)
+        mode = call_argument(call, 1 if opened is None else 0, "mode")
+        plain = (name in _STREAMS or opened is not None) and isinstance(mode, ast.Constant)
         plain = plain and (
             "+" not in str(getattr(mode, "value", "")) or is_only_written(context.script, call)
         )
@@ -408,20 +410,29 @@ def _left_open(context: Context) -> Iterator[Change]:
                 FILES, stmt, message, "let one process write this file, and the others wait for it"
             )
         else:
-            edits = _on_nothing(context, path, accelerator)
+            edits = _on_nothing(context, path, accelerator, None if opened is None else call)
             if again:
                 edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
             yield context.change(FILES, call, "every process would write this file", edits)
 
 
-def _on_nothing(context: Context, path: ast.expr, accelerator: str) -> list[Edit]:
+def _is_saved_to(context: Context, call: ast.Call) -> bool:
+    """Whether a file is opened in a call that is handed the path itself: `torch.save(state, path.open("wb"))`."""
+    parent = context.tree.parent(call)
+    return isinstance(parent, ast.Call) and context.script.qualname(parent.func) == "torch.save"
+
+
+def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.Call | None) -> list[Edit]:
+    """Edits that open a file on the main process alone; `method` is the call where the path itself opens it."""
     tree = context.tree
     text = tree.segment(path)
     if isinstance(path, (ast.IfExp, ast.Lambda, ast.NamedExpr)):
         text = f"({text})"
-    edits: list[Edit] = [
-        verbs.replace(tree, path, f"{text} if {accelerator}.is_main_process else os.devnull")
-    ]
+    text = f"{text} if {accelerator}.is_main_process else os.devnull"
+    edits: list[Edit] = [verbs.replace(tree, path, text)]
+    if method is not None:
+        first = min(tree.start(given) for given in [*method.args, *method.keywords])
+        edits = [Replace(tree.start(method), first, f"open({text}, ")]
     if not _is_imported(context, path, "os"):
         edits.append(context.import_for(path, "import os"))
     return edits
@@ -530,13 +541,7 @@ def _opens_for_writing(context: Context, node: ast.expr) -> bool:
         return False
     if opens_for_writing(node, context.script.qualname(node.func)) is not None:
         return True
-    # `path.open("w")` of pathlib.
-    if not (isinstance(node.func, ast.Attribute) and node.func.attr == "open") or context.script.callees(
-        node
-    ):
-        return False
-    mode = call_argument(node, 0, "mode")
-    return isinstance(mode, ast.Constant) and str(mode.value)[:1] in ("w", "a", "x")
+    return opened_path(context.script, node) is not None
 
 
 def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
