@@ -68,7 +68,12 @@ def follow(
     # What an evaluation makes of a batch that it has gathered is the same on every process.
     training = {loop for loop in loops if any(script.trains(s) for s in loop.body)}
     counted += [node for node in kept_of_batch(script) if runs_in(script, training, node)] if training else []
-    return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts, counted)
+    whole = [
+        loop
+        for loop, loaders in script.loader_loops
+        if loaders and not loaders & plan.prepared and not plan.on_main_only(loop)
+    ]
+    return OwnShare(script, loops, drawn, is_settled, bindings, gathered, parts, counted, whole)
 
 
 def follow_reordered(

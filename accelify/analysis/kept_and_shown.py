@@ -38,14 +38,14 @@ def shown_attribute(
             parameters = callee.positional()[1:] if callee.is_method and callee not in called else []
             arguments = {p: call_argument(call, i, p) for i, p in enumerate(parameters)}
             given = {p for p, a in arguments.items() if a is not None and held_by(a) is not None}
-            found.update(_filled(callee, given) if given else ())
+            found.update(filled(callee, given) if given else ())
         shown = {name for name in found if any(_shows(script, method, name) for method in called)}
         if shown:
             return min(shown)
     return None
 
 
-def _filled(method: Scope, given: set[str]) -> Iterator[str]:
+def filled(method: Scope, given: set[str]) -> Iterator[str]:
     """The attributes in which a method keeps some of its parameters, or what it makes of them."""
     known, own = _made_of(method, lambda node: bool(names_in(node) & given)) | given, method.self_name()
     for node in method.nodes:
@@ -115,4 +115,4 @@ def _shows(script: ScriptModel, method: Scope, attribute: str, far: int = 2) -> 
     return False
 
 
-__all__ = ["shown_attribute"]
+__all__ = ["filled", "shown_attribute"]

@@ -22,6 +22,7 @@ _OF_TENSORS = frozenset(
     "detach cpu cuda to item float double half long mean sum max min view reshape clone numpy tolist squeeze unsqueeze "
     "sigmoid softmax permute transpose argmax contiguous".split()
 )
+_LOADER = "torch.utils.data.DataLoader"
 _FAR = 5
 
 
@@ -118,6 +119,8 @@ class NoneTests:
             return False
         if isinstance(stmt, ast.AugAssign):
             return True
+        if isinstance(stmt, (ast.For, ast.AsyncFor)):
+            return self._is_of_samples(stmt)
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
             return False
         for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
@@ -130,6 +133,18 @@ class NoneTests:
                     return all(self.is_alike(e, far - 1) for t, e in pairs if dotted(t) == name)
                 return self.is_alike(value, far - 1)
         return False
+
+    def _is_of_samples(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop's batches are put together by DataLoader itself, which raises where a sample has a None."""
+        loaders = self.script.iterated(loop.iter)
+        return bool(loaders) and all(
+            loader.qualname == _LOADER
+            and isinstance(loader.site, ast.Call)
+            and call_argument(loader.site, 6, "collate_fn") is None
+            and all(kw.arg is not None for kw in loader.site.keywords)
+            and not any(isinstance(a, ast.Starred) for a in loader.site.args)
+            for loader in loaders
+        )
 
     def _given(self, name: str, read: ast.expr, far: int) -> bool:
         """Whether all callers hand over for a parameter what is None on all processes or on none."""

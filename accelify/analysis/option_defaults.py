@@ -1,14 +1,18 @@
-"""What a test of an option is when nobody gives the option: `if args.seed > 0:` of one whose default is -1."""
+"""What a test of an option is when nobody gives the option: `if args.seed > 0:` of one whose default is -1.
+
+A variable that the script sets once (`seed = None`) is as good as an option: who wants another value writes it there.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from accelify.analysis.program import Module
-from accelify.analysis.syntax import call_keyword
+from accelify.analysis.syntax import call_keyword, walk
 
 _COMPARING: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
@@ -44,10 +48,33 @@ def option_defaults(modules: Iterable[Module]) -> dict[str, object]:
     return {name: value for name, value in found.items() if name not in unsure}
 
 
-def is_false_by_default(test: ast.expr, defaults: Mapping[str, object]) -> bool:
-    """Whether a test of options fails where none of them is given. False where that cannot be seen."""
+def constants_in(module: Module, test: ast.expr) -> dict[str, object]:
+    """The variables that a test reads and that are bound a single time, to a value that is written down there."""
+    found: dict[str, object] = {}
+    for read in (n for n in walk(test) if isinstance(n, ast.Name)):
+        owner = module.scopes.of(read).resolve(read.id)
+        if owner is None or any(argument.arg == read.id for argument in owner.parameters()):
+            continue
+        made = [n for n in module.tree.writes(read.id) if module.scopes.of(n).resolve(n.id) is owner]
+        stmt = module.tree.parent(made[0]) if len(made) == 1 else None
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt.value is not None:
+            with contextlib.suppress(ValueError):
+                found[read.id] = ast.literal_eval(stmt.value)
+    return found
+
+
+def is_false_by_default(
+    test: ast.expr, defaults: Mapping[str, object], constants: Mapping[str, object] | None = None
+) -> bool:
+    """Whether a test fails where no option is given. False where that cannot be seen.
+
+    Args:
+        test: of options, of variables, or of both.
+        defaults: of the options.
+        constants: the values of variables that are known.
+    """
     try:
-        return not _value(test, defaults)
+        return not _value(test, defaults, constants or {})
     except (LookupError, TypeError, ValueError):
         return False
 
@@ -72,19 +99,22 @@ def _default(call: ast.Call) -> object:
     return None
 
 
-def _value(node: ast.expr, defaults: Mapping[str, object]) -> Any:
+def _value(node: ast.expr, defaults: Mapping[str, object], constants: Mapping[str, object]) -> Any:
     """The value of an expression by the options' defaults; raises what says that it is not known."""
+    if isinstance(node, ast.Name):
+        return constants[node.id]
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         return defaults[node.attr]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return not _value(node.operand, defaults)
+        return not _value(node.operand, defaults, constants)
     if isinstance(node, ast.BoolOp):
-        values = (_value(value, defaults) for value in node.values)
+        values = (_value(value, defaults, constants) for value in node.values)
         return all(values) if isinstance(node.op, ast.And) else any(values)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         compare = _COMPARING[type(node.ops[0])]
-        return compare(_value(node.left, defaults), _value(node.comparators[0], defaults))
+        left, right = node.left, node.comparators[0]
+        return compare(_value(left, defaults, constants), _value(right, defaults, constants))
     return ast.literal_eval(node)
 
 
-__all__ = ["is_false_by_default", "option_defaults"]
+__all__ = ["constants_in", "is_false_by_default", "option_defaults"]

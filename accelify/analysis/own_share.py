@@ -24,6 +24,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.slots import SAMPLE, TOTAL, Held, Slot, is_anew, makes_anew
 from accelify.analysis.syntax import names_in, target_names, walk
+from accelify.analysis.whole_batches import tells_of_whole_batch
 
 # What a tensor or a container says of itself without its values.
 _FORM = frozenset(
@@ -58,6 +59,7 @@ class OwnShare:
         bindings: the statements that can have bound a name where it is read; None stands for a parameter.
         gathered: expressions that are the same on every process.
         comprehensions: those over sharded loaders.
+        whole: the loops over data that every process sees whole.
     """
 
     def __init__(
@@ -70,9 +72,10 @@ class OwnShare:
         gathered: Iterable[ast.expr] = (),
         comprehensions: Iterable[ast.comprehension] = (),
         counted: Iterable[ast.expr] = (),
+        whole: Iterable[ast.For | ast.AsyncFor] = (),
     ) -> None:
         self.script, self.tree = script, script.tree
-        self.loops = set(loops)
+        self.loops, self.whole = set(loops), set(whole)
         self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
         self.held: dict[Slot, Held] = {}
         self.decisions: dict[ast.If | ast.While, Held] = {}
@@ -245,7 +248,7 @@ class OwnShare:
                     continue
             if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
                 continue
-            if self.settled(slot, shown):
+            if self.settled(slot, shown) or self._is_of_whole_batch(shown, held):
                 continue
             if held.level == TOTAL:
                 around = set(self.tree.ancestors(node))
@@ -458,6 +461,10 @@ class OwnShare:
     def _joined(known: Held | None, held: Held) -> Held:
         return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
 
+    def _is_of_whole_batch(self, read: ast.expr, held: Held) -> bool:
+        """Whether what is read of an object is of a batch that is the same on every process."""
+        return held.level == SAMPLE and tells_of_whole_batch(self.script, read, self.whole)
+
     # -- statements
 
     def _statement(self, stmt: ast.stmt, child: ast.AST, held: Held) -> None:
@@ -479,7 +486,8 @@ class OwnShare:
             given = any(s.owner is scope and None in bound for s, bound in self._bound.items())
             asked = self._handing[scope] if given and not self._loops_itself(scope) else None
             for call in self.script.callers(scope) if asked is None else asked:
-                self._climb(call, held)
+                if not self._is_of_whole_batch(call, held):
+                    self._climb(call, held)
 
     def _assign_from(self, target: ast.expr, stmt: ast.Assign | ast.AnnAssign, held: Held) -> None:
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and stmt.value is not None:

@@ -22,6 +22,7 @@ from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
+from accelify.analysis.module_names import module_at
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.syntax import call_argument, walk
@@ -153,11 +154,12 @@ def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Ch
         return
     loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
     text = f"({context.tree.segment(given)})" if loose else context.tree.segment(given)
+    os, line = module_at(context.script, call, "os")
     edits: list[Edit] = [
-        verbs.replace(context.tree, given, f"{text} if {accelerator}.is_main_process else os.devnull")
+        verbs.replace(context.tree, given, f"{text} if {accelerator}.is_main_process else {os}.devnull")
     ]
-    if not context.is_bound("os", call):
-        edits.append(context.import_for(call, "import os"))
+    if line is not None:
+        edits.append(context.import_for(call, line))
     yield context.change(ELSEWHERE, call, message, edits)
 
 

@@ -7,7 +7,8 @@ env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
 An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
 other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
 them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
-A seed that the script gives where an option asks for one, and by default does not, stays the one that counts.
+A seed that the script gives where an option asks for one, and by default does not, stays the one that counts; so does
+one that a variable asks for which the script sets to nothing (`seed = None`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.analysis.option_defaults import is_false_by_default, option_defaults
+from accelify.analysis.option_defaults import constants_in, is_false_by_default, option_defaults
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, walk
@@ -134,7 +135,7 @@ def _around(value: ast.expr) -> Iterator[ast.Call]:
 
 
 def _asked_for_seeds(context: Context) -> list[ast.If] | None:
-    """The tests of options under which the program seeds environments, all of them false where no option is given.
+    """The tests of options and constants under which the program seeds environments, all of them false by default.
 
     None where it gives one a seed otherwise: one that does knows of it.
     """
@@ -148,7 +149,9 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
                 continue  # what a function of the program does stands in it
             defaults = option_defaults(modules) if defaults is None else defaults
             test = _test_around(module, call)
-            if test is None or module not in script.modules or not is_false_by_default(test.test, defaults):
+            if test is None or module not in script.modules:
+                return None
+            if not is_false_by_default(test.test, defaults, constants_in(module, test.test)):
                 return None
             asked[test] = None
     return list(asked)

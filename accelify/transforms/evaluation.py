@@ -95,8 +95,10 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
     done: set[Scope] = set()
     for call in script.calls():
         for callee in in_order(script.callees(call) - done):
-            if script.interpreter.module_of(callee) in script.modules or not _evaluates(callee):
+            if script.interpreter.module_of(callee) in script.modules:
                 done.add(callee)
+                continue
+            if not _evaluates(callee) and not _measures(context, call, callee):
                 continue
             if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
                 continue
@@ -124,6 +126,17 @@ def _evaluates(scope: Scope) -> bool:
     inside = [n for n in scope.nodes if isinstance(n, (ast.Name, ast.Attribute))]
     marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
     return any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks)
+
+
+def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
+    """Whether a function goes through a loader that it is handed and gives back what it finds.
+
+    The model is in its evaluation mode already there: where the function sets that, it does not measure alone.
+    """
+    results = [n for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None]
+    if not results or any(getattr(n, "attr", "") == "train" for n in callee.nodes):
+        return False
+    return any(context.script.things(a, v.LOADER) for a in context.plan.elsewhere.gone_through(call))
 
 
 def left(context: Context) -> Iterator[Change]:

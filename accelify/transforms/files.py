@@ -27,6 +27,7 @@ from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_f
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.listed_beside import is_listed_beside
 from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.module_names import module_at
 from accelify.analysis.only_written import is_only_written
 from accelify.analysis.opened_paths import opened_path
 from accelify.analysis.pictures import saves_picture
@@ -428,27 +429,15 @@ def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.
     text = tree.segment(path)
     if isinstance(path, (ast.IfExp, ast.Lambda, ast.NamedExpr)):
         text = f"({text})"
-    text = f"{text} if {accelerator}.is_main_process else os.devnull"
+    os, line = module_at(context.script, path, "os")
+    text = f"{text} if {accelerator}.is_main_process else {os}.devnull"
     edits: list[Edit] = [verbs.replace(tree, path, text)]
     if method is not None:
         first = min(tree.start(given) for given in [*method.args, *method.keywords])
         edits = [Replace(tree.start(method), first, f"open({text}, ")]
-    if not _is_imported(context, path, "os"):
-        edits.append(context.import_for(path, "import os"))
+    if line is not None:
+        edits.append(context.import_for(path, line))
     return edits
-
-
-def _is_imported(context: Context, node: ast.AST, name: str) -> bool:
-    """Whether a name of the module is bound where a node runs: lines of the module itself come one after the other."""
-    module = context.script.module_of(node).scopes.module
-    if name not in module.locals:
-        return False
-    body = module.node.body if isinstance(module.node, ast.Module) else []
-    imports = [
-        s for s in body if isinstance(s, ast.Import) and any((n.asname or n.name) == name for n in s.names)
-    ]
-    start, inside = context.tree.start, context.script.scope_of(node) is not module
-    return inside or not imports or any(start(s) < start(node) for s in imports)
 
 
 def _statements(context: Context) -> Iterator[ast.stmt]:

@@ -20,6 +20,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
 from accelify.analysis.log_files import begins_log
+from accelify.analysis.module_names import module_at
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
@@ -178,16 +179,15 @@ def _logging(context: Context) -> Iterator[Change]:
     name = NAME
     if anchor.attribute:
         name = f"{script.scope_of(place).self_name() or 'self'}.{NAME}"
+    logging, line = module_at(script, place, "logging")
     lines = (
         f"if not {name}.is_main_process:",
-        f"{context.tree.indent_unit()}logging.disable(logging.INFO)",
+        f"{context.tree.indent_unit()}{logging}.disable({logging}.INFO)",
     )
     add = InsertBefore if anchor.before is not None else InsertAfter
     edits: list[Edit] = [add(place, lines, order=-40)]
-    module = script.module_of(place).scopes.module
-    if "logging" not in module.locals:
-        assert isinstance(module.node, ast.Module)
-        edits.append(context.import_line(module.node, "import logging", context.tree.start(place))[0])
+    if line is not None:
+        edits.append(context.import_for(place, line))
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
     for call in calls:
         if (later := context.at_hand.made_later(call)) is not None and not context.plan.on_main_only(call):

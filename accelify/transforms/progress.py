@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis.module_names import module_at
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 from accelify.edits import Edit
@@ -138,10 +139,11 @@ def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerat
 
 
 def _silenced(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
-    place = f'file=None if {accelerator}.{_SILENT} else open(os.devnull, "w")'
+    os, line = module_at(context.script, call, "os")
+    place = f'file=None if {accelerator}.{_SILENT} else open({os}.devnull, "w")'
     edits: list[Edit] = [verbs.add_keyword(context.tree, call, place)]
-    if not context.is_bound("os", call):
-        edits.append(context.import_for(call, "import os"))
+    if line is not None:
+        edits.append(context.import_for(call, line))
     return edits
 
 

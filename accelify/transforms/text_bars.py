@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify import edits as verbs
+from accelify.analysis.module_names import module_at
 from accelify.analysis.syntax import call_keyword
 from accelify.edits import Edit
 from accelify.transforms import progress
@@ -32,14 +33,11 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
         if accelerator is None:
             continue
-        place = f'sys.stderr if {accelerator}.is_local_main_process else open(os.devnull, "w")'
+        (os, _), (sys, _) = modules = [module_at(context.script, call, name) for name in ("os", "sys")]
+        place = f'{sys}.stderr if {accelerator}.is_local_main_process else open({os}.devnull, "w")'
         try:
             edits: list[Edit] = [verbs.add_keyword(context.tree, call, f"file={place}")]
         except verbs.EditError:
             continue
-        edits += [
-            context.import_for(call, f"import {one}")
-            for one in ("os", "sys")
-            if not context.is_bound(one, call)
-        ]
+        edits += [context.import_for(call, line) for _, line in modules if line is not None]
         yield context.change(progress.PROGRESS, call, "every process would draw this bar", edits)

@@ -736,6 +736,35 @@ def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path)
     assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
 
 
+MEASURES = """
+def measure(model, data):
+    {first}
+    found = []
+    for x, y in data:
+        found.append((model(x).argmax(1) == y).sum().item())
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "given", "found"),
+    [
+        ("pass", "return sum(found)", "own", 1),
+        ("model.train()", "return sum(found)", "own", 0),
+        ("pass", "del found", "own", 0),
+        ("pass", "return sum(found)", "[(x, y)]", 0),
+        ("pass", "return sum(found)", "loader", 0),
+    ],
+)
+def test_an_evaluation_of_a_model_that_its_caller_sets_to_it(
+    tmp_path: Path, first: str, last: str, given: str, found: int
+) -> None:
+    lines = f"own = DataLoader(data, batch_size=4)\nmodel.eval()\nn = measure(model, {given})\nmodel.train()"
+    helper = MEASURES.format(first=first, last=last)
+    conversion = converted(tmp_path, helper, epoch=lines, end="test_loader = None")
+    assert len(findings(conversion, "ACC303")) == found
+
+
 EVALUATING = """
 from torch.utils.data import Dataset
 

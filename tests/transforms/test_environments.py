@@ -160,3 +160,27 @@ def test_an_agent_that_seeds_what_is_not_the_environment() -> None:
     text = text.format(made=f"    {MAKE}", step=OLD.format(action=0), behind="    agent.seed(1)")
     found = convert_source(Source.from_text(text, PATH))
     assert "env.seed(torch.initial_seed() % 2**31)" in found.new_text
+
+
+@pytest.mark.parametrize("value", ["0", "None", "False"])
+@pytest.mark.parametrize("told", ["wanted = {}\n", "wanted: int = {}\n"])
+def test_a_seed_that_a_variable_switches_off(value: str, told: str) -> None:
+    found = converted(told.format(value) + ASKED.format(make=MAKE, test="wanted", seed="env.seed(wanted)"))
+    seeded = "        env.seed(torch.initial_seed() % 2**31)\n"
+    assert f"    if agent.accelerator.num_processes > 1 and not (wanted):\n{seeded}" in found.new_text
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["wanted = 3", "wanted = 0\nwanted = 3", "wanted = 0\nwanted += 3", "for wanted in (0, 1):\n    pass"],
+)
+def test_a_seed_that_a_variable_gives(told: str) -> None:
+    asked = ASKED.format(make=MAKE, test="wanted", seed="env.seed(wanted)")
+    assert "ACC212" not in codes(converted(f"{told}\n{asked}"))
+
+
+def test_a_seed_that_a_caller_gives() -> None:
+    asked = f"{MAKE}if wanted:\n    env.seed(wanted)"
+    text = SCRIPT.format(made=textwrap.indent(asked, "    "), step=OLD.format(action=0), behind="")
+    text = text.replace("def main():", "def main(wanted=0):")
+    assert "ACC212" not in codes(convert_source(Source.from_text(text, PATH)))

@@ -13,12 +13,18 @@ FOLDER = "folder = Path('runs')"
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("(folder / 'a').open('a')", "open(folder / 'a' if accelerator.is_main_process else os.devnull, 'a')"),
+        (
+            "(folder / 'a').open('a')",
+            "open(folder / 'a' if accelerator.is_main_process else os.devnull, 'a')",
+        ),
         (
             "folder.joinpath('a').open('wt', encoding='utf8')",
             "open(folder.joinpath('a') if accelerator.is_main_process else os.devnull, 'wt', encoding='utf8')",
         ),
-        ("Path('a').open(mode='w')", "open(Path('a') if accelerator.is_main_process else os.devnull, mode='w')"),
+        (
+            "Path('a').open(mode='w')",
+            "open(Path('a') if accelerator.is_main_process else os.devnull, mode='w')",
+        ),
     ],
 )
 def test_the_other_processes_write_to_nothing(before: str, after: str) -> None:
