@@ -40,7 +40,7 @@ def is_without_object(function: Scope) -> bool:
 def _may_be(function: Scope) -> bool:
     """Whether a function is one without a mark, whose first parameter is neither called as an object nor filled."""
     node, names = function.node, function.positional()
-    if not names or names[0] in _RECEIVERS or getattr(node, "decorator_list", ()):
+    if not names or names[0] in _RECEIVERS or getattr(node, "decorator_list", []):
         return False
     own = function.name.rpartition(".")[2]
     return not (own.startswith("__") and own.endswith("__")) and not _is_filled(function, names[0])
