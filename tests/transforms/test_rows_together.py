@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import clean, convert, place_of
+from tests.transforms.support import clean, codes, convert, place_of
 
 LOOP = """\
 seen, right = torch.zeros(0, 2), torch.zeros(0)
@@ -38,6 +38,14 @@ def test_what_has_a_row_for_each_sample_again_is_gathered(rows: str, parted: str
     line = "mean, y = accelerator.gather_for_metrics((mean, y))"
     assert f"{parted}\n        {line}\n" in after
     assert "\n        n = " not in after, "the size stays that of the own batch, by which its rows are parted"
+
+
+def test_the_first_of_a_shape_is_no_configured_size() -> None:
+    parted = "mean = output.view(n, crops, -1).mean(1)"
+    text = LOOP.format(first="", rows=FLAT, parted=parted, kept="mean", last=JOINED)
+    conversion = convert(end=text.replace("n, crops", "bs, crops"))
+    assert parted.replace("n,", "bs,") in place_of(conversion.new_text, "end")
+    assert "ACC404" not in codes(conversion)
 
 
 def test_a_target_that_is_kept_before_the_model_is_called() -> None:
