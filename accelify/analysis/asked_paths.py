@@ -14,6 +14,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, walk
 
 _ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
+_FARTHEST = 3  # calls that a question is looked for around
 _MAKING = frozenset("mkdir makedirs".split())
 _READING = re.compile(r"^(read|load|open)|read$|fromfile|fromtxt|^Image$")
 
@@ -36,6 +37,25 @@ def behind_questions(tree: Tree, stmt: ast.stmt) -> ast.stmt:
         if isinstance(ancestor, ast.If) and asked_paths(ancestor.test):
             behind = ancestor
     while tree.is_elif(behind) and isinstance(outer := tree.parent(behind), ast.stmt):
+        behind = outer
+    return behind
+
+
+def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
+    """The statement behind which all processes come that part at a statement, or that go through loops to write.
+
+    A function that one call alone runs is left for that: `if not os.path.exists(path): make(path)`.
+    """
+    tree, behind = script.tree, behind_questions(script.tree, stmt)
+    for _ in range(_FARTHEST):
+        for loop in script.enclosing_loops(behind):
+            behind = loop if not script.trains(loop) else behind
+        behind = behind_questions(tree, behind)
+        scope = script.scope_of(behind)
+        calls = script.callers(scope) if scope.kind == "function" else []
+        outer = behind_questions(tree, tree.statement(calls[0])) if len(calls) == 1 else behind
+        if not isinstance(outer, ast.If) or not asked_paths(outer.test):
+            return behind
         behind = outer
     return behind
 

@@ -15,6 +15,7 @@ from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
+from accelify.analysis.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.taken_before import TakenBefore, taken_before
@@ -165,7 +166,9 @@ class _Analysis:
         if self.batch_size != "total" and self._is_placed_by_rounds(last):
             return "its results are put where the rounds of one process count"
         if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
-            return self._gather_after(forward)
+            together = self._takes_rows_together(last)
+            parted = self._parted_again(last) if together and len(forward) == 1 else None
+            return self._gather_after(forward if parted is None else [*forward, parted], together)
         if len(forward) == 1:
             return self._gather_inline(stmt, last)
         return "the outputs of the model are used where they are computed"
@@ -284,6 +287,21 @@ class _Analysis:
             and any(t.kind == v.OUTPUT for t in self.script.things(call))
         )
 
+    def _takes_rows_together(self, last: int) -> bool:
+        """Whether the model is given what has several rows a sample, taken together: `x.view(-1, c, h, w)`."""
+        calls = [c for c in walk(self.statements[last]) if isinstance(c, ast.Call) and self._is_forward(c)]
+        return any(takes_rows_together(call, self.statements[:last]) for call in calls)
+
+    def _parted_again(self, last: int) -> int | None:
+        """The statement that gives the model's output a row for each sample again, which is gathered then."""
+
+        def is_size(node: ast.expr) -> bool:
+            if isinstance(node, ast.Name):
+                return self._size_of_batch(node.id, last) is not None
+            return size_of(node) in self._batch_names(last)
+
+        return parted_again(self.script.tree, self.statements, last, is_size)
+
     def _assigns_per_sample(self, stmt: ast.Assign | ast.AnnAssign) -> bool:
         """Whether what the statement assigns still has a row for every sample, as far as can be seen."""
         value = stmt.value
@@ -345,7 +363,7 @@ class _Analysis:
                     if name in later and size is not None:
                         self.result.sizes.append((name, size))
 
-    def _gather_after(self, forward: list[int]) -> str | None:
+    def _gather_after(self, forward: list[int], together: bool = False) -> str | None:
         last = forward[-1]
         outputs: list[str] = []
         for index in forward:
@@ -387,6 +405,8 @@ class _Analysis:
             return f"`{hidden[0]}` may not have a row for every sample"
         self._take_sizes_again(last, later)
         sizes = {name for name, _ in self.result.sizes}
+        if together and sizes and not set(names) & set(target_names(self.loop.target)):
+            return f"`{min(sizes)}` counts the local batch's samples, of which the model is given the rows together"
         if any("loss" in n.lower() for n in names):
             return "a loss of the local batch is used after the last call of the model"
         if not self.script.tree.ends_line(self.statements[last]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
+from accelify.analysis.without_object import is_without_object
 
 
 @dataclass(eq=False)
@@ -81,7 +82,7 @@ class Scope:
         return [a.arg for a in [*self.node.args.posonlyargs, *self.node.args.args]]
 
     def self_name(self) -> str | None:
-        """The first parameter of a method, None for a function or a static method."""
+        """The first parameter of a method, None for a function, a static method and what is called like one."""
         return self._self_name
 
     @cached_property
@@ -90,8 +91,8 @@ class Scope:
             return None
         if any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list):
             return None
-        args = [*self.node.args.posonlyargs, *self.node.args.args]
-        return args[0].arg if args else None
+        names = self.positional()
+        return names[0] if names and not is_without_object(self) else None
 
     @property
     def is_class_method(self) -> bool:

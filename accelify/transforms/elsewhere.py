@@ -23,6 +23,7 @@ from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.module_names import module_at
+from accelify.analysis.own_main import calls_of_other_mains
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.syntax import call_argument, walk
@@ -30,6 +31,7 @@ from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.early import is_early, scopes_above
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -70,6 +72,7 @@ def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
     tree = context.tree
     loud: list[tuple[ast.Call, Effects]] = []
+    above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call, effects in _calls(context):
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
@@ -89,7 +92,8 @@ def left(context: Context) -> Iterator[Change]:
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
         if not sites:
-            if accelerator is not None and stmt not in context.guarded:
+            early = accelerator is None and call not in other_mains and is_early(context, call, above)
+            if stmt not in context.guarded and (accelerator is not None or early):
                 loud.append((call, effects))
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.

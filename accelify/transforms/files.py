@@ -31,6 +31,7 @@ from accelify.analysis.module_names import module_at
 from accelify.analysis.only_written import is_only_written
 from accelify.analysis.opened_paths import opened_path
 from accelify.analysis.pictures import saves_picture
+from accelify.analysis.read_later import ReadLater
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
@@ -38,6 +39,7 @@ from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.waits import read_in_functions
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
 SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
@@ -57,6 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
+    later = ReadLater(context.script, context.effects.qualname)
     for stmt in _statements(context):
         if stmt in done or context.is_guarded(stmt):
             continue
@@ -94,6 +97,12 @@ def transform(context: Context) -> Iterator[Change]:
             behind := behind_questions(context.tree, last)
         ):
             edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
+        else:
+            written = [path for one in run for path in _paths(context, one)]
+            place = read_in_functions(context, later, written, last)
+            if place is not None and place not in waited:
+                waited.add(place)
+                edits.append(InsertAfter(place, (f"{context.accelerator(place)}.wait_for_everyone()",)))
         context.guarded.update(run)
         command = any(_runs_command(context, call) for call in calls_done([stmt])[:1])
         shown = all(_shows(context, s) for s in run)

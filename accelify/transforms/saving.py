@@ -56,6 +56,7 @@ def transform(context: Context) -> Iterator[Change]:
         else:
             func = call.func
             edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))
+            edits += _path_itself(context, call)
             stmt = tree.statement(call)
             if isinstance(stmt, ast.Expr) and tree.own_line(stmt):
                 body = tree.block_of(stmt)[2]
@@ -69,6 +70,21 @@ def transform(context: Context) -> Iterator[Change]:
                 ):
                     edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
+
+
+def _path_itself(context: Context, call: ast.Call) -> list[Edit]:
+    """`path` in place of `path.open("wb")`, which empties the file on every process before one of them writes it."""
+    target, tree = call_argument(call, 1, "f"), context.tree
+    if not isinstance(target, ast.Call) or not isinstance(target.func, ast.Attribute):
+        return []
+    mode, func = call_argument(target, 0, "mode"), target.func
+    new = isinstance(mode, ast.Constant) and any(c in str(mode.value) for c in "wx")
+    library = context.script.qualname(func) or ""
+    if func.attr != "open" or not new or library.partition(".")[0] not in ("", "pathlib"):
+        return []
+    if context.script.callees(target) or len(target.args) + len(target.keywords) != 1:
+        return []
+    return [Replace(tree.data.rindex(b".", 0, tree.end(func)), tree.end(target), "")]
 
 
 def _by_own_figure(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:

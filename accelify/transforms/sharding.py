@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.counts import first_of_shape
 from accelify.analysis.followed import runs_in
 from accelify.analysis.kept_sizes import state_of_kept_size
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
@@ -406,6 +407,12 @@ def _own_size(context: Context, node: ast.AST) -> bool:
         return False
     script = context.script
     scope = script.scope_of(node).resolve(node.id)
+    for store in context.tree.writes(node.id):
+        # `bs, crops, c, h, w = x.size()`
+        stmt = context.tree.statement(store)
+        if isinstance(stmt, ast.Assign) and script.scope_of(stmt).resolve(node.id) is scope:
+            if first_of_shape(stmt, node.id) is not None:
+                return True
     for stmt in context.tree.assigns(node.id):
         if script.scope_of(stmt).resolve(node.id) is scope:
             for inner in walk(stmt.value):

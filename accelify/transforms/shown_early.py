@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from accelify.analysis.bars_elsewhere import bars_elsewhere
 from accelify.analysis.own_main import calls_of_other_mains
-from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword
 from accelify.findings import Severity
 from accelify.transforms import printing, progress
 from accelify.transforms.base import Change, Context
+from accelify.transforms.early import is_early, scopes_above
 
 _SHOWN = 4  # lines of one file in a message
 
@@ -26,9 +26,9 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.anchor is None or context.plan.reach is None:
         return
     elsewhere = calls_of_other_mains(context.script.modules[1:])
-    above = _above(context)
+    above = scopes_above(context)
     prints = [c for c in context.script.calls() if _is_print(context, c) and c not in elsewhere]
-    early = [c for c in prints if _is_run_by_all(context, c) and _is_early(context, c, above)]
+    early = [c for c in prints if _is_run_by_all(context, c) and is_early(context, c, above)]
     early.sort(key=context.tree.start)
     if early:
         at = _numbers({context.tree.locate(context.tree.start(call))[1] for call in early})
@@ -55,37 +55,6 @@ def _is_run_by_all(context: Context, call: ast.Call) -> bool:
 def _is_print(context: Context, call: ast.Call) -> bool:
     plain = isinstance(call.func, ast.Name) and call.func.id == "print" and call_keyword(call, "file") is None
     return plain and context.script.scope_of(call).resolve("print") is None
-
-
-def _above(context: Context) -> set[Scope]:
-    """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does."""
-    script, anchor = context.script, context.plan.anchor
-    assert anchor is not None
-    place = anchor.before or anchor.after
-    queue = [] if place is None else [script.scope_of(place)]
-    found: set[Scope] = set()
-    while queue:
-        for call in script.callers(queue.pop()):
-            scope = script.scope_of(call)
-            if scope not in found:
-                found.add(scope)
-                queue.append(scope)
-    return found
-
-
-def _is_early(context: Context, call: ast.Call, above: set[Scope]) -> bool:
-    """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own."""
-    script, anchor = context.script, context.plan.anchor
-    assert anchor is not None
-    if any(isinstance(a, (ast.ExceptHandler, ast.Lambda)) for a in context.tree.ancestors(call)):
-        return False
-    scope = script.scope_of(call)
-    if scope is anchor.root and scope.kind == "function":
-        return context.tree.start(call) < anchor.offset
-    if scope.kind != "module" and scope not in above:
-        return False
-    near = context.reaches_cheaply(call) and context.accelerator(call) is not None
-    return not near and context.at_hand.expression(call) is None
 
 
 def _numbers(lines: set[int]) -> str:

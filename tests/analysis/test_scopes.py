@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.analysis.scopes import Scopes
 from accelify.analysis.syntax import Tree
 
@@ -51,3 +53,38 @@ def test_the_scope_of_a_node() -> None:
     (function,) = tree.nodes(ast.FunctionDef)
     assert scopes.of(function) is scopes.module
     assert scopes.of(function.body[0]) is scopes.for_definition(function)
+
+
+GATHERED = """\
+class Trainer{bases}:
+    def run():
+        pass
+
+    def fit(model, loader):
+        {body}
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("bases", "body", "more", "own"),
+    [
+        ("", "pass", "", None),
+        ("(object)", "pass", "Trainer.fit(a, b)", None),
+        ("(Base)", "pass", "Trainer.fit(a, b)", None),
+        ("", "pass", "    def show(self):\n        pass\n\nTrainer.fit(a, b)", None),
+        ("", "pass", "Trainer()\nTrainer.fit(a, b)", None),
+        ("(Base)", "pass", "", "model"),  # nothing shows how it is called
+        ("", "pass", "    def show(self):\n        pass", "model"),
+        ("", "pass", "Trainer().fit(b)", "model"),
+        ("", "pass", "a = Trainer()\nTrainer.fit(a, b)\na.fit(b)", "model"),
+        ("", "model.loader = loader", "Trainer.fit(a, b)", "model"),
+    ],
+)
+def test_functions_of_a_class_that_are_called_by_its_name(
+    bases: str, body: str, more: str, own: str | None
+) -> None:
+    scopes = Scopes(Tree(GATHERED.format(bases=bases, body=body, more=more)))
+    by_name = {s.name: s for s in scopes.all()}
+    assert by_name["Trainer.fit"].self_name() == own
+    assert by_name["Trainer.run"].self_name() is None

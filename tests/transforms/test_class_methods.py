@@ -150,3 +150,46 @@ def test_an_object_keeps_nothing_for_its_static_methods(tmp_path: Path, decorato
     assert "Net.train_on(accelerator, net, optimizer, x, y)" in found.new_text
     (tmp_path / "main.py").write_text(found.new_text)
     run(tmp_path)
+
+
+GATHERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def train():
+        model = nn.DataParallel(nn.Linear(4, 3).cuda()).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = TensorDataset(torch.randn(100, 4), torch.randn(100, 3))
+        loader, held = DataLoader(data, batch_size=10), DataLoader(data, batch_size=10)
+        Trainer.fit(model, loader, optimizer)
+        Trainer.validate(model, held)
+
+    def fit(model, loader, optimizer):
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y.cuda()).backward()
+            optimizer.step()
+
+    def validate(model, loader):
+        seen = []
+        with torch.no_grad():
+            for x, y in loader:
+                output = model(x)
+                seen.append(nn.functional.mse_loss(output, y.cuda()))
+        print(seen)
+"""
+
+
+def test_functions_without_self_are_static_ones(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(GATHERED)
+    (tmp_path / "run.py").write_text("from trainer import Trainer\n\nTrainer.train()\n")
+    found = convert_paths([tmp_path / "run.py"])
+    assert [c.status for c in found] == ["converted", "converted"]
+    text = found[1].new_text
+    assert "prepare(model, optimizer, loader, held)" in text
+    assert "def validate(accelerator, model, loader):" in text
+    assert "Trainer.validate(accelerator, model, held)" in text
+    assert "output, y = accelerator.gather_for_metrics((output, y))" in text

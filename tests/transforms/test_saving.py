@@ -152,3 +152,21 @@ def test_a_model_in_a_container_is_saved_without_its_wrapper() -> None:
 )
 def test_models_among_other_things_are_saved_without_their_wrapper(before: str, after: str) -> None:
     assert after in convert(ready="kept = torch.load('b')\nprint(kept)", end=before).new_text
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [
+        ('(folder / "a.pt").open("wb")', '(folder / "a.pt")'),
+        ('folder.joinpath("a.pt").open(mode="wb+")', 'folder.joinpath("a.pt")'),
+        ('f=folder.open("xb")', "f=folder"),
+        ('gzip.open("wb")', 'gzip.open("wb")'),  # the name of a file
+        ('archive.open("a.pt", "w")', 'archive.open("a.pt", "w")'),
+    ],
+)
+def test_a_path_that_is_opened_where_it_is_saved(target: str, after: str) -> None:
+    build = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfolder = Path('o')\n"
+    text = f"torch.save([3], {target})"
+    done = f"accelerator.wait_for_everyone()\naccelerator.save([3], {after})"
+    imports = "import gzip\nfrom pathlib import Path"
+    check_transformed("end", text, done, build=build, imports=imports)

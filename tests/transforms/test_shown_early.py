@@ -107,3 +107,52 @@ def test_a_bar_that_only_the_main_process_comes_to_is_not_named(tmp_path: Path) 
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     assert "if accelerator.is_main_process:\n    helper.keep([1])" in found.new_text
     assert not said(found, "ACC202")
+
+
+SHOWS = """\
+def show(options, loud=False):
+    if loud:
+        print("loud")
+    print(options)
+
+
+def count(n):
+    print("n")
+    return n
+
+
+def quiet(n):
+    return n
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "guard", "lines"),
+    [
+        ("pass", "show(1)", "line 4"),
+        ("show(options, loud=True)", "pass", "lines 3, 4"),
+        ("show(options)", "count(2)", "lines 4, 8"),
+        ("n = count(2)", "pass", "line 8"),
+        ("quiet(2)", "quiet(2)", ""),
+        ("pass", "try: main(1)\n    except OSError: show(1)", ""),
+    ],
+)
+def test_what_other_modules_print_above_the_accelerator(
+    tmp_path: Path, main: str, guard: str, lines: str
+) -> None:
+    (tmp_path / "helper.py").write_text(SHOWS)
+    text = "from helper import count, quiet, show\n" + SCRIPT.format(main=main, guard=guard)
+    (tmp_path / "train.py").write_text(text)
+    found = convert_project(Source.read(tmp_path / "train.py"))[0]
+    message = f"every process prints what functions of other modules print (helper.py, {lines})"
+    assert said(found, "ACC201") == ([message] if lines else [])
+
+
+def test_a_main_of_another_module_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(SHOWS)
+    steps = "def step(loss):\n    loss.backward()\n\n\nif __name__ == '__main__':\n    show(1)\n"
+    (tmp_path / "steps.py").write_text(f"from helper import show\n\n\n{steps}")
+    (tmp_path / "train.py").write_text(frame(imports="from steps import step", backward="step(loss)"))
+    conversions = convert_project(Source.read(tmp_path / "train.py"))
+    assert [c.status for c in conversions] == ["converted", "converted"]
+    assert not [text for one in conversions for text in said(one, "ACC201")]

@@ -1,0 +1,81 @@
+"""Functions of a class that are written without `self` and called by its name: static methods, but for the mark.
+
+class Trainer:
+    def validate(model, loader): ...        # Trainer.validate(model, loader)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accelify.analysis.scopes import Scope
+
+# What an object, or a class, is called where a method is given it.
+_RECEIVERS = frozenset("self _self self_ slf this me s _ cls klass mcs mcls metacls ctx".split())
+
+
+def is_without_object(function: Scope) -> bool:
+    """Whether a function of a class is only called by the class's name, so that its first parameter is no object.
+
+    Args:
+        function: defined directly in a class.
+    """
+    node, cls = function.node, function.parent
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or cls is None or not _may_be(function):
+        return False
+    name = getattr(cls.node, "name", "")
+    calls = [call.func for scope in _every(cls) for call in scope.nodes if isinstance(call, ast.Call)]
+    made = any(isinstance(func, ast.Name) and func.id == name for func in calls)
+    called = [func for func in calls if isinstance(func, ast.Attribute)]
+    named = {id(func) for func in called if isinstance(func.value, ast.Name) and func.value.id == name}
+    own = [func for func in called if func.attr == node.name]
+    if any(id(func) in named for func in own):
+        return not made or all(id(func) in named for func in own)
+    return not made and _is_namespace(cls)
+
+
+def _may_be(function: Scope) -> bool:
+    """Whether a function is one without a mark, whose first parameter is neither called as an object nor filled."""
+    node, names = function.node, function.positional()
+    if not names or names[0] in _RECEIVERS or getattr(node, "decorator_list", []):
+        return False
+    own = function.name.rpartition(".")[2]
+    return not (own.startswith("__") and own.endswith("__")) and not _is_filled(function, names[0])
+
+
+def _is_filled(function: Scope, name: str) -> bool:
+    """Whether a function gives its first parameter attributes, as methods give their object."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        for node in function.nodes
+    )
+
+
+def _is_namespace(cls: Scope) -> bool:
+    """Whether a class only gathers functions: it derives from nothing, and none of them is told an object."""
+    functions = [s for s in cls.children.values() if s.kind == "function"]
+    first = {s.positional()[0] if s.positional() else "" for s in functions}
+    return (
+        isinstance(cls.node, ast.ClassDef)
+        and not cls.node.keywords
+        and all(isinstance(base, ast.Name) and base.id == "object" for base in cls.node.bases)
+        and (len(first) > 1 or "accelerator" in first)  # a converted class may hand it to all of them
+        and all(not s.positional() or _may_be(s) for s in functions)
+    )
+
+
+def _every(scope: Scope) -> Iterator[Scope]:
+    """All scopes of the module in which one stands."""
+    while scope.parent is not None:
+        scope = scope.parent
+    stack = [scope]
+    while stack:
+        scope = stack.pop()
+        yield scope
+        stack.extend(scope.children.values())

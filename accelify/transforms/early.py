@@ -1,0 +1,47 @@
+"""What runs before there is an Accelerator, in the functions that come to the one which makes it."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.scopes import Scope
+from accelify.transforms.base import Context
+
+
+def scopes_above(context: Context) -> set[Scope]:
+    """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does."""
+    script, anchor = context.script, context.plan.anchor
+    if anchor is None:
+        return set()
+    place = anchor.before or anchor.after
+    queue = [] if place is None else [script.scope_of(place)]
+    found: set[Scope] = set()
+    while queue:
+        for call in script.callers(queue.pop()):
+            scope = script.scope_of(call)
+            if scope not in found:
+                found.add(scope)
+                queue.append(scope)
+    return found
+
+
+def is_early(context: Context, call: ast.Call, above: set[Scope]) -> bool:
+    """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own.
+
+    Args:
+        context: of the script.
+        call: which is asked about.
+        above: the functions, and the module, that run the one which makes the Accelerator.
+    """
+    script, anchor = context.script, context.plan.anchor
+    if anchor is None:
+        return False
+    if any(isinstance(a, (ast.ExceptHandler, ast.Lambda)) for a in context.tree.ancestors(call)):
+        return False
+    scope = script.scope_of(call)
+    if scope is anchor.root and scope.kind == "function":
+        return context.tree.start(call) < anchor.offset
+    if scope.kind != "module" and scope not in above:
+        return False
+    near = context.reaches_cheaply(call) and context.accelerator(call) is not None
+    return not near and context.at_hand.expression(call) is None

@@ -1,0 +1,81 @@
+"""Evaluations whose model is given several rows a sample: the crops of a picture, taken together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transforms.support import clean, codes, convert, place_of
+
+LOOP = """\
+seen, right = torch.zeros(0, 2), torch.zeros(0)
+model.eval()
+with torch.no_grad():
+    for x, y in test_loader:
+        {first}
+        n, crops, width = x.size()
+        {rows}
+        output = model(rows)
+        {parted}
+        seen = torch.cat((seen, {kept}), 0)
+        {last}
+print((seen.argmax(1) == right).float().mean())
+"""
+JOINED = "right = torch.cat((right, y), 0)"
+FLAT = "rows = x.view(-1, width)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "parted", "kept"),
+    [
+        (FLAT, "mean = output.view(n, crops, -1).mean(1)", "mean.data"),
+        (FLAT, "mean = torch.mean(output.view(x.size(0), crops, -1), dim=1)", "mean"),
+        ("rows = x.flatten(0, 1)", "mean, _ = output.view(n, crops, -1).max(1)", "mean"),
+    ],
+)
+def test_what_has_a_row_for_each_sample_again_is_gathered(rows: str, parted: str, kept: str) -> None:
+    text = LOOP.format(first="", rows=rows, parted=parted, kept=kept, last=JOINED)
+    after = place_of(convert(end=text).new_text, "end")
+    line = "mean, y = accelerator.gather_for_metrics((mean, y))"
+    assert f"{parted}\n        {line}\n" in after
+    assert "\n        n = " not in after, "the size stays that of the own batch, by which its rows are parted"
+
+
+def test_the_first_of_a_shape_is_no_configured_size() -> None:
+    parted = "mean = output.view(n, crops, -1).mean(1)"
+    text = LOOP.format(first="", rows=FLAT, parted=parted, kept="mean", last=JOINED)
+    conversion = convert(end=text.replace("n, crops", "bs, crops"))
+    assert parted.replace("n,", "bs,") in place_of(conversion.new_text, "end")
+    assert "ACC404" not in codes(conversion)
+
+
+def test_a_target_that_is_kept_before_the_model_is_called() -> None:
+    parted = "output = output.view(n, crops, -1).mean(1)"
+    text = LOOP.format(first=JOINED, rows=FLAT, parted=parted, kept="output", last="")
+    after = place_of(convert(end=text).new_text, "end")
+    assert f"{parted}\n        output = accelerator.gather_for_metrics(output)\n" in after
+    assert "torch.cat((right, accelerator.gather_for_metrics(y)), 0)" in after
+
+
+@pytest.mark.parametrize(
+    ("parted", "kept"),
+    [
+        ("output = torch.sigmoid(output)", "output.view(n, crops, -1).mean(1)"),
+        ("mean = output.view(n, crops, -1).mean(0)", "mean.expand(n, 2)"),
+    ],
+)
+def test_a_size_is_never_taken_of_rows_that_are_together(parted: str, kept: str) -> None:
+    text = LOOP.format(first=JOINED, rows=FLAT, parted=parted, kept=kept, last="")
+    conversion = convert(end=text)
+    assert "gather_for_metrics" not in conversion.new_text
+    (found,) = [f for f in conversion.remaining if f.code == "ACC303"]
+    assert (
+        "`n` counts the local batch's samples, of which the model is given the rows together" in found.message
+    )
+
+
+def test_a_size_of_plain_batches_is_taken_again() -> None:
+    text = LOOP.format(
+        first="", rows="rows = x.view(n, -1)", parted="", kept="output.view(n, -1)", last=JOINED
+    )
+    after = clean(place_of(convert(end=text).new_text, "end"))
+    assert "output, y = accelerator.gather_for_metrics((output, y))\n        n = y.size()[0]" in after
