@@ -31,6 +31,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
+from accelify.analysis.parallel_wraps import is_behind, wraps_model
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saved_whole, saves_weights
 from accelify.analysis.scopes import Scope
@@ -38,7 +39,7 @@ from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
 from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
-from accelify.analysis.values import Class, Sequence, Thing
+from accelify.analysis.values import Sequence, Thing
 from accelify.analysis.weights_elsewhere import weights_elsewhere
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers, taken_out, taking_out_of_wrappers
@@ -58,7 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
     parts: set[Thing] = set()
     wrapped: dict[Thing, list[ast.Call]] = {}
     for call in context.script.calls():
-        if not _wraps(context, call):
+        if not wraps_model(context.script, call):
             continue
         inner = call_argument(call, 0, "module")
         if inner is None:
@@ -187,7 +188,7 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
     script = context.script
-    wraps = [call for call in script.calls() if _wraps(context, call)]
+    wraps = [call for call in script.calls() if wraps_model(context.script, call)]
     models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
     if not models:
         return
@@ -239,7 +240,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         state = call_argument(call, 0, "state_dict")
         models = script.models_of(call.func.value)
         wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
-        if state is None or not any(_is_behind(context, call, wrap) for wrap in wraps):
+        if state is None or not any(is_behind(context.script, call, wrap) for wrap in wraps):
             continue
         if any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()):
             continue
@@ -258,7 +259,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
     """Name the functions of other modules that load such files into the model, which has no `module.` any more."""
     for one in weights_elsewhere(context.script, wrapped.keys()):
         wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
-        behind = any(_is_behind(context, one.call, wrap) for wrap in wraps)
+        behind = any(is_behind(context.script, one.call, wrap) for wrap in wraps)
         if not behind or trained_before(context.script, one.call):
             continue
         file = one.module.path.name if one.module.path is not None else "another module"
@@ -310,16 +311,6 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
             context.claim(node)
             gone = Replace(tree.end(node.value), tree.end(node), "")
             yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
-
-
-def _is_behind(context: Context, call: ast.Call, wrap: ast.Call) -> bool:
-    """Whether a call can come behind a wrapping; in another function, unless that is called before it only."""
-    script, tree = context.script, context.tree
-    scope, own = script.scope_of(wrap), script.scope_of(call)
-    if scope is own:
-        return tree.start(call) > tree.start(wrap)
-    beside = [tree.start(c) for c in script.callers(own) if script.scope_of(c) is scope]
-    return not beside or max(beside) > tree.start(wrap)
 
 
 def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
@@ -464,18 +455,6 @@ def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
         call,
         message,
         "every process would run the model on all GPUs; call the prepared model instead",
-    )
-
-
-def _wraps(context: Context, call: ast.Call) -> bool:
-    """Whether a call makes a DataParallel, a class of the project that is one, or one that passes for it."""
-    name = context.script.qualname(call.func) or ""
-    if name in k.PARALLEL_WRAPPERS:
-        return True
-    if k.is_unread_wrapper(name, call):
-        return context.script.is_a(call, v.MODEL, v.CRITERION)
-    return any(
-        isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
     )
 
 
