@@ -34,7 +34,7 @@ from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.parallel_wraps import is_behind, wraps_model
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saved_whole, saves_weights
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
@@ -440,10 +440,36 @@ def _copied_runs(context: Context) -> Iterator[Change]:
             module = script.interpreter.module_of(callee)
             if module in script.modules or callee in done or b"parallel" not in module.tree.data:
                 continue
-            inner = (n for n in walk(callee.node) if isinstance(n, ast.Call))
-            if any(context.effects.qualname(module, callee, c.func) in k.COPIED_RUNS for c in inner):
+            if _copies(context, callee):
                 done.add(callee)
                 yield _copied_run(context, call, f"`{callee.name}`")
+
+
+def _copies(context: Context, callee: Scope) -> bool:
+    """Whether a function of another module runs copies of a model, itself or in methods of its own object."""
+    scopes = [callee, *in_order({s for n in callee.nodes for s in _own_methods(context, callee, n)})]
+    return any(
+        _is_copied_run(context, scope, node)
+        for scope in scopes
+        for node in walk(scope.node)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:
+    """Whether a call is of torch's functions for it, or of a project's copy of the one that runs the copies."""
+    module = context.script.interpreter.module_of(scope)
+    return context.effects.qualname(module, scope, call.func) in k.COPIED_RUNS or any(
+        callee.name == "parallel_apply" for callee in context.script.callees(call)
+    )
+
+
+def _own_methods(context: Context, scope: Scope, node: ast.AST) -> set[Scope]:
+    """The methods of its own object that a method calls at a node: `self.replicate(module, ids)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return set()
+    own = scope.self_name() is not None and dotted(node.func.value) == scope.self_name()
+    return context.script.callees(node) if own else set()
 
 
 def _copied_run(context: Context, call: ast.Call, what: str) -> Change:

@@ -210,6 +210,56 @@ def test_copies_that_the_script_makes_are_left_to_a_person(tmp_path: Path) -> No
     assert "# TODO(accelify ACC109)" in conversion.new_text
 
 
+OWN_WRAPPER = """\
+from torch import nn
+{imports}
+
+
+class Spread(nn.Module):
+    def __init__(self, module, gpus):
+        super().__init__()
+        self.module, self.gpus = module, gpus
+
+    def forward(self, *given):
+        copies = self.copies_of(self.module)
+        return self.gathered(self.{run}(copies, given))
+
+    def copies_of(self, module):
+        return [module for _ in self.gpus]
+
+    def gathered(self, found):
+        return found[0]
+
+    def parallel_apply(self, copies, given):
+        return parallel_apply(copies, given)
+
+    def one_by_one(self, copies, given):
+        return [copy(*given) for copy in copies]
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "run", "named"),
+    [
+        ("from torch.nn.parallel import parallel_apply", "parallel_apply", True),
+        ("from threads import parallel_apply", "parallel_apply", True),
+        ("from torch.nn.parallel import parallel_apply", "one_by_one", False),
+    ],
+)
+def test_a_wrapper_of_the_project_that_runs_copies_in_a_method_is_named(
+    tmp_path: Path, imports: str, run: str, named: bool
+) -> None:
+    (tmp_path / "spread.py").write_text(OWN_WRAPPER.format(imports=imports, run=run))
+    (tmp_path / "threads.py").write_text(
+        "def parallel_apply(copies, given):\n    return [c(*given) for c in copies]\n"
+    )
+    build = f"model = Spread(nn.Linear(4, 2), [0, 1])\n{SGD}"
+    (tmp_path / "main.py").write_text(frame(imports="from spread import Spread", build=build))
+    conversion = convert_project(Source.read(tmp_path / "main.py"))[0]
+    found = [f.message.split(" copies")[0] for f in conversion.remaining if f.code == "ACC109"]
+    assert found == (["`Spread.forward`"] if named else [])
+
+
 PATCH = """
 def patch(wrapper):
     assert isinstance(wrapper, nn.DataParallel)
