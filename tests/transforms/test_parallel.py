@@ -589,6 +589,50 @@ def test_weights_that_a_helper_of_another_module_loads(
     assert all("(utils.py, line 6)" in message for message in found)
 
 
+FILLS = """\
+import torch
+
+
+def fill(path, net):
+    given = torch.load(path)
+    state = net.state_dict()
+{lines}
+    net.load_state_dict(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("state.update({n: given[k] for n, k in zip(list(state)[:2], given)})", False),
+        (
+            "for n, w in zip(state.keys(), given.values()):\n    if state[n].shape == w.shape:\n        state[n] = w",
+            False,
+        ),
+        ("for i, (n, old) in enumerate(state.items()):\n    state[n] = list(given.values())[i]", False),
+        ("names = list(state)\nfor i, w in enumerate(given.values()):\n    state[names[i]] = w", False),
+        ("state.update({n: given[n] for n in state if n in given})", True),
+        ("state.update({n: w for n, w in given.items() if n in state})", True),
+        ("state.update(given)", True),
+        ("for n in given:\n    state[n] = given[n]", True),
+        ("state = given", True),
+    ],
+)
+def test_weights_that_are_filled_in_under_the_names_of_the_model(
+    tmp_path: Path, lines: str, named: bool
+) -> None:
+    (tmp_path / "utils.py").write_text(FILLS.format(lines=textwrap.indent(lines, "    ")))
+    script = tmp_path / "train.py"
+    script.write_text(
+        frame(
+            imports="from utils import fill",
+            build=f"model = nn.DataParallel(nn.Linear(4, 2))\nfill('a', model)\n{SGD}",
+        )
+    )
+    found = [f.message[:6] for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
+    assert found == (["`fill`"] if named else [])
+
+
 READERS = """\
 import torch
 import net
