@@ -33,7 +33,7 @@ from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.parallel_wraps import is_behind, wraps_model
 from accelify.analysis.run_elsewhere import runs_on_host
-from accelify.analysis.saved_weights import saved_whole, saves_weights
+from accelify.analysis.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
@@ -276,7 +276,8 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
     """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
-    loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)] if call is not None else []
+    found = loading_into_wrappers(script, saved_paths(script)) if call is not None else ()
+    loading = [f"{name}:{line}" for name, line in found]
     if call is not None and loading:
         message = (
             "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "

@@ -459,6 +459,34 @@ def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("saved", "module", "folder", "loaded", "named"),
+    [
+        ("'weights/best.pth'", "net", "deep", "../weights/best.pth", True),
+        ("'weights/best.pth'", "other", "deep/er", "weights/best.pth", True),
+        ("'best.pth'", "net", "deep", "../best.pth", True),
+        ("'best.pth'", "other", "deep", "../best.pth", False),
+        ("os.path.join('runs', 'best.pth')", "net", "deep", "best.pth", True),
+        ("'weights/best.pth'", "net", "deep", "weights/other.pth", False),
+        ("'weights/best.pth'", "net", ".deep", "weights/best.pth", False),
+        ("'weights/{}.pth'.format(epoch)", "net", "deep", "weights/3.pth", False),
+    ],
+)
+def test_scripts_of_folders_below_are_named_where_they_name_the_file(
+    tmp_path: Path, saved: str, module: str, folder: str, loaded: str, named: bool
+) -> None:
+    below = tmp_path / folder
+    below.mkdir(parents=True)
+    load = f"model.load_state_dict(torch.load('{loaded}'))"
+    (below / "test.py").write_text(TESTS.format(module=module, wrap=WRAP, load=load))
+    (tmp_path / "net.py").write_text(NET)
+    script = tmp_path / "train.py"
+    end = f"torch.save(model.state_dict(), {saved})"
+    script.write_text(frame(imports="from net import Net", build=WRAPPED, end=end))
+    found = [f.message for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
+    assert [message.rpartition(" in ")[2] for message in found] == ([f"{folder}/test.py:7"] if named else [])
+
+
 SAMPLERS = """
 import copy
 class Sampler(nn.Module):
