@@ -31,6 +31,26 @@ def wrapped_models(script: ScriptModel) -> dict[Thing, list[ast.Call]]:
     return found
 
 
+def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
+    """Whether a model is in a wrapper of its own library, or of a module that is not read, which is not taken out.
+
+    What that keeps as `module` is its own, and is there whatever becomes of the model.
+    """
+    name, site = model.qualname or "", model.site
+    last = name.rpartition(".")[2]
+    return (
+        "Parallel" in last
+        and last[:1].isupper()
+        and not name.startswith("torch.")
+        and model.cls is None
+        and isinstance(site, ast.Call)
+        and model.module in script.modules
+        and (inner := call_argument(site, 0, "module")) is not None
+        and script.is_a(inner, v.MODEL)
+        and not wraps_model(script, site)
+    )
+
+
 def is_behind(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
     """Whether a node can come behind a wrapping; in another function, unless that is called before it only."""
     tree = script.tree
@@ -61,4 +81,4 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
     )
 
 
-__all__ = ["is_behind", "is_for_several", "wrapped_models", "wraps_model"]
+__all__ = ["is_behind", "is_for_several", "is_unread_and_stays", "wrapped_models", "wraps_model"]

@@ -31,7 +31,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
-from accelify.analysis.parallel_wraps import is_behind, wraps_model
+from accelify.analysis.parallel_wraps import is_behind, is_unread_and_stays, wraps_model
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.scopes import Scope, in_order
@@ -109,6 +109,24 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
+    yield from _unread(context)
+
+
+def _unread(context: Context) -> Iterator[Change]:
+    """A DataParallel of a library, or of a module that is not read, with options of its own: it stays, and is named."""
+    for call in context.script.calls():
+        name = context.script.qualname(call.func) or ""
+        if name.endswith(".DataParallel") and any(
+            thing.site is call and is_unread_and_stays(context.script, thing)
+            for thing in context.script.things(call)
+        ):
+            message = (
+                f"`{name}`, which is not read, stays around the model, and would spread it over the GPUs of the other "
+                "processes: take it out; prepare distributes the model"
+            )
+            yield context.todo(
+                PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"
+            )
 
 
 def _made_elsewhere(context: Context) -> Iterator[Change]:

@@ -74,6 +74,28 @@ def test_what_else_is_not_read_stays(made: str) -> None:
     check_noop("ready", f"other = {made}", "ACC109", imports=f"from outside.wrappers import {name}")
 
 
+def test_one_of_a_library_with_options_of_its_own_stays_and_is_named() -> None:
+    """What it keeps as `module` is its own: the names of the weights in files stay what they were."""
+    build = f"model = wrappers.DataParallel(nn.Linear(4, 2), minibatch=True)\n{SGD}"
+    end = (
+        "if isinstance(model, wrappers.DataParallel):\n    torch.save(model.module.state_dict(), 'm.pt')\n"
+        "bare = model.module"
+    )
+    conversion = convert(imports="from outside import wrappers", build=build, end=end)
+    text = place_of(conversion.new_text, "end")
+    model = "accelerator.unwrap_model(model)"
+    assert f"if isinstance({model}, wrappers.DataParallel):" in text
+    assert f"accelerator.save({model}.module.state_dict(), 'm.pt')" in text
+    assert f"bare = {model}.module" in text
+    assert [f.message.partition(" and would")[0] for f in conversion.remaining if f.code == "ACC109"] == [
+        "`outside.wrappers.DataParallel`, which is not read, stays around the model,"
+    ]
+    text = convert(
+        imports="from outside import wrappers", build=build.replace("minibatch=True", "[0, 1]")
+    ).new_text
+    assert place_of(text, "build").startswith("model = nn.Linear(4, 2)\n")
+
+
 def test_a_part_of_a_model_is_read_without_its_wrapper() -> None:
     net = """
 class Net(nn.Module):
