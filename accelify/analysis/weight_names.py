@@ -19,6 +19,8 @@ PREFIX = "module."
 # What gives names and what they are of, in pairs.
 PAIRS = frozenset({"named_parameters", "named_modules", "named_buffers"})
 WORDS = (b"named_parameters", b"named_modules", b"named_buffers", b"state_dict")
+# Functions may hand the model on to others, as far as this.
+_FARTHEST = 2
 _BY_NAME = frozenset({"get_parameter", "get_submodule", "get_buffer"})
 _PASSING_ON = frozenset({"enumerate", "list", "tuple", "sorted", "reversed", "iter", "tqdm"})
 _ASKS = frozenset({"startswith", "__eq__"})
@@ -287,12 +289,20 @@ def _table(script: ScriptModel, node: ast.expr) -> ast.expr | None:
     return None
 
 
-def sources_in(callee: Scope, name: str) -> Iterator[ast.Call]:
-    """The calls of a function that give the names of the weights of its parameter `name`."""
+def sources_in(
+    script: ScriptModel, callee: Scope, name: str, far: int = _FARTHEST
+) -> Iterator[tuple[Scope, ast.Call]]:
+    """The calls that give the names of the weights of what a function takes as `name`, there or further on."""
     for source in sources_of(callee.nodes):
         assert isinstance(source.func, ast.Attribute)
         if isinstance(source.func.value, ast.Name) and source.func.value.id == name:
-            yield source
+            yield callee, source
+    for call in callee.nodes if far else ():
+        if isinstance(call, ast.Call):
+            for inner in in_order(script.callees(call)):
+                for given, own in handed_to(call, inner):
+                    if isinstance(given, ast.Name) and given.id == name:
+                        yield from sources_in(script, inner, own, far - 1)
 
 
 __all__ = ["PAIRS", "PREFIX", "WORDS", "Reading", "by_name", "reading_of", "sources_in", "sources_of"]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.parallel_wraps import is_behind, is_for_several, wrapped_models
-from accelify.analysis.scopes import handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.weight_names import PAIRS, PREFIX, WORDS, by_name, reading_of, sources_in, sources_of
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety
@@ -116,16 +116,26 @@ class _Names:
                     continue
                 for given, name in handed_to(call, callee):
                     wraps = self.wraps_of(given, call)
-                    for source in sources_in(callee, name) if wraps else ():
-                        reading = reading_of(script, source, callee, module.tree.parent)
-                        if reading is None or call in done or not (reading.told or self._are_sure(wraps)):
-                            continue
-                        done.add(call)
-                        file = module.path.name if module.path is not None else "another module"
-                        where = f"{file}, line {source.lineno}"
-                        message = f"{_LOST}: `{callee.name}` reads them with it ({where})"
-                        mark = f"`{callee.name}` reads names with `module.` before them ({where})"
-                        yield context.todo(PARALLEL, call, message, mark)
+                    found = self._read_in(callee, name, self._are_sure(wraps)) if wraps else None
+                    if found is None or call in done:
+                        continue
+                    done.add(call)
+                    message = f"{_LOST}: `{found[0]}` reads them with it ({found[1]})"
+                    mark = f"`{found[0]}` reads names with `module.` before them ({found[1]})"
+                    yield context.todo(PARALLEL, call, message, mark)
+
+    def _read_in(self, callee: Scope, name: str, sure: bool) -> tuple[str, str] | None:
+        """The function that reads the names of what another one takes as `name`, and where it does."""
+        script = self.context.script
+        for scope, source in sources_in(script, callee, name):
+            module = script.interpreter.module_of(scope)
+            if module in script.modules:
+                continue  # which are given the prefix there
+            reading = reading_of(script, source, scope, module.tree.parent)
+            if reading is not None and (reading.told or sure):
+                file = module.path.name if module.path is not None else "another module"
+                return scope.name, f"{file}, line {source.lineno}"
+        return None
 
 
 __all__ = ["transform"]

@@ -134,9 +134,14 @@ def groups(net):
     for name, p in net.named_parameters():
         {}
         yield p
+
+
+def through(model):
+    return list(groups(model))
 """
 
 
+@pytest.mark.parametrize("taken", ["groups", "through"])
 @pytest.mark.parametrize(
     ("body", "named"),
     [
@@ -145,11 +150,11 @@ def groups(net):
         ("if name.endswith('bias'): continue", False),
     ],
 )
-def test_functions_of_other_modules_are_named(tmp_path: Path, body: str, named: bool) -> None:
+def test_functions_of_other_modules_are_named(tmp_path: Path, body: str, named: bool, taken: str) -> None:
     (tmp_path / "helpers.py").write_text(HELPER.format(body))
     script = tmp_path / "train.py"
     script.write_text(
-        frame(imports="from helpers import groups", build=f"{NET}few = list(groups(model))\n{SGD}")
+        frame(imports=f"from helpers import {taken}", build=f"{NET}few = list({taken}(model))\n{SGD}")
     )
     found = [f.message for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
     told = "the names of weights begin with `module.` under DataParallel alone: `groups` reads them with it"
