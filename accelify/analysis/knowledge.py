@@ -104,6 +104,8 @@ def is_unread_wrapper(name: str, call: ast.Call) -> bool:
     named = {kw.arg for kw in call.keywords}
     if "device_ids" in named:
         return bool(call.args) or "module" in named
+    if last == "DataParallel" and len(call.args) == 2 and not call.keywords:
+        return True  # torch's own takes its GPUs so
     return "DataParallel" in last and len(call.args) == 1 and not call.keywords
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from accelify.analysis.effects import SideEffects
 from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 
@@ -59,6 +60,18 @@ def _has_bare_names(choice: ast.If | ast.IfExp, func: ast.Attribute) -> bool:
         for own, other in (ways, ways[::-1])
         if any(n is func for part in own for n in walk(part))
     )
+
+
+def saved_paths(script: ScriptModel) -> set[str]:
+    """The texts that stand in the paths of files which a script saves by torch: `"weights/best.pth"`."""
+    found: set[str] = set()
+    for call in script.calls():
+        path = call_argument(call, 1, "f") if script.qualname(call.func) == "torch.save" else None
+        parts = list(walk(path)) if path is not None else []
+        for name in [dotted(n) for n in parts if isinstance(n, (ast.Name, ast.Attribute))]:
+            parts += [n for stmt in script.tree.assigns(name or "") for n in walk(stmt.value)]
+        found |= {n.value for n in parts if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return found
 
 
 def _saves(effects: SideEffects, call: ast.Call) -> bool:
@@ -146,4 +159,4 @@ def _itself(node: ast.expr) -> ast.expr:
     return node
 
 
-__all__ = ["saved_whole", "saves_weights"]
+__all__ = ["saved_paths", "saved_whole", "saves_weights"]

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
+from accelify.analysis.own_keys import fills_own_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
@@ -64,7 +65,8 @@ def _loads_into(script: ScriptModel, module: Module, callee: Scope, name: str) -
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr == "load_state_dict":
             if isinstance(func.value, ast.Name) and func.value.id == name:
-                return call
+                if not fills_own_names(callee, call, name):
+                    return call
     return None
 
 

@@ -2,15 +2,18 @@
 
 They load weights into a wrapper, and want `module.` in the names, or take a saved model out of one (`.module`). Only
 scripts that take something from the same modules are looked at, in the script's own folder, and the program's modules
-that stay as they are.
+that stay as they are. In the folders below, a script that loads weights has to name the file, too; with its folder
+that is enough.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from itertools import islice
 from pathlib import Path
 
 from accelify.analysis.script import ScriptModel
@@ -23,16 +26,27 @@ _MINDS = re.compile(rb"""module\.['"]|['"]module['"]\s+(?:not\s+)?in\b|\.startsw
 # Who names the wrapper or asks for its part knows that a model may come without.
 _KNOWS = re.compile(rb"""DataParallel|['"]module['"]|\.backward\(""")
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
+# A file of weights in a path, with the folders in front of it where they stand there.
+_FILE = re.compile(rb"[^'\"{}%]*?([\w-][\w.-]*\.\w+)$")
 _LARGEST = 1_000_000
 _MOST = 300
+_MOST_ENTRIES = 2_000
+# How far below the script's folder, and where no scripts lie that load what it saves.
+_DEEPEST = 3
+_NO_SCRIPTS = frozenset({"build", "dist", "node_modules", "site-packages", "venv", "tests", "docs"})
 
 # Where in a file a model lies: under a key of the dictionary, or None where it is all of the file.
 Key = str | None
 
 
-def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
-    """The names of scripts that load weights into a wrapper, each with the line in which it does."""
-    for path, data in _sharing(script, b"DataParallel("):
+def loading_into_wrappers(script: ScriptModel, saved: Set[str] = frozenset()) -> Iterator[tuple[str, int]]:
+    """The names of scripts that load weights into a wrapper, each with the line in which it does.
+
+    Args:
+        script: the script that saves.
+        saved: what stands in the paths of its files.
+    """
+    for path, data in [*_sharing(script, b"DataParallel("), *_below(script, b"DataParallel(", saved)]:
         if _MINDS.search(data) is not None:
             continue
         if b".backward(" in data and b".state_dict()" in data:
@@ -41,7 +55,7 @@ def loading_into_wrappers(script: ScriptModel) -> Iterator[tuple[str, int]]:
             loads = re.compile(rb"(?<![\w.])" + re.escape(match[1]) + rb"\.load_state_dict\(")
             found = loads.search(data, match.end())
             if found is not None:
-                yield path.name, data.count(b"\n", 0, found.start()) + 1
+                yield _shown(script, path), data.count(b"\n", 0, found.start()) + 1
                 break
 
 
@@ -122,13 +136,74 @@ def _sharing(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
     """The scripts of the folder with some word that take something from modules of the program."""
     if script.path is None:
         return
-    own = {m.path.resolve() for m in script.modules if m.path is not None} | {script.path.resolve()}
-    shared = {name.encode() for name in script.program.modules if name != "__main__"}
-    shared.add(script.path.stem.encode())
+    own, shared = _own_files(script), _shared_names(script)
     for path in sorted(script.path.parent.glob("*.py"))[:_MOST]:
         data = b"" if path.resolve() in own else _read(path)
-        if word in data and shared & {match[1] for match in _IMPORTS.finditer(data)}:
+        if word in data and _takes_some(data, shared):
             yield path, data
+
+
+def _below(script: ScriptModel, word: bytes, saved: Set[str]) -> Iterator[tuple[Path, bytes]]:
+    """The scripts of the folders below with some word that name one of some files, and where it lies or our modules."""
+    found = [match for text in saved if (match := _FILE.search(text.encode())) is not None]
+    files = {match[1]: match[0].lstrip(b"./") for match in found}
+    if script.path is None or not files:
+        return
+    own, shared = _own_files(script), _shared_names(script)
+    for path in _files_below(script.path.parent):
+        data = b"" if path.resolve() in own else _read(path)
+        if word not in data:
+            continue
+        named = [
+            whole
+            for name, whole in files.items()
+            if re.search(rb"[/'\"]" + re.escape(name) + rb"['\"]", data)
+        ]
+        if any(b"/" in whole and whole in data for whole in named) or (named and _takes_some(data, shared)):
+            yield path, data
+
+
+def _files_below(top: Path) -> Iterator[Path]:
+    """The Python files of the folders below one, nearest folders first, as many as are worth a look."""
+    folders, seen, passed = [(top, 0)], 0, 0
+    while folders and seen < _MOST and passed < _MOST:
+        (folder, depth), passed = folders.pop(0), passed + 1
+        try:
+            with os.scandir(folder) as entries:  # folders of pictures may hold millions
+                inside = sorted(islice(entries, _MOST_ENTRIES), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in inside:
+            if entry.is_dir(follow_symlinks=False):
+                if (
+                    depth < _DEEPEST
+                    and not entry.name.startswith((".", "_"))
+                    and entry.name not in _NO_SCRIPTS
+                ):
+                    folders.append((folder / entry.name, depth + 1))
+            elif depth and entry.name.endswith(".py") and seen < _MOST:
+                seen += 1
+                yield folder / entry.name
+
+
+def _own_files(script: ScriptModel) -> set[Path]:
+    files = [m.path for m in script.modules if m.path is not None]
+    return {path.resolve() for path in [*files, *([script.path] if script.path is not None else [])]}
+
+
+def _shared_names(script: ScriptModel) -> set[bytes]:
+    shared = {name.encode() for name in script.program.modules if name != "__main__"}
+    return shared | ({script.path.stem.encode()} if script.path is not None else set())
+
+
+def _takes_some(data: bytes, shared: set[bytes]) -> bool:
+    return not shared.isdisjoint(match[1] for match in _IMPORTS.finditer(data))
+
+
+def _shown(script: ScriptModel, path: Path) -> str:
+    """A file as it is named in messages: from the script's folder."""
+    folder = script.path.parent if script.path is not None else path.parent
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _staying(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:

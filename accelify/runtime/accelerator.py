@@ -21,7 +21,7 @@ from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
-from .optimizer import AcceleratedOptimizer, follow_parameters, trains_the_same
+from .optimizer import AcceleratedOptimizer, follow_parameters, trains_some, trains_the_same
 from .plugins import (
     AutocastKwargs,
     DataLoaderConfiguration,
@@ -344,13 +344,9 @@ class Accelerator(Exchange, Saving, Tracking):
         own = {id(p) for m in self._models for p in m.parameters()}
         held = self.backend.parameters_of(optimizer)
         loose = [p for p in held if id(p) not in own]
-        # One alone can be a number that the script learns beside its models, such as a temperature.
-        if own and len(loose) == len(held) > 1:
-            names = ", ".join(type(self.unwrap_model(m)).__name__ for m in self._models)
-            raise ValueError(
-                f"the optimizer {type(optimizer).__name__} holds none of the parameters of the prepared model {names}: "
-                "make the optimizer from the model that you prepare"
-            )
+        if own:
+            models = [self.unwrap_model(m) for m in self._models]
+            trains_some(optimizer, len(held), len(loose), models, any(True for _ in self._optimizers))
         if own and loose:
             self.backend.add_parameters(loose)
         elif held and not own:

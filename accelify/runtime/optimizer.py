@@ -190,3 +190,37 @@ def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
                     continue
                 if value.device != parameter.device and parameter.device.type != "meta":
                     state[key] = value.to(parameter.device)
+
+
+def trains_some(
+    optimizer: torch.optim.Optimizer,
+    held: int,
+    loose: int,
+    models: list[torch.nn.Module],
+    one_of_several: bool,
+) -> None:
+    """Look that an optimizer trains something.
+
+    Args:
+        optimizer: it.
+        held: how many parameters it has.
+        loose: how many of them belong to no prepared model.
+        models: the prepared models.
+        one_of_several: whether others have been prepared, beside which one may have nothing to do.
+
+    Raises:
+        ValueError: it holds no parameters, or several of which none is of the models.
+    """
+    names = ", ".join(type(model).__name__ for model in models)
+    kind = type(optimizer).__name__
+    if not held and not one_of_several:
+        raise ValueError(
+            f"the optimizer {kind} holds no parameters at all, so that nothing of {names} would be trained: where it "
+            "is made of weights chosen by name, compare with the names that the model has now (without `module.`)"
+        )
+    # One alone can be a number that the script learns beside its models, such as a temperature.
+    if loose == held > 1:
+        raise ValueError(
+            f"the optimizer {kind} holds none of the parameters of the prepared model {names}: "
+            "make the optimizer from the model that you prepare"
+        )

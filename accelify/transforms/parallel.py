@@ -31,14 +31,15 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
+from accelify.analysis.parallel_wraps import is_behind, is_unread_and_stays, wraps_model
 from accelify.analysis.run_elsewhere import runs_on_host
-from accelify.analysis.saved_weights import saved_whole, saves_weights
-from accelify.analysis.scopes import Scope
+from accelify.analysis.saved_weights import saved_paths, saved_whole, saves_weights
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.stray_unwrapping import stray_unwrapping
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.training_before import trained_before
 from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
-from accelify.analysis.values import Class, Sequence, Thing
+from accelify.analysis.values import Sequence, Thing
 from accelify.analysis.weights_elsewhere import weights_elsewhere
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.wrapping_scripts import loading_into_wrappers, taken_out, taking_out_of_wrappers
@@ -58,7 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
     parts: set[Thing] = set()
     wrapped: dict[Thing, list[ast.Call]] = {}
     for call in context.script.calls():
-        if not _wraps(context, call):
+        if not wraps_model(context.script, call):
             continue
         inner = call_argument(call, 0, "module")
         if inner is None:
@@ -108,6 +109,24 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _split_runs(context)
     yield from _copied_runs(context)
     yield from _made_elsewhere(context)
+    yield from _unread(context)
+
+
+def _unread(context: Context) -> Iterator[Change]:
+    """A DataParallel of a library, or of a module that is not read, with options of its own: it stays, and is named."""
+    for call in context.script.calls():
+        name = context.script.qualname(call.func) or ""
+        if name.endswith(".DataParallel") and any(
+            thing.site is call and is_unread_and_stays(context.script, thing)
+            for thing in context.script.things(call)
+        ):
+            message = (
+                f"`{name}`, which is not read, stays around the model, and would spread it over the GPUs of the other "
+                "processes: take it out; prepare distributes the model"
+            )
+            yield context.todo(
+                PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"
+            )
 
 
 def _made_elsewhere(context: Context) -> Iterator[Change]:
@@ -187,7 +206,7 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
     script = context.script
-    wraps = [call for call in script.calls() if _wraps(context, call)]
+    wraps = [call for call in script.calls() if wraps_model(context.script, call)]
     models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
     if not models:
         return
@@ -239,7 +258,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         state = call_argument(call, 0, "state_dict")
         models = script.models_of(call.func.value)
         wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
-        if state is None or not any(_is_behind(context, call, wrap) for wrap in wraps):
+        if state is None or not any(is_behind(context.script, call, wrap) for wrap in wraps):
             continue
         if any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()):
             continue
@@ -258,7 +277,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
     """Name the functions of other modules that load such files into the model, which has no `module.` any more."""
     for one in weights_elsewhere(context.script, wrapped.keys()):
         wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
-        behind = any(_is_behind(context, one.call, wrap) for wrap in wraps)
+        behind = any(is_behind(context.script, one.call, wrap) for wrap in wraps)
         if not behind or trained_before(context.script, one.call):
             continue
         file = one.module.path.name if one.module.path is not None else "another module"
@@ -275,7 +294,8 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
     """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
-    loading = [f"{name}:{line}" for name, line in loading_into_wrappers(script)] if call is not None else []
+    found = loading_into_wrappers(script, saved_paths(script)) if call is not None else ()
+    loading = [f"{name}:{line}" for name, line in found]
     if call is not None and loading:
         message = (
             "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
@@ -310,16 +330,6 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
             context.claim(node)
             gone = Replace(tree.end(node.value), tree.end(node), "")
             yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
-
-
-def _is_behind(context: Context, call: ast.Call, wrap: ast.Call) -> bool:
-    """Whether a call can come behind a wrapping; in another function, unless that is called before it only."""
-    script, tree = context.script, context.tree
-    scope, own = script.scope_of(wrap), script.scope_of(call)
-    if scope is own:
-        return tree.start(call) > tree.start(wrap)
-    beside = [tree.start(c) for c in script.callers(own) if script.scope_of(c) is scope]
-    return not beside or max(beside) > tree.start(wrap)
 
 
 def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
@@ -449,10 +459,36 @@ def _copied_runs(context: Context) -> Iterator[Change]:
             module = script.interpreter.module_of(callee)
             if module in script.modules or callee in done or b"parallel" not in module.tree.data:
                 continue
-            inner = (n for n in walk(callee.node) if isinstance(n, ast.Call))
-            if any(context.effects.qualname(module, callee, c.func) in k.COPIED_RUNS for c in inner):
+            if _copies(context, callee):
                 done.add(callee)
                 yield _copied_run(context, call, f"`{callee.name}`")
+
+
+def _copies(context: Context, callee: Scope) -> bool:
+    """Whether a function of another module runs copies of a model, itself or in methods of its own object."""
+    scopes = [callee, *in_order({s for n in callee.nodes for s in _own_methods(context, callee, n)})]
+    return any(
+        _is_copied_run(context, scope, node)
+        for scope in scopes
+        for node in walk(scope.node)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:
+    """Whether a call is of torch's functions for it, or of a project's copy of the one that runs the copies."""
+    module = context.script.interpreter.module_of(scope)
+    return context.effects.qualname(module, scope, call.func) in k.COPIED_RUNS or any(
+        callee.name == "parallel_apply" for callee in context.script.callees(call)
+    )
+
+
+def _own_methods(context: Context, scope: Scope, node: ast.AST) -> set[Scope]:
+    """The methods of its own object that a method calls at a node: `self.replicate(module, ids)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return set()
+    own = scope.self_name() is not None and dotted(node.func.value) == scope.self_name()
+    return context.script.callees(node) if own else set()
 
 
 def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
@@ -464,18 +500,6 @@ def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
         call,
         message,
         "every process would run the model on all GPUs; call the prepared model instead",
-    )
-
-
-def _wraps(context: Context, call: ast.Call) -> bool:
-    """Whether a call makes a DataParallel, a class of the project that is one, or one that passes for it."""
-    name = context.script.qualname(call.func) or ""
-    if name in k.PARALLEL_WRAPPERS:
-        return True
-    if k.is_unread_wrapper(name, call):
-        return context.script.is_a(call, v.MODEL, v.CRITERION)
-    return any(
-        isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in context.script.values(call.func)
     )
 
 

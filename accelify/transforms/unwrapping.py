@@ -23,6 +23,7 @@ from accelify.analysis import values as v
 from accelify.analysis.asked_elsewhere import asked_elsewhere
 from accelify.analysis.copied import copied_parameters, is_run_only
 from accelify.analysis.made_anew import made_anew
+from accelify.analysis.parallel_wraps import is_unread_and_stays
 from accelify.analysis.reaching import made_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, walk
@@ -77,6 +78,8 @@ def transform(context: Context) -> Iterator[Change]:
         through_module = isinstance(node.value, ast.Attribute) and node.value.attr == "module"
         base = node.value.value if through_module and isinstance(node.value, ast.Attribute) else node.value
         own = (through_module or node.attr == "module") and _has_part_of_that_name(context, base)
+        if own and through_module and context.script.models_of(base) == context.script.models_of(node.value):
+            continue  # `net.module` of `net.module.fc` is what is read off the model
         if own:
             through_module, base = False, node.value
         if node.attr == "module" and not own and not _keeps_bare_module(context, node):
@@ -265,7 +268,9 @@ def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bo
 def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:
     """Whether `module` is an attribute of the model's own class, and not what a wrapper calls what it wraps."""
     models = context.script.models_of(node)
-    return any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry())
+    return any(
+        "module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()
+    ) or any(is_unread_and_stays(context.script, model) for model in models)
 
 
 def _is_before_prepare(context: Context, node: ast.AST) -> bool:
@@ -474,6 +479,9 @@ def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:
     if call.func.id != "isinstance" or len(call.args) != 2:
         return False
     kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+    script, asked = context.script, {context.script.qualname(kind) for kind in kinds}
+    if any(one.qualname in asked and is_unread_and_stays(script, one) for one in script.models_of(model)):
+        return True
     return any(
         isinstance(w, Class) and not w.external_bases() & (k.PARALLEL_WRAPPERS | k.DDP_WRAPPERS)
         for kind in kinds

@@ -182,6 +182,23 @@ def test_an_optimizer_of_another_model_is_an_error():
         accelerator.prepare(Net(3, 1), stale)
 
 
+def test_an_optimizer_of_nothing_is_an_error():
+    model = nn.Linear(3, 1)
+    empty = torch.optim.SGD(
+        [{"params": [p for n, p in model.named_parameters() if n == "module.bias"]}], lr=0.1
+    )
+    with pytest.raises(ValueError, match=r"the optimizer SGD holds no parameters at all"):
+        Accelerator(cpu=True).prepare(model, empty)
+
+
+def test_beside_another_an_optimizer_may_have_nothing_to_do():
+    model = nn.Linear(3, 1)
+    one, other = torch.optim.Adam(model.parameters()), torch.optim.SGD([{"params": []}], lr=0.1)
+    accelerator = Accelerator(cpu=True)
+    accelerator.prepare(model, one, other)
+    assert len(list(accelerator._optimizers)) == 2
+
+
 def test_a_number_that_is_learned_beside_the_model_has_its_own_optimizer():
     accelerator = Accelerator(cpu=True)
     model, heat = nn.Linear(3, 1), torch.zeros(1, requires_grad=True)

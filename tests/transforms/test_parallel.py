@@ -74,6 +74,28 @@ def test_what_else_is_not_read_stays(made: str) -> None:
     check_noop("ready", f"other = {made}", "ACC109", imports=f"from outside.wrappers import {name}")
 
 
+def test_one_of_a_library_with_options_of_its_own_stays_and_is_named() -> None:
+    """What it keeps as `module` is its own: the names of the weights in files stay what they were."""
+    build = f"model = wrappers.DataParallel(nn.Linear(4, 2), minibatch=True)\n{SGD}"
+    end = (
+        "if isinstance(model, wrappers.DataParallel):\n    torch.save(model.module.state_dict(), 'm.pt')\n"
+        "bare = model.module"
+    )
+    conversion = convert(imports="from outside import wrappers", build=build, end=end)
+    text = place_of(conversion.new_text, "end")
+    model = "accelerator.unwrap_model(model)"
+    assert f"if isinstance({model}, wrappers.DataParallel):" in text
+    assert f"accelerator.save({model}.module.state_dict(), 'm.pt')" in text
+    assert f"bare = {model}.module" in text
+    assert [f.message.partition(" and would")[0] for f in conversion.remaining if f.code == "ACC109"] == [
+        "`outside.wrappers.DataParallel`, which is not read, stays around the model,"
+    ]
+    text = convert(
+        imports="from outside import wrappers", build=build.replace("minibatch=True", "[0, 1]")
+    ).new_text
+    assert place_of(text, "build").startswith("model = nn.Linear(4, 2)\n")
+
+
 def test_a_part_of_a_model_is_read_without_its_wrapper() -> None:
     net = """
 class Net(nn.Module):
@@ -208,6 +230,56 @@ def test_copies_that_the_script_makes_are_left_to_a_person(tmp_path: Path) -> No
     found = [f for f in conversion.remaining if f.code == "ACC109"]
     assert [f.message.split(" copies")[0] for f in found] == ["`on_all`"]
     assert "# TODO(accelify ACC109)" in conversion.new_text
+
+
+OWN_WRAPPER = """\
+from torch import nn
+{imports}
+
+
+class Spread(nn.Module):
+    def __init__(self, module, gpus):
+        super().__init__()
+        self.module, self.gpus = module, gpus
+
+    def forward(self, *given):
+        copies = self.copies_of(self.module)
+        return self.gathered(self.{run}(copies, given))
+
+    def copies_of(self, module):
+        return [module for _ in self.gpus]
+
+    def gathered(self, found):
+        return found[0]
+
+    def parallel_apply(self, copies, given):
+        return parallel_apply(copies, given)
+
+    def one_by_one(self, copies, given):
+        return [copy(*given) for copy in copies]
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "run", "named"),
+    [
+        ("from torch.nn.parallel import parallel_apply", "parallel_apply", True),
+        ("from threads import parallel_apply", "parallel_apply", True),
+        ("from torch.nn.parallel import parallel_apply", "one_by_one", False),
+    ],
+)
+def test_a_wrapper_of_the_project_that_runs_copies_in_a_method_is_named(
+    tmp_path: Path, imports: str, run: str, named: bool
+) -> None:
+    (tmp_path / "spread.py").write_text(OWN_WRAPPER.format(imports=imports, run=run))
+    (tmp_path / "threads.py").write_text(
+        "def parallel_apply(copies, given):\n    return [c(*given) for c in copies]\n"
+    )
+    build = f"model = Spread(nn.Linear(4, 2), [0, 1])\n{SGD}"
+    (tmp_path / "main.py").write_text(frame(imports="from spread import Spread", build=build))
+    conversion = convert_project(Source.read(tmp_path / "main.py"))[0]
+    found = [f.message.split(" copies")[0] for f in conversion.remaining if f.code == "ACC109"]
+    assert found == (["`Spread.forward`"] if named else [])
 
 
 PATCH = """
@@ -409,6 +481,34 @@ def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("saved", "module", "folder", "loaded", "named"),
+    [
+        ("'weights/best.pth'", "net", "deep", "../weights/best.pth", True),
+        ("'weights/best.pth'", "other", "deep/er", "weights/best.pth", True),
+        ("'best.pth'", "net", "deep", "../best.pth", True),
+        ("'best.pth'", "other", "deep", "../best.pth", False),
+        ("os.path.join('runs', 'best.pth')", "net", "deep", "best.pth", True),
+        ("'weights/best.pth'", "net", "deep", "weights/other.pth", False),
+        ("'weights/best.pth'", "net", ".deep", "weights/best.pth", False),
+        ("'weights/{}.pth'.format(epoch)", "net", "deep", "weights/3.pth", False),
+    ],
+)
+def test_scripts_of_folders_below_are_named_where_they_name_the_file(
+    tmp_path: Path, saved: str, module: str, folder: str, loaded: str, named: bool
+) -> None:
+    below = tmp_path / folder
+    below.mkdir(parents=True)
+    load = f"model.load_state_dict(torch.load('{loaded}'))"
+    (below / "test.py").write_text(TESTS.format(module=module, wrap=WRAP, load=load))
+    (tmp_path / "net.py").write_text(NET)
+    script = tmp_path / "train.py"
+    end = f"torch.save(model.state_dict(), {saved})"
+    script.write_text(frame(imports="from net import Net", build=WRAPPED, end=end))
+    found = [f.message for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
+    assert [message.rpartition(" in ")[2] for message in found] == ([f"{folder}/test.py:7"] if named else [])
+
+
 SAMPLERS = """
 import copy
 class Sampler(nn.Module):
@@ -537,6 +637,50 @@ def test_weights_that_a_helper_of_another_module_loads(
     found = [f.message for f in conversion.remaining if f.code == "ACC109"]
     assert [message[:14] for message in found] == (["`load_weights`"] if named else [])
     assert all("(utils.py, line 6)" in message for message in found)
+
+
+FILLS = """\
+import torch
+
+
+def fill(path, net):
+    given = torch.load(path)
+    state = net.state_dict()
+{lines}
+    net.load_state_dict(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("state.update({n: given[k] for n, k in zip(list(state)[:2], given)})", False),
+        (
+            "for n, w in zip(state.keys(), given.values()):\n    if state[n].shape == w.shape:\n        state[n] = w",
+            False,
+        ),
+        ("for i, (n, old) in enumerate(state.items()):\n    state[n] = list(given.values())[i]", False),
+        ("names = list(state)\nfor i, w in enumerate(given.values()):\n    state[names[i]] = w", False),
+        ("state.update({n: given[n] for n in state if n in given})", True),
+        ("state.update({n: w for n, w in given.items() if n in state})", True),
+        ("state.update(given)", True),
+        ("for n in given:\n    state[n] = given[n]", True),
+        ("state = given", True),
+    ],
+)
+def test_weights_that_are_filled_in_under_the_names_of_the_model(
+    tmp_path: Path, lines: str, named: bool
+) -> None:
+    (tmp_path / "utils.py").write_text(FILLS.format(lines=textwrap.indent(lines, "    ")))
+    script = tmp_path / "train.py"
+    script.write_text(
+        frame(
+            imports="from utils import fill",
+            build=f"model = nn.DataParallel(nn.Linear(4, 2))\nfill('a', model)\n{SGD}",
+        )
+    )
+    found = [f.message[:6] for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
+    assert found == (["`fill`"] if named else [])
 
 
 READERS = """\

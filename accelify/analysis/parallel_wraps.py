@@ -1,0 +1,84 @@
+"""Where a script puts a model into a DataParallel, or into what passes for one."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.values import Class, Thing
+
+
+def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
+    """Whether a call makes a DataParallel, a class of the project that is one, or one that passes for it."""
+    name = script.qualname(call.func) or ""
+    if name in k.PARALLEL_WRAPPERS:
+        return True
+    if k.is_unread_wrapper(name, call):
+        return script.is_a(call, v.MODEL, v.CRITERION)
+    return any(isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in script.values(call.func))
+
+
+def wrapped_models(script: ScriptModel) -> dict[Thing, list[ast.Call]]:
+    """What such calls wrap, each with the calls."""
+    found: dict[Thing, list[ast.Call]] = {}
+    for call in script.calls():
+        if wraps_model(script, call) and call_argument(call, 0, "module") is not None:
+            for thing in script.things(call):
+                found.setdefault(thing, []).append(call)
+    return found
+
+
+def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
+    """Whether a model is in a wrapper of its own library, or of a module that is not read, which is not taken out.
+
+    What that keeps as `module` is its own, and is there whatever becomes of the model.
+    """
+    name, site = model.qualname or "", model.site
+    last = name.rpartition(".")[2]
+    return (
+        "Parallel" in last
+        and last[:1].isupper()
+        and not name.startswith("torch.")
+        and model.cls is None
+        and isinstance(site, ast.Call)
+        and model.module in script.modules
+        and (inner := call_argument(site, 0, "module")) is not None
+        and script.is_a(inner, v.MODEL)
+        and not wraps_model(script, site)
+    )
+
+
+def is_behind(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
+    """Whether a node can come behind a wrapping; in another function, unless that is called before it only."""
+    tree = script.tree
+    scope, own = script.scope_of(wrap), script.scope_of(node)
+    if scope is own:
+        return tree.start(node) > tree.start(wrap)
+    beside = [tree.start(c) for c in script.callers(own) if script.scope_of(c) is scope]
+    return not beside or max(beside) > tree.start(wrap)
+
+
+def is_for_several(script: ScriptModel, wrap: ast.Call) -> bool:
+    """Whether a model is wrapped under some condition only, another one than that there is a GPU."""
+    inner: ast.AST = wrap
+    for around in script.tree.ancestors(wrap):
+        if isinstance(around, (ast.If, ast.IfExp)) and inner is not around.test:
+            if not _asks_for_a_gpu(around.test):
+                return True
+        inner = around
+    return False
+
+
+def _asks_for_a_gpu(test: ast.expr) -> bool:
+    if isinstance(test, ast.Call):
+        return (dotted(test.func) or "").endswith("cuda.is_available")
+    name = (dotted(test) or "").rpartition(".")[2]
+    return name in ("cuda", "use_cuda", "use_gpu") or (
+        any(isinstance(n, ast.Constant) and n.value == "__main__" for n in walk(test))
+    )
+
+
+__all__ = ["is_behind", "is_for_several", "is_unread_and_stays", "wrapped_models", "wraps_model"]
