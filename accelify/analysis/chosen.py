@@ -89,7 +89,7 @@ class Chosen:
             return
         parts: list[ast.expr] = []
         if isinstance(node, ast.Subscript):
-            if self._is_mask(node.slice, scope, far + 1):
+            if self.is_mask(node.slice, scope, far + 1):
                 yield node
                 return
             parts = [node.value]
@@ -103,7 +103,8 @@ class Chosen:
             parts = self._made(node, scope)
         elif isinstance(node, ast.Call):
             name = _last(node)
-            if name == "masked_select":
+            packed = name == "pack_padded_sequence" and any(self.of_batch(a, scope) for a in node.args)
+            if packed or name == "masked_select":
                 yield node
                 return
             receiver = self._receiver(node, scope)
@@ -114,7 +115,7 @@ class Chosen:
         for part in parts:
             yield from self._of(part, scope, far + 1)
 
-    def _is_mask(self, node: ast.expr, scope: Scope, far: int) -> bool:
+    def is_mask(self, node: ast.expr, scope: Scope, far: int = 0) -> bool:
         """Whether an index chooses by a condition on the batch, so that it is not known how many it takes."""
         if far > _FARTHEST:
             return False
@@ -122,18 +123,18 @@ class Chosen:
             asked = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
             return not any(isinstance(op, asked) for op in node.ops) and self.of_batch(node, scope)
         if isinstance(node, ast.Tuple):
-            return any(self._is_mask(one, scope, far + 1) for one in node.elts)
+            return any(self.is_mask(one, scope, far + 1) for one in node.elts)
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Mult)):
-                return any(self._is_mask(one, scope, far + 1) for one in (node.left, node.right))
+                return any(self.is_mask(one, scope, far + 1) for one in (node.left, node.right))
             return False
         if isinstance(node, ast.UnaryOp):
-            return isinstance(node.op, ast.Invert) and self._is_mask(node.operand, scope, far + 1)
+            return isinstance(node.op, ast.Invert) and self.is_mask(node.operand, scope, far + 1)
         if isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "data"):
-            return self._is_mask(node.value, scope, far + 1)
+            return self.is_mask(node.value, scope, far + 1)
         if isinstance(node, ast.Name):
             made = self._made(node, scope)
-            return bool(made) and all(self._is_mask(one, scope, far + 1) for one in made)
+            return bool(made) and all(self.is_mask(one, scope, far + 1) for one in made)
         return isinstance(node, ast.Call) and self._is_mask_call(node, scope, far)
 
     def _is_mask_call(self, call: ast.Call, scope: Scope, far: int) -> bool:
@@ -142,12 +143,12 @@ class Chosen:
         if name in _COMPARISONS or name in _TO_MASK:
             return any(self.of_batch(one, scope) for one in [*receiver, *call.args])
         if name in _LOGIC:
-            return any(self._is_mask(one, scope, far + 1) for one in [*receiver, *call.args])
+            return any(self.is_mask(one, scope, far + 1) for one in [*receiver, *call.args])
         if name == "where" and len(call.args) == 1 and not receiver:
-            return self._is_mask(call.args[0], scope, far + 1)
+            return self.is_mask(call.args[0], scope, far + 1)
         if name in _SAME_MASK:
             held = receiver or call.args[:1]
-            return bool(held) and self._is_mask(held[0], scope, far + 1)
+            return bool(held) and self.is_mask(held[0], scope, far + 1)
         return False
 
     def _receiver(self, call: ast.Call, scope: Scope) -> list[ast.expr]:

@@ -18,6 +18,7 @@ from accelify.analysis.devices import Devices, is_option_for_gpu, negated
 from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
+from accelify.analysis.read_off import is_read_off, is_set_nowhere
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.shown_only import is_only_shown, is_shown
@@ -61,7 +62,11 @@ class ConstructorArguments:
                 name, value = ("dataloader_config", "DataLoaderConfiguration(split_batches=True)")
             self.arguments[name] = value
         wishes = [a for a in self.devices.assignments if a.cpu is not None and PLACEHOLDER not in a.names]
-        self.named_devices = named_devices(self.script, self._reachable_choices())
+        self.named_devices = [
+            told
+            for told in named_devices(self.script, self._reachable_choices())
+            if not is_set_nowhere(self.script, told.options, told.text.rpartition(".")[2])
+        ]
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
@@ -260,7 +265,7 @@ class ConstructorArguments:
     def _is_read_off(self, node: ast.expr, depth: int = 3) -> bool:
         """Whether a device is that of a parameter or a tensor, which is where it is and no choice."""
         if isinstance(node, ast.Attribute) and node.attr == "device":
-            return isinstance(node.value, (ast.Call, ast.Subscript))
+            return is_read_off(self.script, node) or is_set_nowhere(self.script, node.value, node.attr)
         if depth and isinstance(node, ast.Name):
             scope = self.script.scope_of(node)
             found = [stmt.value for stmt in self.tree.assigns(node.id) if self.script.scope_of(stmt) is scope]

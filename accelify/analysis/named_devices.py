@@ -194,12 +194,12 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
         )
     if isinstance(node, ast.Subscript):
         literal = isinstance(node.slice, ast.Constant) and k.DEVICE_NAME.search(str(node.slice.value))
-        return bool(literal) and isinstance(node.value, ast.Name) and _holds_options(script, node.value)
+        return bool(literal) and isinstance(node.value, ast.Name) and holds_options(script, node.value)
     if isinstance(node, ast.Attribute) and k.DEVICE_NAME.search(node.attr):
         base = node.value
         if isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name():
             return False
-        return isinstance(base, (ast.Name, ast.Attribute)) and _holds_options(script, base)
+        return isinstance(base, (ast.Name, ast.Attribute)) and holds_options(script, base)
     return False
 
 
@@ -215,7 +215,8 @@ def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
     )
 
 
-def _holds_options(script: ScriptModel, node: ast.expr) -> bool:
+def holds_options(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression is named like options, or holds a dictionary or a plain object."""
     last = (dotted(node) or "").rsplit(".", 1)[-1]
     if k.OPTIONS_NAME.search(last):
         return True

@@ -26,6 +26,7 @@ _Node = TypeVar("_Node", bound=ast.expr)
 _FARTHEST = 4
 # Weights that sum up to one: what they are divided by differs between shares, and their sum does not.
 WEIGHTS = "its weights are divided by"
+_TO_NUMBERS = frozenset({"float", "int", "long", "double"})
 _COUNTING = frozenset({"sum", "count_nonzero"})
 # Losses that divide by the weights of the targets they look at.
 _WEIGHED = frozenset({"CrossEntropyLoss", "NLLLoss", "NLLLoss2d", "cross_entropy", "nll_loss"})
@@ -59,8 +60,10 @@ class OwnCounts:
         averaging = self.reductions.averaging(self.backward.loss)
         for divisor, scope in self._in_order(averaging.divisors):
             counts = list(self._counts(divisor, scope))
-            if len(counts) == 1:
-                own = self._own_sums(counts[0], scope)
+            # Of several counts each is one of what a condition chooses: sums of outputs are a quotient of their own.
+            several = len(counts) > 1 and all(self._counts_chosen(count, scope) for count in counts)
+            if len(counts) == 1 or several:
+                own = [] if several else self._own_sums(counts[0], scope)
                 by = " and ".join(f"`{ast.unparse(d)}`" for d in own)
                 yield (
                     divisor,
@@ -121,6 +124,13 @@ class OwnCounts:
             if far < _FARTHEST:
                 for value in self._made(name, scope):
                     yield from self._counts(value, scope, far + 1)
+
+    def _counts_chosen(self, count: ast.Call, scope: Scope) -> bool:
+        """Whether a sum counts where a mask is true: `positive.float().sum()`."""
+        summed = _summed(count)
+        while isinstance(summed, ast.Call) and getattr(summed.func, "attr", "") in _TO_NUMBERS:
+            summed = summed.func.value  # type: ignore[attr-defined]
+        return summed is not None and self.chosen.is_mask(summed, scope)
 
     def _own_sums(self, count: ast.Call, scope: Scope) -> list[ast.expr]:
         """What weights are divided by that so sum up to the same on every process: `a / a.sum() + b / b.sum()`."""

@@ -94,6 +94,7 @@ class OwnShare:
         self._returned: dict[Scope, Held] = {}
         self._queue: list[Slot] = []
         self._keeping = Keeping(script)
+        self._run_by: dict[ast.AST, set[Scope]] = {}
         self._trainers: dict[ast.ClassDef, bool] = {}
         # What functions add to that are handed it, and so do their callers.
         self._given_back: set[Slot] = set()
@@ -167,6 +168,14 @@ class OwnShare:
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement stands."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
+
+    def is_run_by(self, loop: ast.AST, scope: Scope) -> bool:
+        """Whether a sharded loop calls a function, directly or through others."""
+        if loop not in self.loops:
+            return False
+        if loop not in self._run_by:
+            self._run_by[loop] = self._called_in({loop})
+        return scope in self._run_by[loop]
 
     # -- slots
 

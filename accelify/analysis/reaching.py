@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, names_in, walk
+from accelify.analysis.syntax import Node, Tree, names_in, target_names, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -38,6 +38,21 @@ def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign
             whole = script.tree.statement(owner) if isinstance(owner, ast.ExceptHandler) else owner
             found += [s for s in _inside(whole, plain) if s not in found]
     return None
+
+
+def last_assignment(tree: Tree, read: ast.Name) -> ast.Assign | None:
+    """The assignment that is sure to have given a name its value where it is read; None where it can be another."""
+    for block, index, _ in _blocks_around(tree, read):
+        for stmt in reversed(block[:index]):
+            if isinstance(stmt, ast.Assign) and read.id in (n for t in stmt.targets for n in target_names(t)):
+                return stmt
+            if any(isinstance(n, ast.Name) and n.id == read.id for n in walk(stmt) if not _is_read(n)):
+                return None
+    return None
+
+
+def _is_read(node: Node) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
 def made_of(tree: Tree, read: ast.Name) -> dict[ast.stmt, bool]:

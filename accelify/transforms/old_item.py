@@ -1,11 +1,13 @@
 """Losses read as torch's 0.3 had them, a tensor of one element: since 0.5 a number has no index, and reading it ends.
 
 total += loss.data[0]    ->  total += loss.item()
+print(accuracy.data[0])      (a finding, where it is not seen whether that is one number)
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify.analysis.scalar_losses import ScalarLosses
@@ -23,19 +25,63 @@ OLD_ITEM = Rule(
 )
 
 
+# What holds one number by its name.
+_NUMBER = re.compile(r"loss|err|acc|cost|penalt|kld?|nll|entropy|elbo|correct", re.I)
+
+
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits of losses that are read by `.data[0]`."""
+    """Yield the edits of losses that are read by `.data[0]`, and findings where others may be such."""
     tree = context.tree
     if b".data[" not in tree.data:
         return
     scalars = ScalarLosses(context.script)
-    for node in tree.nodes(ast.Subscript):
-        held = node.value
-        if not (isinstance(held, ast.Attribute) and held.attr == "data" and is_constant(node.slice, 0)):
+    others: list[tuple[ast.Subscript, ast.expr]] = []
+    mended = False
+    for node, held in _reads(context):
+        if tree.in_fstring(node) or not scalars.has(held):
+            others.append((node, held))
             continue
-        if isinstance(node.ctx, ast.Load) and not tree.in_fstring(node) and scalars.has(held.value):
-            edit = Replace(tree.end(held.value), tree.end(node), ".item()", YIELDING)
-            message = (
-                f"`{tree.segment(node)}` ends with an IndexError since torch 0.5: a loss has no elements"
-            )
-            yield context.change(OLD_ITEM, node, message, [edit])
+        edit = Replace(tree.end(held), tree.end(node), ".item()", YIELDING)
+        message = f"`{tree.segment(node)}` ends with an IndexError since torch 0.5: a loss has no elements"
+        mended = True
+        yield context.change(OLD_ITEM, node, message, [edit])
+    # A script that reads losses as torch 0.3 had them reads all its numbers so.
+    if mended:
+        yield from _left(context, scalars, others)
+
+
+def _left(
+    context: Context, scalars: ScalarLosses, others: list[tuple[ast.Subscript, ast.expr]]
+) -> Iterator[Change]:
+    """Name what else may be one number, once in each function."""
+    known: dict[tuple[object, str], list[ast.Subscript]] = {}
+    for node, held in others:
+        if _may_be_number(context, scalars, node, held):
+            known.setdefault((context.script.scope_of(node), ast.unparse(held)), []).append(node)
+    for (_, text), nodes in known.items():
+        lines = ", ".join(str(context.tree.locate(context.tree.start(n))[1]) for n in nodes[1:])
+        also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
+        message = (
+            f"`{text}.data[0]` ends with an IndexError since torch 0.5 if `{text}` is one number, as named; "
+            f"write `{text}.item()` then{also}"
+        )
+        yield context.change(OLD_ITEM, nodes[0], message, severity=Severity.WARNING)
+
+
+def _reads(context: Context) -> Iterator[tuple[ast.Subscript, ast.expr]]:
+    """Each `x.data[0]` that is read, with its `x`."""
+    for node in context.tree.nodes(ast.Subscript):
+        held = node.value
+        if isinstance(held, ast.Attribute) and held.attr == "data" and is_constant(node.slice, 0):
+            if isinstance(node.ctx, ast.Load):
+                yield node, held.value
+
+
+def _may_be_number(context: Context, scalars: ScalarLosses, node: ast.Subscript, held: ast.expr) -> bool:
+    """Whether what is read is named like one number, used as one, and not seen to be several."""
+    last = getattr(held, "attr", getattr(held, "id", ""))
+    several = last.endswith("s") and not last.endswith("loss")
+    if several or not _NUMBER.search(last):
+        return False
+    used = context.tree.parent(node)
+    return not isinstance(used, (ast.Attribute, ast.Subscript)) and not scalars.has_many(held)

@@ -193,6 +193,8 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
                 and context.script.scope_of(call) is context.script.scope_of(origin)
             ):
                 continue  # a helper that runs for every batch shows what it has so far
+            if not loops and any(followed.is_run_by(a, context.script.scope_of(origin)) for a in around):
+                continue  # so does the loop that calls it
             known = shown.get(origin)
             if known is None or context.tree.start(call) < context.tree.start(known):
                 shown[origin] = call

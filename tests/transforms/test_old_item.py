@@ -30,6 +30,8 @@ def test_what_is_one_number(place: str, before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "snippet",
     [
+        "loss = F.cross_entropy(model(x), y, reduction='none')\nfirst = loss.data[0]\nloss = loss.mean()\n"
+        "loss.backward()",
         "row = x.data[0]",
         "weights = F.cross_entropy(model(x), y, reduction='none')\nfirst = weights.data[0]",
         "loss = model(x)\nloss.backward(torch.ones(8, 2))\nfirst = loss.data[0]",
@@ -42,3 +44,73 @@ def test_what_may_have_elements(snippet: str) -> None:
     lines = "\n".join(f"    {line}" for line in snippet.splitlines())
     conversion = convert(end=f"def figure(model, x, y, epoch):\n{lines}\n    return 0\n")
     assert "ACC124" not in codes(conversion)
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("part = F.cross_entropy(model(x), y).div(2)\nother = model(x).pow(2).sum(1).mean().div(2)\n"
+         "loss = part + 0.1 * other", ["part", "other", "loss"]),
+        ("far = weigh(x)\nnear = -0.5 * model(x).norm(2)\nloss = far + near", ["far", "near"]),
+        ("part = penalty(model, x)\nloss = F.cross_entropy(model(x), y)", ["part", "loss"]),
+        ("loss, part, rest = parts(model(x), y)", ["loss", "part", "rest"]),
+        ("each = F.cross_entropy(model(x), y, reduction='none')\neach = each.sum() / len(x)\nloss = each * scale",
+         ["each"]),
+        ("loss = F.cross_entropy(model(x), y)\nright = (model(x).argmax(1) == y).float().mean()", ["right"]),
+        ("loss = 0\nfor _ in range(2):\n    loss += F.cross_entropy(model(x), y)", ["loss"]),
+        ("parts_of = {'a': model(x).mean(), 'b': F.cross_entropy(model(x), y)}\nloss = sum(parts_of.values())\n"
+         "figures = {k: v.data[0] if not isinstance(v, int) else v for k, v in parts_of.items()}\n"
+         "part = parts_of['b']", ["v", "part"]),
+    ],
+)  # fmt: skip
+def test_what_a_loss_is_made_of(before: str, names: list[str]) -> None:
+    functions = (
+        "from elsewhere import weigh, scale\n"
+        "def penalty(model, x, weight=10):\n    return weight * ((model(x).norm(2, dim=1) - 1) ** 2).mean()\n"
+        "def parts(output, y):\n    one = F.mse_loss(output, output, reduction='sum').div(8)\n"
+        "    two = weigh(output)\n    return one + 10 * two, one, two\n"
+    )
+    reads = "".join(f"print({name}.data[0])\n" for name in names if name != "v")
+    conversion = convert(setup=functions, loss=before, update=f"optimizer.step()\n{reads}")
+    assert ".data[0]" not in conversion.new_text
+    for name in names:
+        assert f"{name}.item()" in conversion.new_text
+
+
+def test_what_a_method_keeps() -> None:
+    runner = (
+        "class Runner:\n    def step(self, model, x):\n        self.near = weigh(x)\n"
+        "        self.loss = self.near + model(x).mean()\n        self.loss.backward()\n"
+        "    def figures(self):\n        return {'near': self.near.data[0], 'all': self.loss.data[0]}\n"
+        "runner = Runner()\nrunner.step(model, x)\nprint(runner.figures(), runner.near.data[0])"
+    )
+    conversion = convert(setup="from elsewhere import weigh", end=runner)
+    assert "{'near': self.near.item(), 'all': self.loss.item()}" in conversion.new_text
+    assert "runner.near.item()" in conversion.new_text
+
+
+def test_what_has_elements_beside_a_loss() -> None:
+    before = (
+        "each = F.cross_entropy(model(x), y, reduction='none')\nfirst = each.data[0]\n"
+        "each = each.mean()\nloss = each + model(x).mean()"
+    )
+    after = "optimizer.step()\nprint(loss.data[0], x.data[0], model(x).max(1)[0].data[0], norms.data[0])"
+    conversion = convert(
+        loss=before, update="norms = model(x).norm(2, dim=1)\n" + after.replace("\n", "\n", 1)
+    )
+    assert "first = each.data[0]" in conversion.new_text
+    assert "loss.item(), x.data[0], model(x).max(1)[0].data[0], norms.data[0]" in conversion.new_text
+    assert not [f for f in conversion.remaining if f.code == "ACC124"]
+
+
+def test_what_may_be_one_number_is_named_once() -> None:
+    reads = "optimizer.step()\nerror = weigh(x)\nprint(loss.data[0], error.data[0], rows.data[0])\nprint(error.data[0])"
+    conversion = convert(setup="from elsewhere import weigh, rows", update=reads)
+    (left,) = [f for f in conversion.remaining if f.code == "ACC124"]
+    assert "`error.item()` then (also in line" in left.message
+    assert "loss.item(), error.data[0], rows.data[0]" in conversion.new_text
+
+
+def test_a_script_that_reads_no_loss_so_is_let_be() -> None:
+    reads = "optimizer.step()\nerror = weigh(x)\nprint(loss.item(), error.data[0])"
+    assert "ACC124" not in codes(convert(setup="from elsewhere import weigh", update=reads))
