@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 
 from accelify.analysis.plan import Plan
-from accelify.analysis.program import top_of_project
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.search_path import top_of_project
 from accelify.findings import Finding, Safety
 from accelify.left_calls import calls_left
 from accelify.project import Imports

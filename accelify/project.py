@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accelify.analysis.imported_by_name import imports_by_name
-from accelify.analysis.program import added_roots, roots_of
+from accelify.analysis.search_path import added_roots, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
 
@@ -66,7 +66,7 @@ class Imports:
         if importer not in self._roots:
             shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
             self._roots[importer.parent] = shared
-            added = added_roots(importer, self._read(importer).decode("utf-8", "replace"))
+            added = added_roots(importer, self._text(importer), shared, self._text)
             self._roots[importer] = [shared[0], *added, *shared[1:]] if added else shared
         return self._roots[importer]
 
@@ -202,6 +202,9 @@ class Imports:
             found = path.resolve() if path.is_symlink() or path.name in ("", "..") else folder / path.name
             self._places[path] = found
         return found
+
+    def _text(self, path: Path) -> str:
+        return self._read(path).decode("utf-8", "replace")
 
     def _read(self, path: Path) -> bytes:
         if path not in self._data:

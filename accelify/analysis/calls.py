@@ -266,6 +266,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
             if node.func.id == "eval":
                 return self.evaluated(module, scope, node)
+            if node.func.id == "dict":
+                return self._dict(module, node, arguments, keywords)
             if hasattr(builtins, node.func.id):
                 return self._builtin(module, scope, node, node.func.id, arguments)
         if any(isinstance(callee, Imported) for callee in callees):
@@ -381,10 +383,6 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
             for value in arguments[1]:
                 self.add(made.rest, self.element_values(module, node, value))
             return {made}
-        if name == "dict":
-            mapping = self.things.setdefault((node, "mapping"), Mapping())
-            assert isinstance(mapping, Mapping)
-            return {mapping}
         if name == "getattr" and len(node.args) > 1:
             target = node.args[1]
             if isinstance(target, ast.Constant) and isinstance(target.value, str):
@@ -399,6 +397,23 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if name == "super":
             return set()
         return set()
+
+    def _dict(
+        self, module: Module, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> Values:
+        """A dictionary of the tensors in `dict(x=x.cuda())`, `dict(batch)` and `dict((k, v) for ...)`."""
+        mapping = self.things.setdefault((node, "mapping"), Mapping())
+        assert isinstance(mapping, Mapping)
+        for value in arguments[0] if arguments else ():
+            for element in self.element_values(module, node, value):
+                pair = isinstance(element, Sequence) and len(element.elements) == 2
+                held = element.elements[1] if isinstance(element, Sequence) and pair else {element}
+                self.add(mapping.rest, _tensors(held))
+        for key, values in keywords.items():
+            self.add(
+                mapping.entries.setdefault(key, set()) if key is not None else mapping.rest, _tensors(values)
+            )
+        return {mapping}
 
     def call_function(
         self,
@@ -535,6 +550,10 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         elif kind == v.SCHEDULER:
             self.link(made, "optimizer", of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
         return {made}
+
+
+def _tensors(held: Values) -> Values:
+    return {w for w in held if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
 
 
 def _grow(sequence: Sequence) -> Values:

@@ -37,6 +37,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
             for pair in value.rest:
                 if isinstance(pair, Sequence):
                     handed |= pair.any()
+            handed |= batches_in({one for one in handed if isinstance(one, Mapping)})
             for batch in handed:
                 if isinstance(batch, Thing) and batch.kind == v.BATCH:
                     inner |= batch.links.get("loader", set())
@@ -89,6 +90,33 @@ def gone_through(target: ast.expr, source: ast.expr, part: ast.expr) -> list[ast
         else:
             found.append(one)
     return found
+
+
+def batches_in(held: Values) -> set[Thing]:
+    """The batches among some values, and those whose parts these copy: `{k: v.cuda() for k, v in batch.items()}`."""
+    found: set[Thing] = set()
+    queue, seen = list(held), set(held)
+    while queue:
+        value = queue.pop()
+        inner: Values = set()
+        if isinstance(value, Mapping):
+            inner = value.get(object())
+        elif isinstance(value, Sequence):
+            inner = value.any()
+        elif is_batch(value):
+            assert isinstance(value, Thing)
+            found.add(value)
+        elif isinstance(value, Thing) and _goes_through_parts(value):
+            inner = value.links.get("sources", set())
+        queue += inner - seen
+        seen |= inner
+    return found
+
+
+def _goes_through_parts(value: Thing) -> bool:
+    """Whether a tensor is what `batch.items()` or `batch.values()` gives, which a copy of the batch is made of."""
+    func = value.site.func if isinstance(value.site, ast.Call) else None
+    return value.kind == v.TENSOR and getattr(func, "attr", "") in ("items", "values")
 
 
 def is_batch(value: Value) -> bool:

@@ -17,7 +17,7 @@ from accelify.analysis.bindings import Bindings
 from accelify.analysis.collected import Collected, collected, is_list
 from accelify.analysis.filled import FilledBatches
 from accelify.analysis.loaders import gives_host_tensors
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, spread_to
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import (
     call_argument,
@@ -48,7 +48,7 @@ _NUMBERS = frozenset(
 _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
 # Calls that give back what they are given, or something that lies beside it.
 _HANDING_ON = frozenset(
-    "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.reversed".split()
+    "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.dict builtins.reversed".split()
 )
 # Methods of NumPy's and of pandas' arrays.
 _OF_ARRAYS = frozenset("astype to_numpy transpose reshape flatten ravel copy".split())
@@ -190,6 +190,8 @@ class Locations:
             return _union(self.of(e) for e in node.elts)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return self.of(node.elt)
+        if isinstance(node, ast.DictComp):
+            return self.of(node.value)
         if isinstance(node, (ast.Starred, ast.NamedExpr)):
             return self.of(node.value)
         return NOWHERE
@@ -443,11 +445,12 @@ class Locations:
     def given(self, name: str, scope: Scope) -> list[ast.expr]:
         """What the calls of a function hand to one of its parameters."""
         parameters = scope.positional()
-        if name not in parameters or name == scope.self_name():
-            return []
-        index = parameters.index(name) - (1 if scope.self_name() is not None else 0)
-        found = [call_argument(call, index, name) for call in self.script.callers(scope)]
-        return [argument for argument in found if argument is not None]
+        calls = self.script.callers(scope) if name != scope.self_name() else []
+        found = [value for call in calls for value, taken in spread_to(call, scope) if taken == name]
+        if name in parameters:
+            index = parameters.index(name) - (1 if scope.self_name() is not None else 0)
+            found += [value for call in calls if (value := call_argument(call, index, name)) is not None]
+        return found
 
     def bindings(self, node: ast.Name) -> list[ast.stmt | None]:
         """The statements that can have bound a name where it is read; None stands for a parameter."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +11,15 @@ from accelify.analysis.evaluated_names import evaluated_names
 from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.own_main import only_for_main
 from accelify.analysis.scopes import Scope, Scopes
+from accelify.analysis.search_path import added_roots, roots_of
 from accelify.analysis.syntax import Tree, walk
 
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
-# How far up a project's root is looked for, and what says that it is found.
-_MOST_ROOTS = 4
-_TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
-# Libraries are known by name; their own source says nothing about a script's roles.
-_PLACES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
-_PLAIN_IMPORT = re.compile(r"^import[ \t]+(\w+)[ \t]*$", re.MULTILINE)
-_STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 # What stands in modules that can be converted with the script.
 TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
+# Libraries are known by name; their own source says nothing about a script's roles.
 _NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
 
@@ -73,49 +67,6 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def roots_of(path: Path) -> list[Path]:
-    """The folders under which a script's imports from its own project lie: its own first."""
-    folder = path.resolve().parent
-    top = folder
-    while (top / "__init__.py").exists() and top.parent != top:
-        top = top.parent
-    if top != folder:
-        return [folder, top]
-    # A script in `tools/` or `examples/vision/` imports from the project's root.
-    roots = [folder]
-    while len(roots) < _MOST_ROOTS and roots[-1].parent != roots[-1]:
-        if any((roots[-1] / name).exists() for name in _TOP_OF_PROJECT):
-            break
-        roots.append(roots[-1].parent)
-    return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
-
-
-def top_of_project(folder: Path) -> Path | None:
-    """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
-    around = [folder, *folder.parents]
-    return next((one for one in around if any((one / name).exists() for name in _TOP_OF_PROJECT)), None)
-
-
-def added_roots(path: Path, text: str) -> list[Path]:
-    """Folders that a script puts on its `sys.path`, itself or in a module beside it, where they are written out."""
-    folder = path.resolve().parent
-    found = _written_out(folder, text)
-    for name in _PLAIN_IMPORT.findall(text):
-        beside = folder / f"{name}.py"
-        if beside.is_file() and beside != path and (other := _read(beside)) is not None:
-            found += _written_out(folder, other)
-    return list(dict.fromkeys(found))
-
-
-def _written_out(folder: Path, text: str) -> list[Path]:
-    found = []
-    for line in _PLACES.findall(text) if "sys.path" in text else ():
-        parts = [one or other for one, other in _STRING.findall(line)]
-        if parts and (place := folder.joinpath(*parts)).is_dir():
-            found.append(place.resolve())
-    return found
-
-
 class Program:
     """The entry module and, read only, what it uses of its own project.
 
@@ -144,7 +95,7 @@ class Program:
             if (own[0] / "__init__.py").exists():
                 self.entry.package = ".".join(own[0].relative_to(top).parts)
             # What the script adds itself goes before the folders that are guessed.
-            self.roots = list(dict.fromkeys([own[0], *added_roots(path, tree.text), *own[1:]]))
+            self.roots = list(dict.fromkeys([own[0], *added_roots(path, tree.text, own, read), *own[1:]]))
             Uses(self).follow()
             self._leave_out_other_mains()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from accelify.analysis.locations import DEVICE, HOST, Locations
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to, in_order, spread_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, is_constant, target_names, walk
 from accelify.analysis.values import Imported
@@ -52,7 +52,7 @@ def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> I
                 continue
             given = [
                 name
-                for argument, name in handed_to(call, callee)
+                for argument, name in [*handed_to(call, callee), *spread_to(call, callee)]
                 if DEVICE in after.of(argument) and before.of(argument) == {HOST}
             ]
             for scope, tensor, certain in _reads(script, callee, frozenset(given), _DEEPEST) if given else ():

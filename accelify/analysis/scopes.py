@@ -248,3 +248,17 @@ def handed_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
         names = names[1:]
     pairs = list(zip(call.args, names, strict=False))
     return pairs + [(kw.value, kw.arg) for kw in call.keywords if kw.arg is not None]
+
+
+def spread_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
+    """What a call spreads, `*batch` or `**batch`, with the parameters that can take a part of it."""
+    first = next((i for i, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
+    named = {kw.arg for kw in call.keywords}
+    if first == len(call.args) and None not in named:
+        return []
+    names = callee.positional()[1 if callee.self_name() is not None else 0 :][first:]
+    rest = getattr(getattr(callee.node, "args", None), "kwarg", None)
+    free = [name for name in [*names, *([rest.arg] if rest is not None else [])] if name not in named]
+    spread = [a.value for a in call.args if isinstance(a, ast.Starred)]
+    spread += [kw.value for kw in call.keywords if kw.arg is None]
+    return [(value, name) for value in spread for name in free]

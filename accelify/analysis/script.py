@@ -11,7 +11,7 @@ from pathlib import Path
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.evaluated_between import is_drawn_to_train
-from accelify.analysis.handed_on import loaders_in, puts_part_in
+from accelify.analysis.handed_on import batches_in, loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
 from accelify.analysis.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.interpreter import Interpreter
@@ -502,11 +502,11 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
             drawing.add(self.scope_of(call))
             if is_drawn_to_train(self, call) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
-                found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
+                found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
             # a function that hands out the next batch: `batches.next()`, with `next(self.iterator)` in it
             if self.callees(call) & drawing and any(self.trains(loop) for loop in self.enclosing_loops(call)):
-                found |= {t for b in self.things(call, v.BATCH) for t in b.link("loader")}
+                found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         return found
 
     def _is_in_step(self, call: ast.Call) -> bool:

@@ -1,0 +1,115 @@
+"""Folders that a project puts on `sys.path`: its modules are found there, whichever file says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.analysis.program import Program
+from accelify.analysis.syntax import Tree
+from accelify.convert import convert_paths
+
+ADD = """
+import os, os.path as osp, sys
+
+
+def add(path):
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+
+"""
+ROOT = "osp.abspath(osp.dirname(osp.dirname(__file__)))"
+USE = "import net\nnet.make()\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Scripts in `tools`, and beside that folders that Python does not look into by itself."""
+    for folder in ("tools/inner", "lib", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "lib" / "net.py").write_text("def make():\n    return 1\n")
+    (tmp_path / "setup.py").write_text("")
+    return tmp_path
+
+
+def finds(project: Path, script: str) -> bool:
+    """Whether a script in `tools` that uses the module is read with it."""
+    return "net" in Program(Tree(script + USE), project / "tools" / "train.py").modules
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f'add(osp.join({ROOT}, "lib"))\n',
+        'this = osp.dirname(__file__)\nplace = osp.join(this, "..", "lib")\nadd(place)\n',
+        f'sys.path.append({ROOT} + "/lib")\n',
+        f'sys.path.append("%s/lib" % {ROOT})\n',
+        f'ROOT = {ROOT}\nsys.path.append(f"{{ROOT}}/lib")\n',
+        "R = osp.abspath(__file__)\nR = osp.dirname(R)\nR = osp.dirname(R)\nadd(osp.join(R, 'lib'))\n",
+        'from pathlib import Path\nsys.path.append(str(Path(__file__).resolve().parent.parent / "lib"))\n',
+        'from pathlib import Path\nsys.path.append(str(Path(__file__).parents[1].joinpath("lib")))\n',
+        f'sys.path = [osp.join({ROOT}, "lib")] + sys.path\n',
+        f'for name in ["other", "lib"]:\n    sys.path.append(osp.join({ROOT}, name))\n',
+        "sys.path.extend([os.path.join(os.getcwd(), 'lib')])\n",
+        "sys.path += ['./lib']\n",  # from the project's root, where it is started
+    ],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_places_are_read(project: Path, lines: str, beside: bool) -> None:
+    assert not finds(project, "")
+    (project / "tools" / "_places.py").write_text(ADD + lines)
+    assert finds(project, "from _places import *\n" if beside else ADD + lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'add(osp.join(os.environ["HOME"], "lib"))\n',
+        'add(osp.join(osp.dirname(__file__), "absent"))\n',
+        'print(", ".join(["..", "lib"]), "lib")\n',
+        "PLACE = osp.join(PLACE, 'lib')\nadd(PLACE)\n",
+        f"def unused(path):\n    sys.path.append(osp.join({ROOT}, path))\n",
+        "print 'Python 2', sys.path\n",
+    ],
+)
+def test_other_places_are_not(project: Path, lines: str) -> None:
+    (project / "tools" / "_places.py").write_text(ADD + lines)
+    assert not finds(project, "import _places\n")
+
+
+def test_modules_in_packages_say_so_too(project: Path) -> None:
+    (project / "tools" / "inner" / "places.py").write_text(
+        ADD + "add(osp.join(osp.dirname(osp.abspath(__file__)), '../../lib'))\n"
+    )
+    assert finds(project, "import os, inner.places\n")
+    assert finds(project, "from inner import places as p\n")
+
+
+LOOP = """
+def fit(net, optimizer, batches):
+    for x in batches:
+        loss = net(x.cuda()).mean()
+        loss.backward()
+        optimizer.step()
+"""
+SCRIPT = """
+import _places
+import torch
+from torch.utils.data import DataLoader
+from loops import fit
+
+net = torch.nn.Linear(3, 1).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+fit(net, optimizer, DataLoader(torch.randn(30, 3)))
+"""
+
+
+def test_the_modules_there_are_converted_with_the_script(project: Path) -> None:
+    (project / "tools" / "_places.py").write_text(ADD + f'add(osp.join({ROOT}, "lib"))\n')
+    (project / "tools" / "train.py").write_text(SCRIPT)
+    (project / "lib" / "loops.py").write_text(LOOP)
+    train, loops = convert_paths([project / "tools" / "train.py"])
+    assert "accelerator.prepare(" in train.new_text
+    assert "accelerator.backward(loss)" in loops.new_text
