@@ -27,6 +27,7 @@ from accelify.analysis.effect_sites import (
     as_called_within,
     asked_for,
     asks_first,
+    gives_text,
     is_deletion,
     makes_folder_again,
     updates_namespace,
@@ -428,6 +429,8 @@ class SideEffects:
         """The kind of what a call writes, None where it writes nothing."""
         if name in _FOLDERS or (attribute == "mkdir" and not name):
             return None if makes_folder_again(call) else FOLDERS
+        if gives_text(call, name or attribute):
+            return None
         drawn = renders(call, lambda node: self.interpreter.evaluate(module, scope, node))
         if name in _PICTURES or attribute in _PICTURE_METHODS or drawn:
             return PICTURES

@@ -22,7 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, closed_beside, statement_for
-from accelify.analysis.effect_sites import ASKING, LISTING, makes_folder_again
+from accelify.analysis.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.listed_beside import is_listed_beside
@@ -477,6 +477,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
+    if gives_text(call, name or getattr(call.func, "attr", "")):
+        return False
     if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
         return False  # what the function writes stands in it
     if name in WRITING or _runs_command(context, call) or _opened_and_left(context, call):
