@@ -477,7 +477,7 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
-    if gives_text(call, name or getattr(call.func, "attr", "")):
+    if gives_text(call, name or str(getattr(call.func, "attr", ""))):
         return False
     if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
         return False  # what the function writes stands in it

@@ -46,6 +46,11 @@ WRITES = {
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
     "of a copy under the same name": "def keep(x, path):\n    x = x.clone()\n    x[0] = 1\n    np.save(path, x)\n",
+    "of a copy that a branch makes": "def keep(x, path, boxes=None):\n    if boxes is not None:\n"
+    "        boxes = np.array(boxes, dtype=int)\n        for n in range(2):\n            boxes[:, n] -= boxes[:, 0]\n"
+    "    np.save(path, x)\n",
+    "of a copy in other numbers": "def keep(x, path):\n    print(x)\n    x = x.astype('int8')\n    x[0] = 1\n"
+    "    np.save(path, x)\n",
     "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
     "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
     "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
@@ -75,6 +80,12 @@ TIED = {
     "    np.save(path, y)\n",
     "it changes what it is given before it copies it": "def keep(x, path):\n    x[0] = 1\n    x = x.clone()\n"
     "    np.save(path, x)\n",
+    "it copies what it is given in another branch": "def keep(x, path):\n    if path:\n        x = np.array(x)\n"
+    "    else:\n        x[0] = 1\n    np.save(path, x)\n",
+    "it copies what it is given at times": "def keep(x, path):\n    if path:\n        x = np.array(x)\n"
+    "    x[0] = 1\n    np.save(path, x)\n",
+    "it asks for a copy where one is needed": "def keep(x, path):\n    x = np.array(x, copy=False)\n"
+    "    x[0] = 1\n    np.save(path, x)\n",
     "it changes what lies in a copy": "def keep(x, path):\n    x = list(x)\n    x[0].zero_()\n    np.save(path, x)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
@@ -110,9 +121,9 @@ def test_what_sound_and_a_function_of_a_library_are_called(tmp_path: Path) -> No
 
 def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     helper = "def look(x):\n    with open('a.txt') as f:\n        return f.read()\n\n\n"
-    helper += "def seed(n):\n    random.seed(n)\n"
-    conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)")
-    assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)"
+    helper += "def seed(n):\n    random.seed(n)\n\n\ndef rows(table):\n    return table.to_csv()\n"
+    conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)\nr = rows(x)")
+    assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)\nr = rows(x)"
     assert not findings(conversion)
 
 
