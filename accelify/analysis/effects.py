@@ -159,6 +159,7 @@ class SideEffects:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.interpreter = script.interpreter
+        self.path_parameters: dict[Scope, set[str]] = {}  # as they become known
         self._known: dict[Scope, Effects] = {}
         self._known_nodes: dict[Node, Effects] = {}
         self._kept = KeptState(script, self._is_for_all, self._shows)

@@ -186,7 +186,7 @@ def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
         effects = _effects(context, call)
         if effects is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
             yield call, effects
 
 

@@ -188,7 +188,7 @@ def _own_folders(context: Context) -> Iterator[Change]:
     for call in context.script.calls():
         stmt = statement_for(context.tree, call)
         if stmt is not None and makes_folder(call) and not makes_folder_again(call):
-            if _is_writing(context, call) and writes_own(context.plan, call):
+            if _is_writing(context, call) and writes_own(context.plan, context.effects, call):
                 message = (
                     "each process makes the folders of its own samples: another may have made one already"
                 )
@@ -207,7 +207,7 @@ def _in_values(context: Context) -> Iterator[Change]:
         around = context.tree.ancestors(call)
         if context.is_guarded(call) or any(isinstance(a, (ast.Lambda, ast.Try)) for a in around):
             continue
-        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
             edits = _may_be_there(context, call) if makes_folder(call) else []
             yield context.change(FILES, call, "every process would write this: its result is used", edits)
 
@@ -388,7 +388,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         path = opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if context.effects.into_memory(call) or writes_own(context.plan, call):
+        if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1, "mode")
@@ -451,11 +451,12 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
         return (
             bool(written)
             and not _needs_all(context, stmt)
-            and not any(writes_own(context.plan, call) for call in written)
+            and not any(writes_own(context.plan, context.effects, call) for call in written)
         )
     if isinstance(stmt, ast.With):
         return any(
-            _opens_for_writing(context, item.context_expr) and not writes_own(context.plan, item.context_expr)  # type: ignore[arg-type]
+            _opens_for_writing(context, item.context_expr)
+            and not writes_own(context.plan, context.effects, item.context_expr)  # type: ignore[arg-type]
             for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
