@@ -10,6 +10,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.tolerated import goes_on
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
 LOGS = "logs"  # lines and figures added to what is open already
@@ -64,7 +65,9 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
                 if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
                     return True
         if isinstance(ancestor, ast.Try) and not deletes:
-            return True
+            # In a handler it is made where it could not be read.
+            if goes_on(ancestor) or not any(child is s for s in ancestor.body):
+                return True
         child = ancestor
     return False
 

@@ -34,6 +34,7 @@ from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.tolerated import is_tolerated, must_be_new
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
@@ -154,7 +155,7 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     scope, tree = context.script.scope_of(stmt), context.tree
     if scope.kind == "function" and not context.script.callers(scope):
         return
-    if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
+    if is_tolerated(tree, stmt) or context.plan.on_main_only(stmt):
         return
     reach = context.plan.reach
     early = scope.kind == "module" or (reach is not None and scope in (reach.root, reach.anchor.root))
@@ -172,6 +173,8 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     """The edits after which a folder may be there already; none where they cannot be made."""
     tree = context.tree
+    if must_be_new(tree, call):
+        return []
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
@@ -205,7 +208,9 @@ def _in_values(context: Context) -> Iterator[Change]:
         if statement_for(context.tree, call) is not None or not _is_writing(context, call):
             continue
         around = context.tree.ancestors(call)
-        if context.is_guarded(call) or any(isinstance(a, (ast.Lambda, ast.Try)) for a in around):
+        if context.is_guarded(call) or any(isinstance(a, ast.Lambda) for a in around):
+            continue
+        if is_tolerated(context.tree, call):
             continue
         if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
             edits = _may_be_there(context, call) if makes_folder(call) else []
