@@ -492,6 +492,11 @@ def test_a_log_in_the_place_of_the_screen_leaves_the_others_theirs(tmp_path: Pat
     """
     conversion = converted(tmp_path, helper, imports="import sys", ready="sys.stdout = Logger('log.txt')")
     assert place_of(conversion.new_text, "ready").startswith(f"{GUARD}sys.stdout = Logger('log.txt')")
+    conversion = converted(
+        tmp_path, helper, imports="import sys", ready="log = Logger('a')\nsys.stdout = log"
+    )
+    made = "log = Logger('a') if accelerator.is_main_process else None"
+    assert place_of(conversion.new_text, "ready") == f"{made}\n{GUARD}sys.stdout = log"
 
 
 def test_a_checkpoint_that_a_helper_copied_is_waited_for(tmp_path: Path) -> None:
