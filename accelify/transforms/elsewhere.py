@@ -22,6 +22,7 @@ from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
+from accelify.analysis.reached import is_never_run
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.syntax import call_argument, walk
@@ -70,6 +71,8 @@ def left(context: Context) -> Iterator[Change]:
     tree = context.tree
     loud: list[tuple[ast.Call, Effects]] = []
     for call, effects in _calls(context):
+        if is_never_run(context.script, call):
+            continue
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
         alone = statement_for(tree, call) is not None

@@ -796,3 +796,44 @@ def test_a_data_set_behind_its_loader_that_writes_and_reads_a_file(tmp_path: Pat
     assert place_of(found.new_text, "end") == GUARD + line
     kept = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=f"n = {line}\nprint(n)")
     assert findings(kept)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("", False),
+        ("out = kept(x, 'a')", True),
+        ("run = given.run(kept)", True),
+        ("run = globals()[given.name]", True),
+    ],
+)
+def test_a_function_that_nobody_calls_writes_nothing(tmp_path: Path, other: str, said: bool) -> None:
+    helper = "class Store:\n    def __init__(self, path):\n        self.out = open(path, 'w')\n"
+    setup = "def kept(x, path):\n    return Store(path)\n"
+    conversion = converted(tmp_path, helper, setup=setup, end=other, imports="import given")
+    assert bool(findings(conversion)) == said
+
+
+def test_a_function_beside_a_training_that_others_call(tmp_path: Path) -> None:
+    helper = "class Store:\n    def __init__(self, path):\n        self.out = open(path, 'w')\n"
+    script = """
+    import torch
+    from helper import Store
+    def kept(path):
+        return Store(path)
+    def train(model, optimizer, loader):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    def main(data):
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = torch.utils.data.DataLoader(data)
+        train(model, optimizer, loader)
+    """
+    (tmp_path / "helper.py").write_text(helper)
+    (tmp_path / "train.py").write_text(textwrap.dedent(script))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert len(findings(conversion)) == 1
