@@ -349,6 +349,31 @@ class SideEffects:
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
+        for callee in self._losses(module, scope, call):
+            shown = as_called_within(self._shown_by(callee), module, call, callee, scope)
+            found.sites += [site for site in shown if site not in found.sites]
+
+    def shown_in_losses(self, call: ast.Call) -> list[Site]:
+        """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
+        module, scope, script = self.script.module_of(call), self.script.scope_of(call), self.script
+        found: list[Site] = []
+        for callee in self._losses(module, scope, call):
+            if self.interpreter.module_of(callee) not in script.modules:
+                found += as_called(self._shown_by(callee), call, callee, scope)
+        return found
+
+    def _losses(self, module: Module, scope: Scope, call: ast.Call) -> list[Scope]:
+        """The forwards of the program's losses that a call runs, which the interpreter does not go into."""
+        if not isinstance(call.func, (ast.Name, ast.Attribute, ast.Call)) or self.interpreter.calls.get(call):
+            return []
+        held = self.interpreter.evaluate(module, scope, call.func)
+        classes = [
+            t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None
+        ]
+        return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
+
+    def _shown_by(self, scope: Scope) -> list[Site]:
+        return [site for site in self.of(scope).sites if site.kind == TERMINAL]
 
     def _receiver(
         self,

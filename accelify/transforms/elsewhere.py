@@ -240,6 +240,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
         inner = context.effects.of(callee)
         found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
+    found.sites += context.effects.shown_in_losses(call)
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
 

@@ -837,3 +837,32 @@ def test_a_function_beside_a_training_that_others_call(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(textwrap.dedent(script))
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     assert len(findings(conversion)) == 1
+
+
+LOSSES = """
+class Part(torch.nn.Module):
+    def forward(self, out, y, loud=False):
+        if loud:
+            print("loud")
+        print("part", out.shape)
+        return torch.nn.functional.cross_entropy(out, y)
+
+
+class Loss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def forward(self, out, y):
+        return self.part(out, y)
+"""
+
+
+@pytest.mark.parametrize("made", ["Part()", "Loss()"])
+def test_what_the_forward_of_a_loss_prints_is_said(tmp_path: Path, made: str) -> None:
+    ready = f"criterion = {made}"
+    conversion = converted(tmp_path, LOSSES, ready=ready, loss="loss = criterion(model(x), y)")
+    said = "every process prints what functions of other modules print (helper.py, line 13)"
+    assert findings(conversion, "ACC201") == [said]
+    assert place_of(conversion.new_text, "loss") == "loss = criterion(model(x), y)"
+    assert not findings(conversion)
