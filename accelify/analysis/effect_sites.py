@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.tolerated import goes_on
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
 LOGS = "logs"  # lines and figures added to what is open already
@@ -18,6 +19,9 @@ LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 _DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
 # What asks the person at the terminal, whose answer one process gets.
 ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
+# What gives its text back where it is told no file.
+_DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
+_TABLE_METHODS = frozenset({"to_csv", "to_json"})
 _NOTHING = (None, False, "")
 
 
@@ -61,7 +65,9 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
                 if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
                     return True
         if isinstance(ancestor, ast.Try) and not deletes:
-            return True
+            # In a handler it is made where it could not be read.
+            if goes_on(ancestor) or not any(child is s for s in ancestor.body):
+                return True
         child = ancestor
     return False
 
@@ -155,6 +161,21 @@ def is_stored(scope: Scope, name: str) -> bool:
 def makes_folder_again(call: ast.Call) -> bool:
     """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
     return is_constant(call_keyword(call, "exist_ok"), True)
+
+
+def gives_text(call: ast.Call, name: str) -> bool:
+    """Whether a call gives back as text what it writes where it is told a file: `yaml.dump(options)`, `table.to_csv()`.
+
+    Args:
+        call: of a function that is known for writing.
+        name: of the function, or of the method.
+    """
+    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+        kw.arg is None for kw in call.keywords
+    )
+    if name in _DUMPING:
+        return not starred and call_argument(call, 1, "stream") is None
+    return name in _TABLE_METHODS and not call.args and not call.keywords
 
 
 def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:

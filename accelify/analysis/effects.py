@@ -27,6 +27,7 @@ from accelify.analysis.effect_sites import (
     as_called_within,
     asked_for,
     asks_first,
+    gives_text,
     is_deletion,
     makes_folder_again,
     updates_namespace,
@@ -36,6 +37,7 @@ from accelify.analysis.fetches import asked_to_download, is_download
 from accelify.analysis.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.kept import KeptState, class_of, own_attribute
 from accelify.analysis.log_files import begins_log
+from accelify.analysis.made_within import LOOKS, is_made_within, root_name
 from accelify.analysis.program import Module
 from accelify.analysis.renderings import renders
 from accelify.analysis.scopes import Scope, in_order
@@ -101,11 +103,6 @@ _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".sp
 _CALLED = (v.MODEL, v.CRITERION)
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
 _TRAINING = frozenset("step update unscale_ scale add_param_group".split())
-# What only looks at a model.
-_LOOKS = frozenset(
-    """state_dict parameters named_parameters modules named_modules children named_children buffers named_buffers
-    items keys values __class__""".split()
-)
 _LOOKING = frozenset(
     "builtins.print builtins.isinstance builtins.type builtins.str builtins.repr builtins.hasattr builtins.len "
     "builtins.getattr builtins.id torch.save builtins.list builtins.sum".split()
@@ -113,7 +110,6 @@ _LOOKING = frozenset(
 _CHANGING = frozenset(
     "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
 )
-_COLLECTING = frozenset("dict list tuple set OrderedDict collections.OrderedDict zip enumerate".split())
 # What only the process needs that draws the picture.
 _SETTINGS = ("matplotlib.rcParams", "matplotlib.pyplot.rcParams", "pylab.rcParams")
 # What changes how a model runs, or what of it is trained.
@@ -123,29 +119,20 @@ _SETTING = frozenset(
 
 _HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
-# Calls that give a copy of what they are handed, or asked of.
-_SHALLOW = frozenset("copy list dict set sorted".split())
-_COPYING = _SHALLOW | {"clone", "deepcopy", "array"}
-_MAKING = (
-    ast.Call, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp,
-    ast.JoinedStr, ast.GeneratorExp,
-)  # fmt: skip
-
 
 @dataclass
 class Effects:
     """What some code does.
 
     `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
-    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes; `models` the
-    parameters whose model it calls.
+    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes, each with the
+    expressions that it changes; `models` the parameters whose model it calls.
     """
 
     sites: list[Site] = field(default_factory=list)
     tied: str = ""
     state: set[tuple[Scope, str]] = field(default_factory=set)
-    changes: set[str] = field(default_factory=set)
-    parts: set[str] = field(default_factory=set)
+    changes: dict[str, list[ast.expr]] = field(default_factory=dict)
     models: set[str] = field(default_factory=set)
     sets_model: bool = False
     reads: bool = False
@@ -172,6 +159,7 @@ class SideEffects:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.interpreter = script.interpreter
+        self.path_parameters: dict[Scope, set[str]] = {}  # as they become known
         self._known: dict[Scope, Effects] = {}
         self._known_nodes: dict[Node, Effects] = {}
         self._kept = KeptState(script, self._is_for_all, self._shows)
@@ -183,11 +171,11 @@ class SideEffects:
             found = self._known[scope] = Effects()
             module = self.interpreter.module_of(scope)
             self._look(found, module, scope, scope.nodes)
-            changed = {n for n in found.changes if not self._is_made_in(scope, n, n in found.parts)}
+            changed = {n for n, at in found.changes.items() if not is_made_within(module.tree, scope, n, at)}
             changed.discard(scope.self_name() or "")
             if changed:
                 found.tie(f"it changes `{sorted(changed)[0]}`")
-            found.changes, found.parts = set(), set()
+            found.changes = {}
         return found
 
     def sites_of(self, call: ast.Call, callee: Scope) -> list[Site]:
@@ -298,13 +286,11 @@ class SideEffects:
                 self._change(found, changed)
 
     def _change(self, found: Effects, changed: ast.expr) -> None:
-        root = _root(changed)
+        root = root_name(changed)
         if root is None:
             found.tie("it changes what it is given")
             return
-        found.changes.add(root)
-        if not isinstance(changed, ast.Name):
-            found.parts.add(root)
+        found.changes.setdefault(root, []).append(changed)
 
     def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
         func = call.func
@@ -341,7 +327,7 @@ class SideEffects:
         elif name == "builtins.setattr" or attribute == "__setattr__" or updates_namespace(func):
             found.tie("it sets attributes by name")
         self._receiver(found, module, scope, call, attribute, callees)
-        if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKS | LOGGING:
+        if not callees and kind is None and name not in _LOOKING and attribute not in LOOKS | LOGGING:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
                 if isinstance(argument, (ast.Name, ast.Attribute)):
                     if self._is_a(module, scope, argument, v.MODEL):
@@ -363,6 +349,31 @@ class SideEffects:
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
+        for callee in self._losses(module, scope, call):
+            shown = as_called_within(self._shown_by(callee), module, call, callee, scope)
+            found.sites += [site for site in shown if site not in found.sites]
+
+    def shown_in_losses(self, call: ast.Call) -> list[Site]:
+        """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
+        module, scope, script = self.script.module_of(call), self.script.scope_of(call), self.script
+        found: list[Site] = []
+        for callee in self._losses(module, scope, call):
+            if self.interpreter.module_of(callee) not in script.modules:
+                found += as_called(self._shown_by(callee), call, callee, scope)
+        return found
+
+    def _losses(self, module: Module, scope: Scope, call: ast.Call) -> list[Scope]:
+        """The forwards of the program's losses that a call runs, which the interpreter does not go into."""
+        if not isinstance(call.func, (ast.Name, ast.Attribute, ast.Call)) or self.interpreter.calls.get(call):
+            return []
+        held = self.interpreter.evaluate(module, scope, call.func)
+        classes = [
+            t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None
+        ]
+        return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
+
+    def _shown_by(self, scope: Scope) -> list[Site]:
+        return [site for site in self.of(scope).sites if site.kind == TERMINAL]
 
     def _receiver(
         self,
@@ -389,7 +400,7 @@ class SideEffects:
             found.tie("it trains or loads")
         if (
             self._is_a(module, scope, base, v.MODEL)
-            and attribute not in _LOOKS
+            and attribute not in LOOKS
             and attribute not in WRITING_METHODS | {"save"}
             and not callees
         ):
@@ -428,6 +439,8 @@ class SideEffects:
         """The kind of what a call writes, None where it writes nothing."""
         if name in _FOLDERS or (attribute == "mkdir" and not name):
             return None if makes_folder_again(call) else FOLDERS
+        if gives_text(call, name or attribute):
+            return None
         drawn = renders(call, lambda node: self.interpreter.evaluate(module, scope, node))
         if name in _PICTURES or attribute in _PICTURE_METHODS or drawn:
             return PICTURES
@@ -490,59 +503,15 @@ class SideEffects:
         return any(isinstance(w, Thing) and w.kind in kinds for w in held)
 
     def _is_local(self, scope: Scope, func: ast.expr) -> bool:
-        root = _root(func)
+        root = root_name(func)
         if root is None or scope.kind != "function":
             return False
         return root in scope.locals and all(a.arg != root for a in scope.parameters())
-
-    def _is_made_in(self, scope: Scope, name: str, parts: bool) -> bool:
-        """Whether a name of a function only holds objects that the function makes itself, as far as can be seen.
-
-        With `parts`, what lies in them as well: `own = self.state_dict()` is new, the weights in it are the model's.
-        """
-        if scope.kind != "function" or name in scope.globals or name not in scope.locals:
-            return False
-        if any(a.arg == name for a in scope.parameters()) and not _is_copied_first(scope, name, parts):
-            return False
-        for node in scope.nodes:
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-                if any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
-                    return False
-            elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-                if _is_slice_of(node.value, name):
-                    continue
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in (t for one in targets for t in flat_targets(one)):
-                    if (
-                        isinstance(target, ast.Name)
-                        and target.id == name
-                        and (
-                            not isinstance(node.value, _MAKING) or (parts and _holds_given(scope, node.value))
-                        )
-                    ):
-                        return False
-        return True
 
     def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
-
-
-def _is_copied_first(scope: Scope, name: str, parts: bool) -> bool:
-    """Whether a function only goes on with a copy of a parameter: `poses = poses.copy()` before any other use.
-
-    With `parts`, with copies of what lies in it as well.
-    """
-    first = next(
-        (s for s in scope.node.body if any(isinstance(n, ast.Name) and n.id == name for n in walk(s))), None
-    )
-    if not isinstance(first, ast.Assign) or not isinstance(first.value, ast.Call):
-        return False
-    last = str(dotted(first.value.func) or getattr(first.value.func, "attr", "")).rpartition(".")[2]
-    return last in (_COPYING - _SHALLOW if parts else _COPYING) and any(
-        isinstance(t, ast.Name) and t.id == name for t in first.targets
-    )
 
 
 def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
@@ -568,27 +537,3 @@ def _writing_mode(mode: ast.expr | None) -> bool:
     if isinstance(mode, ast.IfExp):
         return _writing_mode(mode.body) or _writing_mode(mode.orelse)
     return False
-
-
-def _root(node: ast.expr) -> str | None:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def _is_slice_of(node: ast.expr, name: str) -> bool:
-    """`frames[1:]`, which holds nothing that `frames` did not."""
-    return (
-        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and dotted(node.value) == name
-    )
-
-
-def _holds_given(scope: Scope, value: ast.expr) -> bool:
-    """Whether what an expression makes can hold parts of what a function is given: `{"a": self.anchors}`."""
-    given = {a.arg for a in scope.parameters()}
-    if not isinstance(value, ast.Call):
-        return any(isinstance(n, ast.Name) and n.id in given for n in walk(value))
-    func = value.func
-    if isinstance(func, ast.Attribute) and (func.attr in _LOOKS or _root(func) == scope.self_name()):
-        return _root(func) is not None
-    return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import Node, dotted, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 if TYPE_CHECKING:
@@ -42,8 +42,25 @@ def is_called_by_nobody(script: ScriptModel, scope: Scope) -> bool:
 
     Names that are put together choose among those that are known where they are looked up.
     """
+    return script.interpreter.module_of(scope) is not script.module and _is_left_alone(script, scope)
+
+
+def is_never_run(script: ScriptModel, node: Node) -> bool:
+    """Whether code stands in a function of a script that runs by itself, and nothing there calls or names it.
+
+    Where the training itself waits for others to call it, they may call its neighbours as well.
+    """
+    scope = script.scope_of(node)
+    while scope.parent is not None and scope.parent.kind != "module":
+        scope = scope.parent
+    trains = any(s.kind == "module" for s in script.training_scopes)
+    return trains and _is_left_alone(script, scope)
+
+
+def _is_left_alone(script: ScriptModel, scope: Scope) -> bool:
+    """Whether a function at the top of a module is called by nothing, named nowhere and not registered anywhere."""
     module = script.interpreter.module_of(scope)
-    if scope.kind != "function" or scope.parent is not module.scopes.module or module is script.module:
+    if scope.kind != "function" or scope.parent is not module.scopes.module:
         return False
     assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     if scope.node.decorator_list or script.interpreter.callers.get(scope):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.effects import SideEffects
 from accelify.analysis.enumerated import is_enumerated
 from accelify.analysis.plan import Plan
 from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.written_paths import paths_given
 
 _TEXT_METHODS = frozenset(
     "split rsplit replace strip rstrip lstrip lower upper zfill join format decode with_suffix splitext".split()
@@ -14,11 +16,9 @@ _TEXT_METHODS = frozenset(
 # Ways from a part of the batch to the number or text in it.
 _SAME = frozenset("item tolist cpu numpy detach int long".split())
 _PATHS = ("os.path.", "pathlib.", "builtins.str", "builtins.int", "builtins.format", "builtins.repr")
-# Calls whose path comes second.
-_SECOND = frozenset({"torch.save", "torchvision.utils.save_image", "torchaudio.save"})
 
 
-def writes_own(plan: Plan, call: ast.Call) -> bool:
+def writes_own(plan: Plan, effects: SideEffects, call: ast.Call) -> bool:
     """Whether a call writes a file that a sample of the batch gives its name: no other process writes it.
 
     What is gathered is there on all processes, and needs one of them to write it.
@@ -30,13 +30,11 @@ def writes_own(plan: Plan, call: ast.Call) -> bool:
     if not shared or any(loop in gathered for loop in shared):
         return False
     named = _Named(plan, shared[-1])
+    paths = paths_given(effects, call)
+    if paths is not None:
+        return any(named.carries(path) for path in paths)
     arguments = [*call.args, *[kw.value for kw in call.keywords]]
-    place = 1 if script.qualname(call.func) in _SECOND else 0
-    return any(
-        named.carries(argument) and (named.is_text(argument) or index == place)
-        for index, argument in enumerate(arguments)
-        if not isinstance(argument, ast.Starred)
-    )
+    return any(named.carries(argument) and named.is_text(argument) for argument in arguments)
 
 
 class _Named:

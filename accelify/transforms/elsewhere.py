@@ -24,6 +24,7 @@ from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.module_names import module_at
 from accelify.analysis.own_main import calls_of_other_mains
+from accelify.analysis.reached import is_never_run
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.syntax import call_argument, walk
@@ -74,6 +75,8 @@ def left(context: Context) -> Iterator[Change]:
     loud: list[tuple[ast.Call, Effects]] = []
     above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call, effects in _calls(context):
+        if is_never_run(context.script, call):
+            continue
         stmt = tree.statement(call)
         accelerator = context.accelerator(stmt)
         alone = statement_for(tree, call) is not None
@@ -192,7 +195,7 @@ def _calls(context: Context) -> Iterator[tuple[ast.Call, Effects]]:
         effects = _effects(context, call)
         if effects is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
             yield call, effects
 
 
@@ -243,6 +246,7 @@ def _effects(context: Context, call: ast.Call) -> Effects | None:
         inner = context.effects.of(callee)
         found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
+    found.sites += context.effects.shown_in_losses(call)
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
 

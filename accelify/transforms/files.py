@@ -22,7 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis.array_files import dumps_to_file
 from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
 from accelify.analysis.done import calls_done, closed_beside, statement_for
-from accelify.analysis.effect_sites import ASKING, LISTING, makes_folder_again
+from accelify.analysis.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.listed_beside import is_listed_beside
@@ -37,6 +37,7 @@ from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.tolerated import is_tolerated, must_be_new
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.waits import read_in_functions
@@ -165,7 +166,7 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     scope, tree = context.script.scope_of(stmt), context.tree
     if scope.kind == "function" and not context.script.callers(scope):
         return
-    if any(isinstance(a, ast.Try) for a in tree.ancestors(stmt)) or context.plan.on_main_only(stmt):
+    if is_tolerated(tree, stmt) or context.plan.on_main_only(stmt):
         return
     reach = context.plan.reach
     early = scope.kind == "module" or (reach is not None and scope in (reach.root, reach.anchor.root))
@@ -183,6 +184,8 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     """The edits after which a folder may be there already; none where they cannot be made."""
     tree = context.tree
+    if must_be_new(tree, call):
+        return []
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
@@ -199,7 +202,7 @@ def _own_folders(context: Context) -> Iterator[Change]:
     for call in context.script.calls():
         stmt = statement_for(context.tree, call)
         if stmt is not None and makes_folder(call) and not makes_folder_again(call):
-            if _is_writing(context, call) and writes_own(context.plan, call):
+            if _is_writing(context, call) and writes_own(context.plan, context.effects, call):
                 message = (
                     "each process makes the folders of its own samples: another may have made one already"
                 )
@@ -216,9 +219,11 @@ def _in_values(context: Context) -> Iterator[Change]:
         if statement_for(context.tree, call) is not None or not _is_writing(context, call):
             continue
         around = context.tree.ancestors(call)
-        if context.is_guarded(call) or any(isinstance(a, (ast.Lambda, ast.Try)) for a in around):
+        if context.is_guarded(call) or any(isinstance(a, ast.Lambda) for a in around):
             continue
-        if not context.plan.on_main_only(call) and not writes_own(context.plan, call):
+        if is_tolerated(context.tree, call):
+            continue
+        if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
             edits = _may_be_there(context, call) if makes_folder(call) else []
             yield context.change(FILES, call, "every process would write this: its result is used", edits)
 
@@ -400,7 +405,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         path = opened or opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if context.effects.into_memory(call) or writes_own(context.plan, call):
+        if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1 if opened is None else 0, "mode")
@@ -460,11 +465,12 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
         return (
             bool(written)
             and not _needs_all(context, stmt)
-            and not any(writes_own(context.plan, call) for call in written)
+            and not any(writes_own(context.plan, context.effects, call) for call in written)
         )
     if isinstance(stmt, ast.With):
         return any(
-            _opens_for_writing(context, item.context_expr) and not writes_own(context.plan, item.context_expr)  # type: ignore[arg-type]
+            _opens_for_writing(context, item.context_expr)
+            and not writes_own(context.plan, context.effects, item.context_expr)  # type: ignore[arg-type]
             for item in stmt.items
         ) and _keeps_to_itself(context, stmt)
     return False
@@ -486,6 +492,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if makes_folder_again(call) or context.effects.into_memory(call):
         return False
     name = context.script.qualname(call.func)
+    if gives_text(call, name or str(getattr(call.func, "attr", ""))):
+        return False
     if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
         return False  # what the function writes stands in it
     if name in WRITING or _runs_command(context, call) or _opened_and_left(context, call):

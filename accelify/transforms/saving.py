@@ -34,7 +34,7 @@ def transform(context: Context) -> Iterator[Change]:
     for call in sorted(script.calls(), key=tree.start):
         if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
             continue
-        if context.effects.into_memory(call) or writes_own(context.plan, call):
+        if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
             continue  # kept in memory, where every process may want it, or named by a sample that no other has
         accelerator = context.accelerator(call)
         if accelerator is None:

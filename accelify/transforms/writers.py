@@ -24,6 +24,8 @@ from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
 
+_SCREENS = ("sys.stdout", "sys.stderr")
+
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield guards for TensorBoard, visdom and Weights & Biases."""
@@ -77,8 +79,10 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
     uses = [
         c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
     ]
+    screens = _in_place_of_the_screen(context, held)
     fits = (
-        all(context.accelerator_through(c) is not None for c in [*made, *uses])
+        all(context.accelerator(s) is not None for s in screens)
+        and all(context.accelerator_through(c) is not None for c in [*made, *uses])
         and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
         and not _hidden_use(context, made, held)
         and not _taken_by_name(context, made)
@@ -119,7 +123,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             yield context.change(WRITER, call, "every process would open a log of its own", [edit])
             continue
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-        if dotted(target) in ("sys.stdout", "sys.stderr"):
+        if dotted(target) in _SCREENS:
             # The other processes keep theirs: all that is shown goes through it.
             context.guarded.add(stmt)
             edit = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
@@ -128,7 +132,20 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             # The writer makes the folder that the log files of all processes lie in.
             edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(WRITER, call, "every process would open a log of its own", edits)
-    yield from _guards(context, [tree.statement(c) for c in uses])
+    yield from _guards(context, [*[tree.statement(c) for c in uses], *screens])
+
+
+def _in_place_of_the_screen(context: Context, held: set[Thing]) -> list[ast.stmt]:
+    """The statements that have all that is shown go through a writer: `sys.stdout = log`. The others keep theirs."""
+    if not any(screen.encode() in context.tree.data for screen in _SCREENS):
+        return []
+    return [
+        stmt
+        for stmt in context.tree.nodes(ast.Assign)
+        if all(dotted(target) in _SCREENS for target in stmt.targets)
+        and isinstance(stmt.value, (ast.Name, ast.Attribute))
+        and context.script.things(stmt.value) & held
+    ]
 
 
 def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:

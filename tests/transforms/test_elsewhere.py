@@ -46,6 +46,11 @@ WRITES = {
     "def keep(x, path):\n    write(x, path)\n",
     "of a changed copy": "def keep(x, path):\n    np.save(path, np.insert(x, 0, 0))\n",
     "of a copy under the same name": "def keep(x, path):\n    x = x.clone()\n    x[0] = 1\n    np.save(path, x)\n",
+    "of a copy that a branch makes": "def keep(x, path, boxes=None):\n    if boxes is not None:\n"
+    "        boxes = np.array(boxes, dtype=int)\n        for n in range(2):\n            boxes[:, n] -= boxes[:, 0]\n"
+    "    np.save(path, x)\n",
+    "of a copy in other numbers": "def keep(x, path):\n    print(x)\n    x = x.astype('int8')\n    x[0] = 1\n"
+    "    np.save(path, x)\n",
     "of what a generator yields": "def lines(path):\n    for line in open(path):\n        yield float(line)\n\n\n"
     "def keep(x, path):\n    np.save(path, x + np.array([n for n in lines('more')]))\n",
     "of a list cut down": "def keep(x, path):\n    kept = []\n    kept = kept[1:]\n    kept.append(x)\n"
@@ -75,6 +80,12 @@ TIED = {
     "    np.save(path, y)\n",
     "it changes what it is given before it copies it": "def keep(x, path):\n    x[0] = 1\n    x = x.clone()\n"
     "    np.save(path, x)\n",
+    "it copies what it is given in another branch": "def keep(x, path):\n    if path:\n        x = np.array(x)\n"
+    "    else:\n        x[0] = 1\n    np.save(path, x)\n",
+    "it copies what it is given at times": "def keep(x, path):\n    if path:\n        x = np.array(x)\n"
+    "    x[0] = 1\n    np.save(path, x)\n",
+    "it asks for a copy where one is needed": "def keep(x, path):\n    x = np.array(x, copy=False)\n"
+    "    x[0] = 1\n    np.save(path, x)\n",
     "it changes what lies in a copy": "def keep(x, path):\n    x = list(x)\n    x[0].zero_()\n    np.save(path, x)\n",
     "it changes what it is given by a function": "def keep(x, path):\n    np.save(path, torch.relu_(x))\n",
     "it calls a model of its own": "NET = torch.nn.Linear(4, 2)\n\n\ndef keep(x, path):\n"
@@ -110,9 +121,9 @@ def test_what_sound_and_a_function_of_a_library_are_called(tmp_path: Path) -> No
 
 def test_functions_that_write_nothing_stay(tmp_path: Path) -> None:
     helper = "def look(x):\n    with open('a.txt') as f:\n        return f.read()\n\n\n"
-    helper += "def seed(n):\n    random.seed(n)\n"
-    conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)")
-    assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)"
+    helper += "def seed(n):\n    random.seed(n)\n\n\ndef rows(table):\n    return table.to_csv()\n"
+    conversion = converted(tmp_path, helper, epoch="look(x)\nseed(1)\nr = rows(x)")
+    assert place_of(conversion.new_text, "epoch") == "look(x)\nseed(1)\nr = rows(x)"
     assert not findings(conversion)
 
 
@@ -481,6 +492,11 @@ def test_a_log_in_the_place_of_the_screen_leaves_the_others_theirs(tmp_path: Pat
     """
     conversion = converted(tmp_path, helper, imports="import sys", ready="sys.stdout = Logger('log.txt')")
     assert place_of(conversion.new_text, "ready").startswith(f"{GUARD}sys.stdout = Logger('log.txt')")
+    conversion = converted(
+        tmp_path, helper, imports="import sys", ready="log = Logger('a')\nsys.stdout = log"
+    )
+    made = "log = Logger('a') if accelerator.is_main_process else None"
+    assert place_of(conversion.new_text, "ready") == f"{made}\n{GUARD}sys.stdout = log"
 
 
 def test_a_checkpoint_that_a_helper_copied_is_waited_for(tmp_path: Path) -> None:
@@ -809,3 +825,73 @@ def test_a_data_set_behind_its_loader_that_writes_and_reads_a_file(tmp_path: Pat
     assert place_of(found.new_text, "end") == GUARD + line
     kept = converted(tmp_path, EVALUATING.format(before="pass"), ready=ready, end=f"n = {line}\nprint(n)")
     assert findings(kept)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("", False),
+        ("out = kept(x, 'a')", True),
+        ("run = given.run(kept)", True),
+        ("run = globals()[given.name]", True),
+    ],
+)
+def test_a_function_that_nobody_calls_writes_nothing(tmp_path: Path, other: str, said: bool) -> None:
+    helper = "class Store:\n    def __init__(self, path):\n        self.out = open(path, 'w')\n"
+    setup = "def kept(x, path):\n    return Store(path)\n"
+    conversion = converted(tmp_path, helper, setup=setup, end=other, imports="import given")
+    assert bool(findings(conversion)) == said
+
+
+def test_a_function_beside_a_training_that_others_call(tmp_path: Path) -> None:
+    helper = "class Store:\n    def __init__(self, path):\n        self.out = open(path, 'w')\n"
+    script = """
+    import torch
+    from helper import Store
+    def kept(path):
+        return Store(path)
+    def train(model, optimizer, loader):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    def main(data):
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = torch.utils.data.DataLoader(data)
+        train(model, optimizer, loader)
+    """
+    (tmp_path / "helper.py").write_text(helper)
+    (tmp_path / "train.py").write_text(textwrap.dedent(script))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert len(findings(conversion)) == 1
+
+
+LOSSES = """
+class Part(torch.nn.Module):
+    def forward(self, out, y, loud=False):
+        if loud:
+            print("loud")
+        print("part", out.shape)
+        return torch.nn.functional.cross_entropy(out, y)
+
+
+class Loss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def forward(self, out, y):
+        return self.part(out, y)
+"""
+
+
+@pytest.mark.parametrize("made", ["Part()", "Loss()"])
+def test_what_the_forward_of_a_loss_prints_is_said(tmp_path: Path, made: str) -> None:
+    ready = f"criterion = {made}"
+    conversion = converted(tmp_path, LOSSES, ready=ready, loss="loss = criterion(model(x), y)")
+    said = "every process prints what functions of other modules print (helper.py, line 13)"
+    assert findings(conversion, "ACC201") == [said]
+    assert place_of(conversion.new_text, "loss") == "loss = criterion(model(x), y)"
+    assert not findings(conversion)

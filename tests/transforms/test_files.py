@@ -11,9 +11,7 @@ from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert
 
-MORE = (
-    "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly, given"
-)
+MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly, given, yaml"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +24,9 @@ MORE = (
         "a = np.load('a.npy')",
         "plt.plot([1])",
         "table = given.Table()\ntable.dump(epoch)",
+        "text = yaml.dump({}, sort_keys=False)",
+        "options = json.loads(json.dumps(yaml.safe_dump({})))",
+        "text = given.Table().to_csv()",
         "os.makedirs('out', exist_ok=True)",
         "pathlib.Path('out').mkdir(parents=True, exist_ok=True)",
     ],
@@ -636,3 +637,8 @@ def test_prints_in_an_expression_of_several_calls() -> None:
 def test_what_asks_the_person_is_named(imports: str, asks: str) -> None:
     conversion = convert(imports=imports, ready=f"answer = {asks}\nprint(answer)")
     assert any("every process would ask this" in f.message for f in conversion.remaining)
+
+
+@pytest.mark.parametrize("dumped", ["yaml.dump({}, open('a.yml', 'w'))", "yaml.safe_dump({}, stream=given)"])
+def test_a_text_that_is_told_a_file_is_written(dumped: str) -> None:
+    check_transformed("end", dumped, f"if accelerator.is_main_process:\n    {dumped}", imports=MORE)

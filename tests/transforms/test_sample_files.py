@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, convert, place_of
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 MORE = "import json, pathlib, shutil\nimport numpy as np\nimport matplotlib.pyplot as plt\nimport plotly"
 
@@ -119,3 +123,72 @@ def test_a_function_that_takes_the_name_of_a_librarys_writes_by_itself() -> None
     check_transformed(
         "end", "save_image(data[0][0])", guarded, imports="from torchvision.utils import save_image"
     )
+
+
+PICTURES = """
+import json
+import numpy as np
+from PIL import Image
+
+
+def keep(images, path):
+    np.save(path, images)
+
+
+def through(images, *, to, times=2):
+    for n in range(times):
+        keep(images, to + "_%d.npy" % n)
+
+
+def each(images, names, folder="out"):
+    for n, (image, name) in enumerate(zip(images, names)):
+        target = f"{folder}/{name}_{n}.png"
+        Image.fromarray(image).save(target)
+
+
+def sized(images, path):
+    with open("%s_%d.json" % (path, images.shape[0]), "w") as f:
+        json.dump([image.tolist() for image in images], f)
+
+
+class Album:
+    def add(self, image, name):
+        np.save(f"{self.folder}/{name}", image)
+"""
+FOREIGN = {
+    "by a number": ("keep(x, '%d.npy' % i)", False),
+    "by a sample": ("keep(x, '%d.npy' % y[0])", True),
+    "by a part of a sample": ("keep(x[0], y[0])", True),
+    "by keyword": ("keep(images=x, path='a.npy')", False),
+    "through another": ("through(x, to='out')", False),
+    "by a sample through another": ("through(x, to=y[0])", True),
+    "by a list of names": ("each(x, y)", True),
+    "by its own numbers": ("each(x, ['a', 'b'])", False),
+    "by a size": ("sized(x, 'out')", False),
+    "of an object": ("Album().add(x, 'a')", False),
+    "of an object by a sample": ("Album().add(3, y[0])", True),
+}
+
+
+@pytest.mark.parametrize(("call", "own"), FOREIGN.values(), ids=FOREIGN)
+def test_which_argument_names_the_file_of_a_helper(tmp_path: Path, call: str, own: bool) -> None:
+    (tmp_path / "pictures.py").write_text(PICTURES)
+    (tmp_path / "train.py").write_text(frame(batch=call, imports="from pictures import *"))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    guarded = f"if accelerator.is_main_process:\n    {call}"
+    assert place_of(conversion.new_text, "batch") == (call if own else guarded)
+    assert not [f for f in conversion.remaining if f.code == "ACC210"]
+
+
+@pytest.mark.parametrize(
+    "writing",
+    [
+        "pickle.dump(x, open('a.pkl', 'wb'))",
+        "json.dump(y.tolist(), given)",
+        "np.save(arr=x, file='a.npy')",
+        "open('a.txt', 'w').write(f'{y[0]}')",
+    ],
+)
+def test_a_sample_that_is_written_names_no_file(writing: str) -> None:
+    guarded = f"if accelerator.is_main_process:\n    {writing}"
+    check_transformed("batch", writing, guarded, imports=f"{MORE}\nimport pickle\nimport given")
