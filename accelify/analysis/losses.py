@@ -25,6 +25,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, walk
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
+from accelify.analysis.zero_terms import is_nothing
 
 MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"
 # A term over the weights alone: it is the same on every process, whatever the batch.
@@ -89,7 +90,7 @@ class LossReductions:
             self._active.discard(node)
 
     def _look(self, node: ast.expr, place: _Place, depth: int) -> str:
-        if isinstance(node, ast.Constant):
+        if isinstance(node, ast.Constant) or is_nothing(node):
             return NEUTRAL
         if isinstance(node, ast.Name):
             return self._variable(node, place, depth)
