@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import counts_all, counts_own
+from accelify.analysis.counts import counts_own
 from accelify.analysis.losses import MEAN, LossReductions
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.set_numbers import is_set
 from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.values import Class, Thing
 
@@ -378,9 +379,9 @@ def divided_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, total:
 
 
 def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: ast.expr) -> bool:
-    """The samples of all processes, or a name that batch sizes were added up in."""
+    """The samples, or batches, of all processes, or a name that batch sizes were added up in."""
     name = dotted(divisor)
-    return counts_all(script, divisor) or any(
+    return bool(is_set(script, divisor)) or any(
         isinstance(stmt, ast.AugAssign) and dotted(stmt.target) == name and _is_size(stmt.value)
         for stmt in walk(loop)
         if name is not None

@@ -73,7 +73,7 @@ def counts_all(script: ScriptModel, divisor: ast.expr, depth: int = 2) -> bool:
     if isinstance(divisor, ast.Name):
         made = made_once(script, divisor)
         if made is None and depth:
-            given = _given_for(script, divisor)
+            given = arguments_for(script, divisor)
             return bool(given) and all(counts_all(script, one, depth - 1) for one in given)
         return made is not None and not isinstance(made, ast.Name) and counts_all(script, made, depth)
     if isinstance(divisor, ast.Subscript) and isinstance(divisor.value, ast.Name):
@@ -106,7 +106,7 @@ def _counts_all_rounded(script: ScriptModel, dividend: ast.expr, depth: int) -> 
     return counts_all(script, dividend, depth)
 
 
-def _given_for(script: ScriptModel, name: ast.Name) -> list[ast.expr]:
+def arguments_for(script: ScriptModel, name: ast.Name) -> list[ast.expr]:
     """What the callers of a function hand over for a parameter that it never sets."""
     scope = script.scope_of(name).resolve(name.id)
     if scope is None or scope.kind != "function":

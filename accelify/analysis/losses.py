@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.alternatives import classes_of, run_by
+from accelify.analysis.batch_degrees import BatchDegrees
 from accelify.analysis.branches import constants_of, constants_of_object, returned
 from accelify.analysis.counts import size_given
 from accelify.analysis.program import Module
@@ -25,6 +26,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, walk
 from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
+from accelify.analysis.zero_terms import is_nothing
 
 MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"
 # A term over the weights alone: it is the same on every process, whatever the batch.
@@ -42,9 +44,10 @@ class _Place:
 
 @dataclass(eq=False)
 class Averaging:
-    """What a loss is divided by on its way, and the calls that average it, with the scopes they stand in."""
+    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they stand in."""
 
     divisors: dict[ast.expr, Scope] = field(default_factory=dict)
+    weights: dict[ast.expr, Scope] = field(default_factory=dict)
     averages: dict[ast.Call, Scope] = field(default_factory=dict)
 
 
@@ -63,6 +66,7 @@ class LossReductions:
         # What a name is up to the assignment that is looked at, for the reads in it.
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
+        self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
@@ -89,7 +93,7 @@ class LossReductions:
             self._active.discard(node)
 
     def _look(self, node: ast.expr, place: _Place, depth: int) -> str:
-        if isinstance(node, ast.Constant):
+        if isinstance(node, ast.Constant) or is_nothing(node):
             return NEUTRAL
         if isinstance(node, ast.Name):
             return self._variable(node, place, depth)
@@ -379,7 +383,8 @@ class LossReductions:
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
             if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
-                return UNCLEAR if self._is_averaged(node.func.value, place) else SUM
+                averaged = self._is_averaged(node.func.value, place)
+                return UNCLEAR if averaged else self._summed(node.func.value, place)
             if name in (
                 "sum",
                 "squeeze",
@@ -409,6 +414,8 @@ class LossReductions:
         if k.is_loss_function(name):
             self._here.averages[node] = place.scope
             reduction = reduction_of(node)
+            if reduction == SUM:
+                return self._summed(self._degrees.weight_of(node, name), place)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         if name == "torch.mean":
             self._here.averages[node] = place.scope
@@ -422,7 +429,8 @@ class LossReductions:
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked
-            return SUM if whole and not self._is_averaged(node.args[0], place) else UNCLEAR
+            summed = whole and not self._is_averaged(node.args[0], place)
+            return self._summed(node.args[0], place) if summed else UNCLEAR
         if name in k.VARIABLE or name in (
             "builtins.float",
             "builtins.int",
@@ -432,6 +440,12 @@ class LossReductions:
         ):
             return self._of(node.args[0], place, depth) if node.args else None
         return None
+
+    def _summed(self, node: ast.expr | None, place: _Place) -> str:
+        """A sum of what is divided by a count of the batch, or has such a weight, is a mean of it."""
+        by = self._degrees.averaging(node, place.module, place.scope) if node is not None else {}
+        self._here.weights.update(by)
+        return MEAN if by else SUM
 
     def _stacked(self, node: ast.expr, place: _Place, depth: int) -> str | None:
         """How losses are reduced that are put into one tensor: `torch.stack([a, b])`; None where it is none of losses.
@@ -508,6 +522,9 @@ class LossReductions:
             if criterion.module is not None:
                 self._here.averages[criterion.site] = criterion.module.scopes.module
             reduction = reduction_of(criterion.site)
+            if reduction == SUM and criterion.module is not None:
+                home = _Place(criterion.module, criterion.module.scopes.of(criterion.site))
+                return self._summed(self._degrees.weight_of(criterion.site, criterion.qualname), home)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         return UNCLEAR
 

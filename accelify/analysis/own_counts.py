@@ -70,6 +70,9 @@ class OwnCounts:
                     scope,
                     f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
                 )
+        for divisor, scope in self._in_order(averaging.weights):
+            if any(self._counts(divisor, scope)):
+                yield divisor, scope, f"{WEIGHTS} `{ast.unparse(divisor)}`"
         for call, scope in self._in_order(averaging.averages):
             name = self._library_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:

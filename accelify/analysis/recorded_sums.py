@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from accelify.analysis.averages import divisors, is_shown
-from accelify.analysis.counts import counts_all
 from accelify.analysis.figures import BatchLoop, Place, end_of, plain
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.set_numbers import is_set
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
 
 # What a list is made before it is summed.
@@ -72,7 +72,7 @@ class RecordedSums:
         )
 
     def _is_all(self, divisor: ast.expr) -> bool:
-        return counts_all(self.script, divisor) and not (
+        return bool(is_set(self.script, divisor)) and not (
             isinstance(divisor, ast.Name) and divisor.id in self.led_by
         )
 

@@ -33,6 +33,7 @@ from accelify.analysis.figures import (
     is_table,
     place_of,
 )
+from accelify.analysis.set_divisors import SetDivisors
 from accelify.analysis.syntax import children, dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
@@ -117,6 +118,7 @@ class _Totals:
         self.context, self.loop = context, loop
         self.script, self.tree = context.script, context.tree
         self.figures = Figures(context.script, context.plan.reductions)
+        self.set_divisors = SetDivisors(context.script, loop, context.plan.prepared)
         # Additions of which it is not known how the parts of processes go together.
         self.unclear: dict[Place, ast.AST] = {}
         # Sums of the means of batches, which are shown as they are.
@@ -256,6 +258,7 @@ class _Totals:
             return kind
         by = list(divisors(self.script, self.loop, place.text))
         whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)
+        whole = whole or self.set_divisors.divide(place.text, added)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
         if not (whole or undivided):
             return kind
