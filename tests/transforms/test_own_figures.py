@@ -529,6 +529,33 @@ def test_an_object_that_keeps_nothing_of_what_it_is_handed(method: str, named: b
     assert seen == ({"ACC306"} if named else set())
 
 
+CRITERION = """
+class Both:
+    def __init__(self, weight, loss=F.cross_entropy, other=None):
+        self.weight, self.loss, self.other, self.seen = weight, loss, other or nn.CrossEntropyLoss(), 0
+    def first(self, output, y):
+        return self.loss(output, y)
+    def __call__(self, output, y):
+        {first}return self.weight * self.first(output, y) + self.other(output, y)
+both = Both(0.5)
+def evaluate(criterion, loader):
+    total = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            total += criterion(model(x), y).item()
+    print(total / len(loader))
+"""
+
+
+@pytest.mark.parametrize("first", ["", "self.seen += output.sum().item(); "])
+@pytest.mark.parametrize("behind", ["evaluate(both, test_loader)", "print(both)"])
+def test_a_criterion_of_a_plain_class_keeps_nothing(first: str, behind: str) -> None:
+    conversion = convert(
+        setup=CRITERION.format(first=first), loss="loss = both(model(x), y)", epoch=f"    {behind}"
+    )
+    assert ("ACC306" in codes(conversion)) is bool(first)
+
+
 @pytest.mark.parametrize(
     ("method", "decided"), [("return self.folder + '/log'", False), ("self.folder += str(self.seen)", True)]
 )
