@@ -119,7 +119,9 @@ class Keeping:
 
 def _is_stateless(value: Value) -> bool:
     """Whether a value is a criterion of a library or a model, which keep no figures."""
-    return isinstance(value, Thing) and (value.kind == MODEL or (value.kind == CRITERION and value.cls is None))
+    return isinstance(value, Thing) and (
+        value.kind == MODEL or (value.kind == CRITERION and value.cls is None)
+    )
 
 
 __all__ = ["Keeping"]
