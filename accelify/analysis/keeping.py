@@ -13,7 +13,7 @@ import ast
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, call_keyword, walk
+from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
 from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
 
 # Libraries whose functions change nothing that they are handed, but for what they are told to write to by `out`.
@@ -109,12 +109,28 @@ class Keeping:
             node = parent
         if isinstance(parent, ast.Call) and parent.func is node:
             return node is not attribute  # `self.lines.append(x)`
+        if isinstance(parent, ast.For) and parent.iter is node:
+            return _tells_each(tree, parent)
         if isinstance(parent, ast.keyword):
             parent = tree.parent(parent)
         if isinstance(parent, ast.Call):
             pure = (self.script.qualname(parent.func) or "").startswith(_PURE)
             return not pure or call_keyword(parent, "out") is not None
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Yield))
+
+
+def _tells_each(tree: Tree, loop: ast.For) -> bool:
+    """`for meter in self.meters: meter.add(x)`: what a loop goes through may keep what it is told."""
+    names = set(target_names(loop.target))
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in names
+        and isinstance(tree.parent(node), ast.Expr)
+        for stmt in loop.body
+        for node in walk(stmt)
+    )
 
 
 def _is_stateless(value: Value) -> bool:
