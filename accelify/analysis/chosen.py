@@ -59,15 +59,15 @@ class Chosen:
             call: that takes the mean.
             scope: in which it stands.
         """
-        if self._is_for_one_sample(call, scope):
+        if self.is_for_one_sample(call, scope):
             return None
         given = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("input", "target")]]
         own = [call.func.value] if isinstance(call.func, ast.Attribute) and call.func.attr == "mean" else []
         return next((one for part in [*own, *given] for one in self._of(part, scope, 0)), None)
 
-    def _is_for_one_sample(self, call: ast.Call, scope: Scope) -> bool:
-        """Whether a call stands in a loop over the samples of a batch: their means are what is averaged."""
-        for node in self.script.interpreter.module_of(scope).tree.ancestors(call):
+    def is_for_one_sample(self, part: ast.expr, scope: Scope) -> bool:
+        """Whether a call or another part stands in a loop over the samples of a batch: their means are averaged."""
+        for node in self.script.interpreter.module_of(scope).tree.ancestors(part):
             if node is scope.node:
                 return False
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node not in self.loops:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
+from accelify.analysis.branches import decided
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names
+from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 
 # A parameter that is handed on, kept, and handed on again.
 _FARTHEST = 4
@@ -20,12 +22,12 @@ def is_none(script: ScriptModel, node: ast.expr, scope: Scope, far: int = 0) -> 
         return False
     if isinstance(node, ast.Name):
         owner = scope.resolve(node.id)
-        if owner is None or owner.kind != "function" or node.id not in [a.arg for a in owner.parameters()]:
+        if owner is None or not isinstance(owner.node, ast.FunctionDef):
             return False
-        stored = (n for n in owner.nodes if isinstance(n, ast.Assign))
-        if any(node.id in target_names(t) for n in stored for t in n.targets):
-            return False
-        return _is_given_none(script, owner, node.id, far)
+        return _is_left_none(script, node.id, owner, far)
+    if isinstance(node, ast.IfExp):
+        taken = decided(node.test, _constants(script, scope, node.test, far))
+        return taken is not None and is_none(script, node.body if taken else node.orelse, scope, far + 1)
     name, receiver = dotted(node), scope.self_name()
     if not isinstance(node, ast.Attribute) or receiver is None or name != f"{receiver}.{node.attr}":
         return False
@@ -45,23 +47,75 @@ def is_none(script: ScriptModel, node: ast.expr, scope: Scope, far: int = 0) -> 
     return bool(values) and all(is_none(script, value, home, far + 1) for value, home in values)
 
 
-def _is_given_none(script: ScriptModel, function: Scope, name: str, far: int) -> bool:
-    calls = script.interpreter.callers.get(function, [])
-    positional = function.positional()
-    if not calls or not isinstance(function.node, ast.FunctionDef):
+def _is_left_none(script: ScriptModel, name: str, function: Scope, far: int) -> bool:
+    """Whether a variable of a function holds None whatever calls: `if weight is not None: w = torch.tensor(weight)`."""
+    tree = script.interpreter.module_of(function).tree
+    taken = any(a.arg == name for a in function.parameters())
+    if taken and _given(script, function, name, far) != {None}:
         return False
-    own = function.node.args
-    defaults = dict(zip(reversed(positional), reversed(own.defaults), strict=False))
-    defaults |= {a.arg: d for a, d in zip(own.kwonlyargs, own.kw_defaults, strict=True) if d is not None}
+    made = False
+    for store in function.nodes:
+        if not isinstance(store, ast.Name) or store.id != name or isinstance(store.ctx, ast.Load):
+            continue
+        if _is_ruled_out(script, tree.ancestors(store), function, far):
+            continue
+        stmt = tree.parent(store)
+        if not isinstance(stmt, ast.Assign) or not is_none(script, stmt.value, function, far + 1):
+            return False
+        made = True
+    return made or taken
+
+
+def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scope, far: int) -> bool:
+    """Whether something stands in a branch that no call of its function takes."""
+    inner: ast.AST | None = None
+    for ancestor in around:
+        if ancestor is function.node:
+            break
+        if isinstance(ancestor, ast.If) and inner is not None:
+            taken = decided(ancestor.test, _constants(script, function, ancestor.test, far))
+            if taken is not None and inner in (ancestor.orelse if taken else ancestor.body):
+                return True
+        inner = ancestor
+    return False
+
+
+def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -> dict[str, object]:
+    """The parameters in a test that are one constant whatever calls, but for those that are bound anew before it."""
+    tree = script.interpreter.module_of(function).tree
+    inside = set(walk(tree.statement(test)))
+    stored = {
+        n.id
+        for n in function.nodes
+        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load) and n not in inside
+    }
+    names = {n.id for n in walk(test) if isinstance(n, ast.Name)} - stored
+    given = {a.arg: _given(script, function, a.arg, far) for a in function.parameters() if a.arg in names}
+    return {name: min(values, key=str) for name, values in given.items() if values and len(values) == 1}
+
+
+def _given(script: ScriptModel, function: Scope, name: str, far: int) -> set[object] | None:
+    """The constants that the calls of a function give to a parameter; None where one gives something else."""
+    calls = script.interpreter.callers.get(function, [])
+    if not calls or far > _FARTHEST or not isinstance(function.node, ast.FunctionDef):
+        return None
+    positional, defaults = function.positional(), {a.arg: d for a, d in function.defaults()}
     index = positional.index(name) - (function.self_name() is not None) if name in positional else -1
+    found: set[object] = set()
     for module, call in calls:
         hidden = any(isinstance(a, ast.Starred) for a in call.args) or any(
             k.arg is None for k in call.keywords
         )
         given = call_argument(call, index, name) or defaults.get(name)
-        if hidden or given is None or not is_none(script, given, module.scopes.of(call), far + 1):
-            return False
-    return True
+        if hidden or given is None:
+            return None
+        if isinstance(given, ast.Constant):
+            found.add(given.value)
+        elif is_none(script, given, module.scopes.of(call), far + 1):
+            found.add(None)
+        else:
+            return None
+    return found
 
 
 def are_none(script: ScriptModel, node: ast.expr) -> bool:

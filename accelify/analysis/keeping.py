@@ -13,8 +13,8 @@ import ast
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, call_keyword, walk
-from accelify.analysis.values import Class
+from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
+from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
 
 # Libraries whose functions change nothing that they are handed, but for what they are told to write to by `out`.
 _PURE = ("torch.", "numpy.", "math.", "builtins.", "os.path.")
@@ -78,10 +78,22 @@ class Keeping:
                 continue
             call = tree.parent(attribute)
             if isinstance(call, ast.Call) and call.func is attribute:
+                if self._holds_a_function(method, attribute):
+                    continue
                 run = self.script.interpreter.calls.get(call, set())
                 if not run or any(not s.has_object or self.keeps(s) for s in run):
                     return None
         return frozenset(found)
+
+    def _holds_a_function(self, method: Scope, attribute: ast.Attribute) -> bool:
+        """Whether what an attribute holds is called for what it gives back: a library's criterion, a model."""
+        interpreter = self.script.interpreter
+        held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
+        # `loss or nn.MSELoss()`: what a parameter holds is not always known.
+        known = [one for one in held if not (isinstance(one, Thing) and one.kind == UNKNOWN)]
+        return bool(known) and all(
+            one.name.startswith(_PURE) if isinstance(one, Imported) else _is_stateless(one) for one in known
+        )
 
     def _is_changed(self, tree: Tree, attribute: ast.Attribute) -> bool:
         """Whether what an attribute holds is changed where it is read, or gets another name or owner."""
@@ -97,12 +109,35 @@ class Keeping:
             node = parent
         if isinstance(parent, ast.Call) and parent.func is node:
             return node is not attribute  # `self.lines.append(x)`
+        if isinstance(parent, ast.For) and parent.iter is node:
+            return _tells_each(tree, parent)
         if isinstance(parent, ast.keyword):
             parent = tree.parent(parent)
         if isinstance(parent, ast.Call):
             pure = (self.script.qualname(parent.func) or "").startswith(_PURE)
             return not pure or call_keyword(parent, "out") is not None
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Yield))
+
+
+def _tells_each(tree: Tree, loop: ast.For) -> bool:
+    """`for meter in self.meters: meter.add(x)`: what a loop goes through may keep what it is told."""
+    names = set(target_names(loop.target))
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in names
+        and isinstance(tree.parent(node), ast.Expr)
+        for stmt in loop.body
+        for node in walk(stmt)
+    )
+
+
+def _is_stateless(value: Value) -> bool:
+    """Whether a value is a criterion of a library or a model, which keep no figures."""
+    return isinstance(value, Thing) and (
+        value.kind == MODEL or (value.kind == CRITERION and value.cls is None)
+    )
 
 
 __all__ = ["Keeping"]

@@ -9,6 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.syntax import call_argument, names_in, target_names, walk
+from accelify.analysis.values import INSTANCE
 
 _PUTTING = frozenset({"append", "extend", "update", "add", "insert", "setdefault"})
 _ROUNDS = 3
@@ -58,11 +59,83 @@ def filled(method: Scope, given: set[str]) -> Iterator[str]:
             if node.func.attr in _PUTTING and any(names_in(a) & known for a in node.args):
                 targets = [node.func.value]
         for target in targets:
-            while isinstance(target, ast.Subscript):
-                target = target.value
+            while isinstance(target, ast.Subscript) or _is_found(target):
+                target = target.value if isinstance(target, ast.Subscript) else target.func.value  # type: ignore
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                 if target.value.id == own:
                     yield target.attr
+
+
+def _is_found(node: ast.expr) -> bool:
+    """`self.meters.setdefault(name, Meter())`: what a table holds."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("setdefault", "get")
+    )
+
+
+def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
+    """Whether an output shows what the object gives back that a statement hands something to: `logger.get("train")`.
+
+    Args:
+        script: its model.
+        origin: the statement, `logger.update(errors)`.
+        output: a call that shows something.
+    """
+    call = origin.value if isinstance(origin, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    methods = [s for s in script.callees(call) if s.is_method]
+    kept = {name for s in methods for name in _filled(s, {a.arg for a in s.parameters()} - {s.self_name()})}
+    receiver = ast.unparse(call.func.value)
+    for node in _shown_parts(script, output) if kept else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if ast.unparse(node.func.value) == receiver:
+                if any(_gives_back(method, kept) for method in script.callees(node)):
+                    return True
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(script.tree.parent(node), ast.Call):
+            if ast.unparse(node) == receiver and any(_gives_back(s, kept) for s in _texts(script, node)):
+                return True
+    return False
+
+
+def _shown_parts(script: ScriptModel, output: ast.Call) -> Iterator[ast.AST]:
+    """What a call shows, and what the variables in that were assigned."""
+    scope = script.scope_of(output)
+    for argument in [*output.args, *[kw.value for kw in output.keywords]]:
+        for node in walk(argument):
+            yield node
+            for stmt in script.tree.assigns(node.id) if isinstance(node, ast.Name) else ():
+                if script.scope_of(stmt) is scope:
+                    yield from walk(stmt.value)
+
+
+def _texts(script: ScriptModel, node: ast.expr) -> Iterator[Scope]:
+    """The methods that make a text of an object."""
+    for thing in script.things(node, INSTANCE):
+        for name in ("__str__", "__repr__", "__format__"):
+            found = thing.cls.method(name) if thing.cls is not None else None
+            if found is not None:
+                yield found[1]
+
+
+def _gives_back(method: Scope, attributes: set[str]) -> bool:
+    """Whether a method gives back some of these attributes of its object, or what it makes of them."""
+    own = method.self_name()
+
+    def reads(node: ast.AST) -> bool:
+        return any(
+            isinstance(n, ast.Attribute)
+            and n.attr in attributes
+            and isinstance(n.value, ast.Name)
+            and n.value.id == own
+            for n in walk(node)
+        )
+
+    known = _made_of(method, reads)
+    given = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
+    return any(reads(value) or names_in(value) & known for value in given)
 
 
 def _made_of(method: Scope, begins: Callable[[ast.AST], bool]) -> set[str]:
@@ -78,6 +151,10 @@ def _made_of(method: Scope, begins: Callable[[ast.AST], bool]) -> set[str]:
             elif isinstance(node, (ast.For, ast.AsyncFor)):
                 if begins(node.iter) or names_in(node.iter) & known:
                     known |= set(target_names(node.target))
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _PUTTING:
+                given = node.func.value  # type: ignore[attr-defined]
+                if isinstance(given, ast.Name) and any(begins(a) or names_in(a) & known for a in node.args):
+                    known.add(given.id)
         if len(known) == before:
             break
     return known
@@ -115,4 +192,4 @@ def _shows(script: ScriptModel, method: Scope, attribute: str, far: int = 2) -> 
     return False
 
 
-__all__ = ["filled", "shown_attribute"]
+__all__ = ["filled", "gives_kept", "shown_attribute"]

@@ -33,6 +33,7 @@ MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear
 PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 _DEEPEST = 12
+_CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
 
 
@@ -404,7 +405,7 @@ class LossReductions:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
-            if name == "sqrt":
+            if name in _CURVES:
                 # The root of a mean is none, but what it averages counts.
                 for inside in (node.func.value, *node.args):
                     self._of(inside, place, depth)
@@ -426,6 +427,7 @@ class LossReductions:
             return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
+            whole |= sums_samples(node.args[1:], node.keywords)
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked
@@ -520,7 +522,7 @@ class LossReductions:
             and k.is_loss_class(criterion.qualname)
         ):
             if criterion.module is not None:
-                self._here.averages[criterion.site] = criterion.module.scopes.module
+                self._here.averages[criterion.site] = criterion.module.scopes.of(criterion.site)
             reduction = reduction_of(criterion.site)
             if reduction == SUM and criterion.module is not None:
                 home = _Place(criterion.module, criterion.module.scopes.of(criterion.site))

@@ -18,6 +18,7 @@ from accelify.analysis.given_none import is_none
 from accelify.analysis.losses import LossReductions, sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
+from accelify.analysis.sum_ratios import SumRatios
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
 from accelify.analysis.torch_calls import reduction_of
 
@@ -48,6 +49,7 @@ class OwnCounts:
         self.home = script.scope_of(backward.call)
         self.loops = script.enclosing_loops(backward.call)
         self.chosen = Chosen(script, self._of_batch, self.loops)
+        self.ratios = SumRatios(script, self.loops, self._made)
 
     @cached_property
     def batch(self) -> set[str] | None:
@@ -62,7 +64,7 @@ class OwnCounts:
             counts = list(self._counts(divisor, scope))
             # Of several counts each is one of what a condition chooses: sums of outputs are a quotient of their own.
             several = len(counts) > 1 and all(self._counts_chosen(count, scope) for count in counts)
-            if len(counts) == 1 or several:
+            if several or (len(counts) == 1 and not self.ratios.trains(counts[0], scope)):
                 own = [] if several else self._own_sums(counts[0], scope)
                 by = " and ".join(f"`{ast.unparse(d)}`" for d in own)
                 yield (
@@ -86,6 +88,24 @@ class OwnCounts:
             chosen = None if reduction_of(call) in ("sum", "none") else self.chosen.averaged(call, scope)
             if chosen is not None:
                 yield call, scope, f"it is averaged over `{ast.unparse(chosen)}`"
+
+    def ratios_of_sums(self) -> Iterator[tuple[ast.expr, Scope]]:
+        """Where a loss divides a sum over the batch by others that are trained too, as a soft Dice loss does."""
+        divisors = self.reductions.averaging(self.backward.loss).divisors
+        if self.ratios.batches_of_one:
+            return
+        for divisor, scope in self._in_order(divisors):
+            counts = list(self._counts(divisor, scope))
+            if any(self.ratios.trains(count, scope) for count in counts):
+                if not self.chosen.is_for_one_sample(divisor, scope) and not self._has_single_samples(scope):
+                    yield self.ratios.whole(divisor, scope), scope
+
+    def _has_single_samples(self, scope: Scope) -> bool:
+        """Whether a function is called for each sample of a batch by itself."""
+        calls = self.script.interpreter.callers.get(scope, [])
+        return bool(calls) and all(
+            self.chosen.is_for_one_sample(call, module.scopes.of(call)) for module, call in calls
+        )
 
     def curved(self) -> list[tuple[ast.expr, Scope]]:
         """What of a loss is a curve over a mean of the batch, with the scope that it stands in."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.argument_places import argument_for, parameters_for
@@ -426,7 +426,19 @@ class OwnShare:
             changes = any(map(self._keeping.keeps, units))
         if changes and unknown:
             self._accumulate(receiver, self.tree.statement(call), held)
+            if units and isinstance(receiver, ast.Name):
+                for giver in self._givers(receiver):
+                    self._accumulate(giver, self.tree.statement(call), held)
         return True
+
+    def _givers(self, name: ast.Name) -> Iterator[ast.expr]:
+        """The objects that have made what a name holds, and keep it: `losses = tracker.track("loss")`."""
+        for stmt in self.bindings(name):
+            call = stmt.value if isinstance(stmt, ast.Assign) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                made = [s for s in self.script.callees(call) if self._is_unit(s)]
+                if any(map(self._keeping.keeps, made)):
+                    yield call.func.value
 
     def _show(self, call: ast.Call, callees: set[Scope], held: Held) -> None:
         """Note where an object shows what it keeps of what it was handed."""

@@ -3,6 +3,9 @@
 loss = each[positive].sum() / positive.sum()
 loss.backward()     (a finding: accelerator.backward(loss, weight=positive.sum()) is the loss of the whole batch)
 
+loss = 1 - 2 * (p * y).sum() / (p.sum() + y.sum())
+loss.backward()     (a finding: the mean of the processes' ratios is not the ratio of the whole batch's sums)
+
 loss = torch.sqrt(F.mse_loss(output, target))
 loss.backward()     (a finding: the mean of the processes' roots is not the root of the whole batch's mean)
 """
@@ -42,6 +45,13 @@ def transform(context: Context) -> Iterator[Change]:
             said.setdefault(how, f"{how}{_place(context, node, scope)}")
         if said:
             yield context.change(COUNT, backward.call, _message(context, list(said.values())))
+        for node, scope in list(counts.ratios_of_sums())[:1]:
+            message = (
+                f"{_WHAT}: `{short(ast.unparse(node))}` is a ratio of sums over the batch"
+                f"{_line(context, node, scope)}, and each process has that of its own share; made for each sample, and "
+                "averaged behind it, they agree"
+            )
+            yield context.change(COUNT, backward.call, message)
         for node, scope in counts.curved()[:1]:
             message = (
                 f"{_WHAT}: `{short(ast.unparse(node))}` bends a mean over the batch{_place(context, node, scope)}, and "
@@ -55,6 +65,11 @@ def _place(context: Context, node: ast.expr, scope: Scope) -> str:
     module = context.script.interpreter.module_of(scope)
     path = module.path if module not in context.script.modules else None
     return "" if path is None else f" ({path.name}:{node.lineno})"
+
+
+def _line(context: Context, node: ast.expr, scope: Scope) -> str:
+    """Where something stands, in whichever module."""
+    return _place(context, node, scope) or f" in line {context.tree.locate(context.tree.start(node))[1]}"
 
 
 def _message(context: Context, said: list[str]) -> str:

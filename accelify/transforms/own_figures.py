@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.carried import weights
 from accelify.analysis.figures import place_of
+from accelify.analysis.kept_and_shown import gives_kept
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.recorded_sums import RecordedSums
 from accelify.analysis.slots import TOTAL, Held
@@ -34,7 +35,7 @@ DECISION = Rule(
 )
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint", re.I)
 _RATE = re.compile(r"(^|_)lr($|_)|learning_?rate", re.I)
-# What figures are handed to, and holds none.
+# What figures are handed to, and holds none, unless it gives them back.
 _WRITER = re.compile(r"(writer|logger|board|visdom|viz|vis)$", re.I)
 _STEERING = re.compile(
     r"adjust_?l|adjust_?opt|(set|update|decay|decrease|lower|reduce|change)_?(lr|learn)", re.I
@@ -201,7 +202,7 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
     told: set[str] = set()
     for origin, call in sorted(shown.items(), key=lambda pair: context.tree.start(pair[0])):
         name = followed.names[origin]
-        if name in told or _WRITER.search(name):
+        if name in told or (_WRITER.search(name) and not gives_kept(context.script, origin, call)):
             continue
         told.add(name)
         if origin in followed.at_once:

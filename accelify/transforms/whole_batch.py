@@ -40,6 +40,8 @@ _NO_SAMPLES = re.compile(
     r"weight|kernel|matrix|center|centre|proto|embed\w*$|codebook|bank|queue|memory|table|(^|_)lut($|_)|basis|^[wW]\d?$|mask|"
     r"anchors$|anchor_?(box|grid|point|scale)"  # of a detector; the anchor of a pair is a sample
 )
+# What lies within one sample.
+_PLACES = re.compile(r"box|point|pts|grid|coord|^xyz|anchor|gt_|loc|kpt")
 
 # `x.view(1, n, d)`: in few scripts.
 _FIRST_OF_ONE = re.compile(rb"\.(view|reshape)\(\s*1\s*,")
@@ -454,13 +456,17 @@ def _viewed(node: ast.expr) -> tuple[int, str] | None:
 
 
 def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
-    """`a - b` of `a = x.unsqueeze(0).expand(n, n, d)` and `b = x.unsqueeze(1).expand(n, n, d)`, or of these calls."""
+    """`a - b` of `a = x.unsqueeze(0).expand(n, m, d)` and `b = y.unsqueeze(1).expand(n, m, d)`, or of these calls."""
     made = [_made(scope, side) for side in (one, other)]
     whole = [_unexpanded(side) for side in made if side is not None]
     if len(whole) < 2 or {_spread(side) for side in whole} != {0, 1}:
         return False
     names = [n.id for side in whole for n in [_spread_name(side)] if n is not None]
-    return len(names) == 2 and names[0] == names[1] and not _NO_SAMPLES.search(names[0])
+    if len(names) < 2 or any(_NO_SAMPLES.search(name) for name in names):
+        return False
+    # Of two tensors: a kernel that is handed both, and no grid or boxes of one sample.
+    handed = {a.arg for a in scope.parameters()}
+    return names[0] == names[1] or (handed >= set(names) and not any(_PLACES.search(name) for name in names))
 
 
 def _made(scope: Scope, node: ast.expr) -> ast.expr | None:

@@ -101,7 +101,10 @@ def test_a_model_that_a_base_class_of_another_module_makes_is_called_so(tmp_path
     main += f"        super().__init__(size)\n        self.optimizer = {SGD.format('self.net')}\n\n"
     main += "    def learn(self, x, y):\n        loss = (self.net(x) - y).pow(2).mean()\n        loss.backward()\n"
     main += "        self.optimizer.step()\n\n\nagent = Agent(3)\n"
-    reason = refusal(tmp_path, main=main + LOADER + LEARNS, base=base).reason
+    texts = project(tmp_path, main=main + LOADER + LEARNS, base=base)
+    assert "def __init__(self, accelerator, size):\n        self.accelerator = accelerator" in texts["base"]
+    assert "self.net = self.accelerator.prepare(self.net)" in texts["base"]
+    reason = refusal(tmp_path, main=main + LOADER + LEARNS + "copy.deepcopy(agent)\n", base=base).reason
     assert "the model `net` is made in base.py by `Base`, a base class that is not converted" in reason
     assert "kept in no" not in reason
 

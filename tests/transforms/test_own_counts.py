@@ -28,15 +28,6 @@ EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
             "loss = criterion(model(x).log_softmax(1)[:, :, None, None], y[:, None, None])",
         ),
         (
-            "def overlap(p, y):\n"
-            "    return 2 * (p * y).sum((0, 2)) / (p * p + y * y).sum((0, 2)).clamp(min=1e-6)\n"
-            "class Overlapping(nn.Module):\n"
-            "    def forward(self, scores, y):\n"
-            "        return 1.0 - torch.mean(overlap(torch.sigmoid(scores), y))\n"
-            "criterion = Overlapping()",
-            "loss = criterion(model(x)[:, :, None], y[:, None, None])",
-        ),
-        (
             "import numpy as np",
             f"{EACH}entries = np.sum(y.numpy() * y.numpy())\n"
             "loss = F.cross_entropy(model(x), y) + each.sum() / float(entries)",
@@ -133,8 +124,6 @@ loss = torch.sum(weight * each) / torch.sum(weight).item()
         f"{EACH}loss = each.sum() / len(y)",
         f"{EACH}shares = torch.tensor([1.0, 3.0])\nloss = each.mean() / shares.sum()",
         f"{EACH}shares = torch.tensor([1.0, 3.0])\nloss = each.sum() / (8 * shares.sum())",
-        "hits = (model(x).softmax(1)[:, 0] * y).sum()\n"
-        "loss = 1 - 2 * hits / (y.sum() + model(x).softmax(1)[:, 0].sum())",
         "loss = F.cross_entropy(model(x), y, weight=None)",
         f"{EACH}loss = torch.mean(each[:, None].sum(1) / y[:, None].sum(1))",
         f"{EACH}import numpy as np\nloss = each.sum() / np.sum([1.0, 3.0])",
@@ -178,6 +167,49 @@ criterion = Weighed({given})
 def test_class_weights_that_nobody_gives(given: str, found: bool) -> None:
     conversion = convert(setup=WEIGHED.format(given=given), loss="loss = criterion(model(x), y)")
     assert ("ACC425" in codes(conversion)) is found
+
+
+LOCAL = """
+class Weighed(nn.Module):
+    def __init__(self, weight=None):
+        super().__init__()
+        {made}
+        self.loss = nn.NLLLoss(weight={kept})
+
+    def forward(self, scores, y):
+        return self.loss(scores.log_softmax(1), y)
+
+criterion = Weighed({given})
+"""
+
+
+@pytest.mark.parametrize("given", ["", "[1.0, 2.0]"])
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ("w = torch.tensor(weight) if weight is not None else None", "w"),
+        ("w = None\n        if weight: w = torch.tensor(weight)", "w"),
+        ("if weight is None: w = None\n        else: w = torch.tensor(weight)", "w"),
+        ("if weight is not None: weight = torch.tensor(weight)", "weight"),
+        ("weight = torch.tensor(weight) if weight is not None else None", "weight"),
+    ],
+)
+def test_class_weights_that_are_made_of_what_nobody_gives(made: str, kept: str, given: str) -> None:
+    setup = LOCAL.format(made=made, kept=kept, given=given)
+    assert ("ACC425" in codes(convert(setup=setup, loss="loss = criterion(model(x), y)"))) is bool(given)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "weight = torch.ones(2)\n        w = weight if weight is not None else None",
+        "w = torch.ones(2)",
+        "w = None\n        for w in [torch.ones(2)]: pass",
+    ],
+)
+def test_class_weights_that_are_made_of_nothing_given(made: str) -> None:
+    setup = LOCAL.format(made=made, kept="w", given="")
+    assert "ACC425" in codes(convert(setup=setup, loss="loss = criterion(model(x), y)"))
 
 
 @pytest.mark.parametrize("later", ["", "criterion.weight = torch.tensor([1.0, 2.0])"])
@@ -314,3 +346,66 @@ def test_a_curve_over_a_mean_is_named(setup, loss):
 )
 def test_a_curve_for_each_sample_is_silent(setup, loss):
     assert "ACC425" not in codes(convert(setup=setup, loss=loss))
+
+
+OVERLAP = """
+class Overlap(nn.Module):
+    def forward(self, scores, y):
+        p = torch.sigmoid(scores)[:, 0]
+        return self.of(p, y)
+    def of(self, p, y):
+        {body}
+overlap = Overlap()
+"""
+SUMS = "inter = (p * y).sum(); return 1 - (2 * inter + 1) / (p.sum() + y.sum() + 1)"
+
+
+@pytest.mark.parametrize(
+    ("body", "loss"),
+    [
+        (SUMS, "loss = overlap(model(x), y)"),
+        (SUMS, "loss = F.cross_entropy(model(x), y)\nloss += 0.5 * overlap(model(x), y)"),
+        ("return -torch.log(torch.sum(p * y) / torch.sum(p + y))", "loss = overlap(model(x), y)"),
+        ("return -(torch.sum(p * y, dim=0) / (p + y).sum(0)).log()", "loss = overlap(model(x), y)"),
+        (
+            "return 1 - 2 * (p * y).sum((0,)) / (p * p + y * y).sum((0,)).clamp(min=1e-6)",
+            "loss = overlap(model(x), y)",
+        ),
+    ],
+)
+def test_a_ratio_of_sums_over_the_batch_is_named(body: str, loss: str) -> None:
+    conversion = convert(setup=OVERLAP.format(body=body), loss=loss)
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC425"]
+    assert "is a ratio of sums over the batch in line 15, and" in said
+    assert "weight=" not in said
+
+
+EVERY = """def one(p, y):
+    return 1 - (p * y).sum() / (p + y).sum()
+def every(p, y):
+    total = 0
+    for i in range(p.size(0)):
+        total += one(p[i], y[i])
+    return total / p.size(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "loss", "ready"),
+    [
+        (
+            "return (1 - (p * y).sum(1) / (p.sum(1) + y.sum(1))).mean()",
+            "loss = overlap(model(x), y[:, None])",
+            "",
+        ),
+        (SUMS, "loss = every(model(x), y)", EVERY),
+        (SUMS, "loss = overlap(model(x), y)", "loader = DataLoader(data, shuffle=True)"),
+        (
+            "return 1 - ((p > 0) * y).sum() / ((p > 0).sum() + y.sum())",
+            "loss = model(x).mean() * overlap(x, y)",
+            "",
+        ),
+    ],
+)
+def test_a_ratio_for_each_sample_is_silent(body: str, loss: str, ready: str) -> None:
+    assert "ACC425" not in codes(convert(setup=OVERLAP.format(body=body), ready=ready, loss=loss))

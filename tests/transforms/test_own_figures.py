@@ -529,6 +529,120 @@ def test_an_object_that_keeps_nothing_of_what_it_is_handed(method: str, named: b
     assert seen == ({"ACC306"} if named else set())
 
 
+METERS = """
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+    def add(self, value):
+        self.sum, self.count = self.sum + value, self.count + 1
+    def value(self):
+        return self.sum / self.count
+class Logger:
+    def __init__(self, folder):
+        self.meters, self.folder = {"train": {}}, folder
+    def update(self, errors, split):
+        for name, value in errors.items():
+            self.meters[split].setdefault(name, Meter()).add(value)
+    def get(self, split):
+        return {name: meter.value() for name, meter in self.meters[split].items()}
+    def place(self):
+        return self.folder
+    def __str__(self):
+        lines = []
+        for name, meter in self.meters["train"].items():
+            lines.append(f"{name} {meter.value()}")
+        return ", ".join(lines)
+"""
+
+
+@pytest.mark.parametrize(
+    ("behind", "named"),
+    [
+        ("print(epoch, logger.get('train'))", True),
+        ("figures = logger.get(split='train'); print(figures)", True),
+        ("print('Averaged', logger)", True),
+        ("print(logger.place())", False),
+        ("print(logger.folder)", False),
+    ],
+)
+def test_a_logger_that_gives_back_what_it_keeps(behind: str, named: bool) -> None:
+    body = "logger.update({'loss': loss.item()}, split='train')"
+    seen = found(
+        setup=METERS,
+        ready="logger = Logger('runs')",
+        update=f"optimizer.step()\n{body}",
+        epoch=behind,
+    )
+    assert seen == ({"ACC306"} if named else set())
+
+
+TRACKER = """
+class Listener:
+    def __init__(self, meters):
+        self.meters = meters
+    def append(self, value):
+        for meter in self.meters:
+            {told}
+class Tracker:
+    def __init__(self):
+        self.listeners = {{}}
+    def track(self, name, *meters):
+        {kept}
+    def show(self):
+        return [m.value() for l in self.listeners.values() for m in l.meters]
+def train(tracker):
+    losses = tracker.track("loss", Meter())
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return tracker.show()
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "kept", "named"),
+    [
+        ("meter.add(value)", "self.listeners[name] = Listener(meters); return self.listeners[name]", True),
+        ("meter = None", "self.listeners[name] = Listener(meters); return self.listeners[name]", False),
+        ("meter.add(value)", "return Listener(meters)", False),
+    ],
+)
+def test_an_object_that_another_one_gives_and_keeps(told: str, kept: str, named: bool) -> None:
+    setup = METERS + TRACKER.format(told=told, kept=kept)
+    seen = found(setup=setup, ready="tracker = Tracker()", epoch="print(train(tracker))")
+    assert seen == ({"ACC306"} if named else set())
+
+
+CRITERION = """
+class Both:
+    def __init__(self, weight, loss=F.cross_entropy, other=None):
+        self.weight, self.loss, self.other, self.seen = weight, loss, other or nn.CrossEntropyLoss(), 0
+    def first(self, output, y):
+        return self.loss(output, y)
+    def __call__(self, output, y):
+        {first}return self.weight * self.first(output, y) + self.other(output, y)
+both = Both(0.5)
+def evaluate(criterion, loader):
+    total = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            total += criterion(model(x), y).item()
+    print(total / len(loader))
+"""
+
+
+@pytest.mark.parametrize("first", ["", "self.seen += output.sum().item(); "])
+@pytest.mark.parametrize("behind", ["evaluate(both, test_loader)", "print(both)"])
+def test_a_criterion_of_a_plain_class_keeps_nothing(first: str, behind: str) -> None:
+    conversion = convert(
+        setup=CRITERION.format(first=first), loss="loss = both(model(x), y)", epoch=f"    {behind}"
+    )
+    assert ("ACC306" in codes(conversion)) is bool(first)
+
+
 @pytest.mark.parametrize(
     ("method", "decided"), [("return self.folder + '/log'", False), ("self.folder += str(self.seen)", True)]
 )

@@ -314,6 +314,17 @@ CDIST = "    d = torch.cdist(x, y)"
             "kernel(a, b).mean()",
             True,
         ),
+        (
+            "    m = y.unsqueeze(0)\n    n = x.unsqueeze(1).expand(-1, 3, -1)\n    d = (n - m).pow(2).sum(2)",
+            "kernel(a, b).mean()",
+            True,
+        ),
+        ("    n, m = x.unsqueeze(1), y\n    d = (n - m).pow(2).sum(2)", "kernel(a, b).mean()", False),
+        (
+            "    boxes = y\n    m = boxes.unsqueeze(0)\n    n = x.unsqueeze(1)\n    d = (n - m).sum(2)",
+            "kernel(a, b).mean()",
+            False,
+        ),
         ("    d = ((x.view(x.shape[0], x.shape[1], 1) - y) ** 2).sum(1)", "kernel(a, b).mean()", False),
         ("    weight = y\n    d = ((x.unsqueeze(2) - weight.t()) ** 2).sum(1)", "kernel(a, b).mean()", False),
     ],

@@ -116,4 +116,4 @@ def test_what_is_told_of_several_batches() -> None:
 
 def test_what_a_collate_function_may_leave_out_differs() -> None:
     """Where a batch can lack its labels, the last ones are those of another batch."""
-    assert "ACC306" in found(converted(collate=", collate_fn=lambda batch: (batch[0][0], None)"))
+    assert "ACC414" in found(converted(collate=", collate_fn=lambda batch: (batch[0][0], None)"))
