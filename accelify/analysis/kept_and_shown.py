@@ -87,7 +87,7 @@ def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
     methods = [s for s in script.callees(call) if s.is_method]
-    kept = {name for s in methods for name in _filled(s, {a.arg for a in s.parameters()} - {s.self_name()})}
+    kept = {name for s in methods for name in filled(s, {a.arg for a in s.parameters()} - {s.self_name()})}
     receiver = ast.unparse(call.func.value)
     for node in _shown_parts(script, output) if kept else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

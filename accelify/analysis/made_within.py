@@ -48,7 +48,9 @@ def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.ex
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             bound = (t for one in targets for t in flat_targets(one))
-            if _is_slice_of(node.value, name) or all(dotted(t) != name for t in bound):
+            if not any(isinstance(t, ast.Name) and t.id == name for t in bound):
+                continue
+            if _is_slice_of(node.value, name):
                 continue
             if not isinstance(node.value, _MAKING) or (parts and _holds_given(scope, node.value)):
                 return False
