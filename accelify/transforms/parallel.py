@@ -121,8 +121,8 @@ def _unread(context: Context) -> Iterator[Change]:
             for thing in context.script.things(call)
         ):
             message = (
-                f"`{name}`, which is not read, stays around the model, and would spread it over the GPUs of the other "
-                "processes: take it out; prepare distributes the model"
+                f"`{context.tree.segment(call.func)}`, which is not read, stays around the model, and would spread it "
+                "over the GPUs of the other processes: take it out; prepare distributes the model"
             )
             yield context.todo(
                 PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"

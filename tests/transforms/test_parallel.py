@@ -88,7 +88,7 @@ def test_one_of_a_library_with_options_of_its_own_stays_and_is_named() -> None:
     assert f"accelerator.save({model}.module.state_dict(), 'm.pt')" in text
     assert f"bare = {model}.module" in text
     assert [f.message.partition(" and would")[0] for f in conversion.remaining if f.code == "ACC109"] == [
-        "`outside.wrappers.DataParallel`, which is not read, stays around the model,"
+        "`wrappers.DataParallel`, which is not read, stays around the model,"
     ]
     text = convert(
         imports="from outside import wrappers", build=build.replace("minibatch=True", "[0, 1]")
