@@ -50,6 +50,8 @@ def is_set(script: ScriptModel, number: ast.expr, depth: int = 0) -> bool | None
         return number.value >= _FEWEST if isinstance(number.value, (int, float)) else None
     if isinstance(number, ast.BinOp):
         return _of_parts(script, (number.left, number.right), depth)
+    if isinstance(number, ast.IfExp):
+        return _of_parts(script, (number.body, number.orelse), depth)
     if isinstance(number, ast.Name):
         return _of_parts(script, _given_to(script, number), depth)
     if isinstance(number, ast.Attribute):

@@ -43,6 +43,7 @@ def reduction(behind: str, added: str = "loss.item()", before: str = "") -> str:
         "(count // batch_size)",
         "(len(os.listdir('pictures')) // loader.batch_size + 1)",
         "max(1, len(lines))",
+        "(count if count > 100 else 100)",
         "loader.dataset.__len__()",
         "60000",
         "2",
