@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -74,12 +74,50 @@ def _named(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
         last = (dotted(call.func) or "").rsplit(".", 1)[-1]
         known = script.qualname(call.func)
         if not isinstance(call.func, ast.Attribute) or known is not None:
-            if _NO_AVERAGE.search(last) and (known or script.callees(call)):
+            callees = script.callees(call)
+            if _NO_AVERAGE.search(last) and (known or callees):
+                if _each_sample_alone(callees):
+                    return f"what `{last}` lists for each sample is not gathered"
                 return f"`{last}` of several batches at once is not the average of theirs"
         inner = _within_criterion(script, call)
         if inner is not None:
             return f"`{inner}` of several batches at once is not the average of theirs"
     return None
+
+
+def _each_sample_alone(callees: Collection[Scope]) -> bool:
+    """Whether functions sum over the dimensions behind the first alone, and list what they have for every sample."""
+    return bool(callees) and all(
+        _sums_within_samples(scope) and any(_lists(n) for n in scope.nodes) for scope in callees
+    )
+
+
+def _lists(node: ast.AST) -> bool:
+    """`return list(x)`, `return x.tolist()`"""
+    given = node.value if isinstance(node, ast.Return) else None
+    return isinstance(given, ast.Call) and (
+        dotted(given.func) == "list" or getattr(given.func, "attr", "") == "tolist"
+    )
+
+
+def _sums_within_samples(scope: Scope) -> bool:
+    """Whether a function has sums, all of them of dimensions that leave the first, and takes no shape apart."""
+    calls = [n for n in scope.nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    sums = [call for call in calls if call.func.attr in ("sum", "mean")]  # type: ignore[attr-defined]
+    if any(call.func.attr in ("view", "reshape", "flatten", "ravel") for call in calls):  # type: ignore[attr-defined]
+        return False
+    return bool(sums) and all(_leaves_the_first(call) for call in sums)
+
+
+def _leaves_the_first(call: ast.Call) -> bool:
+    """`x.sum(dim=-1)`, `torch.sum(x, (1, 2))`"""
+    own = (dotted(call.func.value) or "") not in ("torch", "np", "numpy")  # type: ignore[attr-defined]
+    given = [*call.args[0 if own else 1 :], *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    try:
+        dims = ast.literal_eval(given[0]) if len(given) == 1 else 0
+    except ValueError:
+        return False
+    return all(isinstance(one, int) and one != 0 for one in (dims if isinstance(dims, tuple) else (dims,)))
 
 
 def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:

@@ -129,6 +129,26 @@ def test_figures_that_gathering_would_change(metric: str) -> None:
     assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
 
 
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("list((p * y).sum(dim=-2).sum(dim=-1) / (p + y).sum((-2, -1)))", False),
+        ("(torch.sum(p * y, (1, 2)) / (p + y).sum((1, 2))).tolist()", False),
+        ("list((p * y).sum((0, 2)) / (p + y).sum((0, 2)))", True),
+        ("list((p * y).sum() / (p + y).sum(-1))", True),
+        ("((p * y).sum((1, 2)) / (p + y).sum((1, 2))).mean()", True),
+    ],
+)
+def test_an_overlap_of_each_sample(given: str, whole: bool) -> None:
+    setup = f"def jaccard(p, y):\n    return {given}\n"
+    snippet = "scores = []\nfor a, b in test_loader:\n    scores += jaccard(model(a), b)\nprint(sum(scores))"
+    conversion = convert(setup=setup, epoch=snippet)
+    said = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    why = "of several batches at once" if whole else "what `jaccard` lists for each sample is not gathered"
+    assert any(why in one for one in said)
+    assert "gather_for_metrics" not in conversion.new_text
+
+
 OVERLAP = """
 import torch
 from torch import nn
