@@ -76,7 +76,9 @@ def _named(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
         known = script.qualname(call.func)
         if not isinstance(call.func, ast.Attribute) or known is not None:
             callees = script.callees(call)
-            if _NO_AVERAGE.search(last) and (known or callees) and not _each_sample_alone(callees):
+            if _NO_AVERAGE.search(last) and (known or callees):
+                if _each_sample_alone(callees):
+                    return f"what `{last}` lists for each sample is not gathered"
                 return f"`{last}` of several batches at once is not the average of theirs"
         inner = _within_criterion(script, call)
         if inner is not None:
