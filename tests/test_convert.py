@@ -50,7 +50,7 @@ def test_not_python(text: str) -> None:
     ("text", "code"),
     [
         ("import torch\nx = torch.zeros(3, requires_grad=True)\nx.sum().backward()\n", "ACC003"),
-        (frame(backward="torch.autograd.backward([loss, loss], [None, None])"), "ACC008"),
+        (frame(backward="torch.autograd.backward([loss, loss], [None, loss.detach()])"), "ACC008"),
     ],
 )
 def test_refused(text: str, code: str) -> None:
