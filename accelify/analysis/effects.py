@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -355,12 +356,20 @@ class SideEffects:
 
     def shown_in_losses(self, call: ast.Call) -> list[Site]:
         """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
-        module, scope, script = self.script.module_of(call), self.script.scope_of(call), self.script
+        script = self.script
+        if not self._has_others:
+            return []
+        module, scope = script.module_of(call), script.scope_of(call)
         found: list[Site] = []
         for callee in self._losses(module, scope, call):
             if self.interpreter.module_of(callee) not in script.modules:
                 found += as_called(self._shown_by(callee), call, callee, scope)
         return found
+
+    @cached_property
+    def _has_others(self) -> bool:
+        """Whether the program has modules that are not converted."""
+        return not set(self.script.program.modules.values()) <= set(self.script.modules)
 
     def _losses(self, module: Module, scope: Scope, call: ast.Call) -> list[Scope]:
         """The forwards of the program's losses that a call runs, which the interpreter does not go into."""

@@ -21,11 +21,18 @@ def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
     return any(isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in script.values(call.func))
 
 
+def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
+    """The calls of a script that wrap a model so."""
+    if not any(b"Parallel" in module.tree.data for module in script.program.modules.values()):
+        return []  # the word stands in the name of every such class, or in that of one of its bases
+    return [call for call in script.calls() if wraps_model(script, call)]
+
+
 def wrapped_models(script: ScriptModel) -> dict[Thing, list[ast.Call]]:
     """What such calls wrap, each with the calls."""
     found: dict[Thing, list[ast.Call]] = {}
-    for call in script.calls():
-        if wraps_model(script, call) and call_argument(call, 0, "module") is not None:
+    for call in wrapping_calls(script):
+        if call_argument(call, 0, "module") is not None:
             for thing in script.things(call):
                 found.setdefault(thing, []).append(call)
     return found
@@ -81,4 +88,11 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
     )
 
 
-__all__ = ["is_behind", "is_for_several", "is_unread_and_stays", "wrapped_models", "wraps_model"]
+__all__ = [
+    "is_behind",
+    "is_for_several",
+    "is_unread_and_stays",
+    "wrapped_models",
+    "wrapping_calls",
+    "wraps_model",
+]

@@ -11,7 +11,7 @@ from accelify.analysis.evaluated_names import evaluated_names
 from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.own_main import only_for_main
 from accelify.analysis.scopes import Scope, Scopes
-from accelify.analysis.search_path import added_roots, roots_of
+from accelify.analysis.search_path import NEVER_FOLLOWED, added_roots, roots_of
 from accelify.analysis.syntax import Tree, walk
 
 # A project module beyond this size is data or generated; it is not read for roles.
@@ -19,8 +19,6 @@ _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
 # What stands in modules that can be converted with the script.
 TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
-# Libraries are known by name; their own source says nothing about a script's roles.
-_NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 
 
 @dataclass(eq=False)
@@ -161,7 +159,7 @@ class Program:
 
     def _locate(self, name: str) -> Path | None:
         head, _, rest = name.partition(".")
-        if not head or head in _NEVER_FOLLOWED:
+        if not head or head in NEVER_FOLLOWED:
             return None
         if (
             rest

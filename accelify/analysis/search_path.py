@@ -41,6 +41,12 @@ def roots_of(path: Path) -> list[Path]:
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
+# Libraries are known by name; their own source says nothing about a script's roles.
+NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
+# What scripts import most, and no project has a module in place of.
+_LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
+
+
 def top_of_project(folder: Path) -> Path | None:
     """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
     around = [folder, *folder.parents]
@@ -94,7 +100,8 @@ def _imported(path: Path, text: str, roots: list[Path]) -> Iterator[Path]:
             dots = len(words) - len(words.lstrip("."))
             parts = [part for part in words.split(".") if part]
             around = [path.parents[dots - 1]] if 0 < dots <= len(path.parents) else roots
-            yield from _file(parts, around) if parts else ()
+            if parts and (dots or parts[0] not in _LIBRARIES):
+                yield from _file(parts, around)
 
 
 def _file(parts: list[str], roots: Iterable[Path]) -> Iterator[Path]:

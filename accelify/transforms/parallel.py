@@ -31,7 +31,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.conditions import only_reads
 from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
-from accelify.analysis.parallel_wraps import is_behind, is_unread_and_stays, wraps_model
+from accelify.analysis.parallel_wraps import is_behind, is_unread_and_stays, wrapping_calls
 from accelify.analysis.run_elsewhere import runs_on_host
 from accelify.analysis.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.scopes import Scope, in_order
@@ -58,9 +58,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
     parts: set[Thing] = set()
     wrapped: dict[Thing, list[ast.Call]] = {}
-    for call in context.script.calls():
-        if not wraps_model(context.script, call):
-            continue
+    for call in wrapping_calls(context.script):
         inner = call_argument(call, 0, "module")
         if inner is None:
             continue
@@ -206,7 +204,7 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
     script = context.script
-    wraps = [call for call in script.calls() if wraps_model(context.script, call)]
+    wraps = wrapping_calls(script)
     models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
     if not models:
         return
