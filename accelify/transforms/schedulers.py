@@ -17,6 +17,7 @@ from accelify.analysis.counts import made_once
 from accelify.analysis.step_coefficients import step_coefficients
 from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
+from accelify.analysis.syntax import names_in
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -55,6 +56,7 @@ def transform(context: Context) -> Iterator[Change]:
             and context.plan.batch_size != "total"
             and context.plan.steps_per_batch(call)
             and not ends_by_steps(script, call)
+            and not _is_told_the_epoch(context, call)
         ):
             own.add(call)
             yield context.todo(
@@ -86,6 +88,14 @@ def transform(context: Context) -> Iterator[Change]:
                 + (" of a tensor" if context.for_accelerate else ""),
             )
     yield from _own_rates(context, own)
+
+
+def _is_told_the_epoch(context: Context, call: ast.Call) -> bool:
+    """Whether a step is given nothing but the number of a loop around that over the batches: `step(epoch - 1)`."""
+    around = [loop for loop in context.script.enclosing_loops(call)[1:] if isinstance(loop, ast.For)]
+    numbers = {loop.target.id for loop in around if isinstance(loop.target, ast.Name)}
+    names = {name for argument in call.args for name in names_in(argument)}
+    return bool(names & numbers) and names <= numbers | {"max", "min", "int"}
 
 
 def _is_alike(context: Context, value: ast.expr) -> bool:

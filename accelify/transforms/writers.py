@@ -16,7 +16,7 @@ from accelify.analysis import values as v
 from accelify.analysis.done import calls_done, needed_beside, statement_for
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import Tree, dotted, target_names
 from accelify.analysis.values import Thing
 from accelify.analysis.writer_folders import needs_folder_of
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
@@ -302,6 +302,16 @@ def _uses_of(context: Context, made: ast.Assign) -> list[ast.stmt] | None:
     return found
 
 
+def _is_written(tree: Tree, node: ast.Attribute) -> bool:
+    """Whether what belongs to a run is only set: `wandb.config.lr = 1`, `wandb.config.update(...)`."""
+    parent = tree.parent(node)
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node and isinstance(parent.ctx, ast.Store)
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return isinstance(tree.parent(parent), ast.Expr)
+    return isinstance(node.ctx, ast.Store) and not isinstance(parent, ast.AugAssign)
+
+
 def _wandb(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith(("wandb.", "mlflow."))]
@@ -312,7 +322,14 @@ def _wandb(context: Context) -> Iterator[Change]:
         if isinstance(n.value, (ast.Name, ast.Attribute))
         and (script.qualname(n.value) or "") in ("wandb.config", "wandb.run")
     ]  # fmt: skip
+    written = [n for n in reads if _is_written(tree, n)]
+    reads = [n for n in reads if n not in written]
     statements: list[ast.stmt] = []
+    for node in written if not reads else ():
+        setting = tree.statement(node)
+        alone = isinstance(setting, ast.Assign) and len(setting.targets) == 1 and not _meets(context, setting)
+        if alone and context.accelerator(setting) is not None and not context.plan.on_main_only(setting):
+            statements.append(setting)
     for call in calls:
         name = script.qualname(call.func) or ""
         parent = tree.parent(call)

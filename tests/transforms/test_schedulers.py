@@ -219,3 +219,19 @@ def test_once_a_round_of_another_number_stays() -> None:
     assert not prepares_schedule("n = len(loader.dataset)")
     assert not prepares_schedule("n = min(len(loader), 100)")
     assert not prepares_schedule("n = len(loader) if epochs else 100")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [("epoch - 1", False), ("max(0, epoch)", False), ("epoch + x.mean().item()", True)]
+)
+def test_one_of_the_programs_own_that_is_told_the_epoch(number: str, said: bool) -> None:
+    told = OWN.replace("def step(self):", "def step(self, epoch=None):")
+    told = told.replace("group['lr'] *= 0.9", "group['lr'] = 0.1 * 0.9**epoch")
+    end = f"""
+    for epoch in range(3):
+        for x, y in loader:
+            model(x).mean().backward()
+            optimizer.step()
+            scheduler.step({number})
+    """
+    assert ("ACC407" in codes(convert(ready=told, end=end))) is said

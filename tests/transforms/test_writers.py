@@ -175,3 +175,28 @@ def test_a_writer_that_is_made_where_its_library_is_there() -> None:
     made = "try:\n    import tensorboardX as tb\nexcept ImportError:\n    tb = None\n"
     text = convert(imports=made, ready="writer = tb and tb.SummaryWriter('runs')").new_text
     assert "writer = tb and tb.SummaryWriter('runs') if accelerator.is_main_process else None\n" in text
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "wandb.config.update({'a': 1})",
+        "wandb.config.lr = 0.1",
+        "wandb.run.summary['best'] = 1",
+        "wandb.run.save()",
+    ],
+)
+def test_what_is_only_set_in_a_run_is_not_read_back(setting: str) -> None:
+    check_transformed(
+        "ready",
+        f"wandb.init()\n{setting}",
+        f"if accelerator.is_main_process:\n    wandb.init()\n    {setting}",
+        imports=BOARD,
+    )
+
+
+@pytest.mark.parametrize("read", ["rate = wandb.config.lr", "name = wandb.run.id", "wandb.config.lr += 1"])
+def test_what_is_read_of_a_run_is_said(read: str) -> None:
+    conversion = convert(imports=BOARD, ready=f"wandb.init()\n{read}")
+    assert "wandb.init()" in place_of(conversion.new_text, "ready").splitlines()
+    assert any("read back" in f.message for f in conversion.remaining)
