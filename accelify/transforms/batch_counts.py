@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.schedule_lengths import lengths_read_by
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 from accelify.findings import Severity
@@ -22,6 +22,8 @@ from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
 
 _SHOWING = frozenset("print write info debug set_description set_postfix set_postfix_str format log".split())
+# Calls through which a number is followed.
+_FARTHEST = 3
 _ROUNDING = frozenset("int ceil floor round max".split())
 
 
@@ -80,7 +82,28 @@ def _uses(context: Context, number: ast.expr) -> list[ast.expr]:
     owner = context.script.scope_of(stmt).resolve(target.id) if isinstance(target, ast.Name) else None
     if not isinstance(target, ast.Name) or owner is None or len(context.tree.assigns(target.id)) != 1:
         return [number]
-    return list(context.script.reads(target.id, owner))
+    return [used for read in context.script.reads(target.id, owner) for used in _taken(context, read)]
+
+
+def _taken(context: Context, read: ast.expr, far: int = 0) -> list[ast.expr]:
+    """Where the parameter is read that takes a number, in a function that nobody else calls; else the read itself."""
+    script, call = context.script, context.tree.parent(read)
+    if isinstance(call, ast.keyword):
+        call = context.tree.parent(call)
+    callees = script.callees(call) if isinstance(call, ast.Call) and far < _FARTHEST else set()
+    for callee in callees if len(callees) == 1 else ():
+        assert isinstance(call, ast.Call)
+        name = next((name for given, name in handed_to(call, callee) if given is read), None)
+        own = script.interpreter.module_of(callee) in script.modules and len(script.callers(callee)) == 1
+        if name is not None and own and not _is_set(context, callee, name):
+            found = [node for node in script.reads(name, callee) if script.scope_of(node) is callee]
+            return [used for node in found for used in _taken(context, node, far + 1)]
+    return [read]
+
+
+def _is_set(context: Context, scope: Scope, name: str) -> bool:
+    """Whether a function binds a name anew."""
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 
 def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:

@@ -184,3 +184,35 @@ def test_a_training_that_ends_by_the_batches_of_all(loop: str, made: str, total:
         conversion = convert(batch_size, setup=OPTIONS, end=end)
         found = [f for f in conversion.remaining if "takes N times the epochs" in f.message]
         assert len(found) == (said and batch_size == "per-process")
+
+
+HANDED = """
+def note(i, count):
+    print(i, count)
+
+def run(loader, count):
+    {first}
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if i % int(0.5 * count) == 0:
+            note(i, count=count)
+
+each = len(data) / batch_size
+run(loader, each)
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "divided"),
+    [
+        ("pass", "", True),
+        ("count = count / 2", "", False),
+        ("pass", "run(loader, 10)", False),
+    ],
+)
+def test_a_number_that_is_handed_on(first: str, more: str, divided: bool) -> None:
+    text = convert(setup=SIZE, end=HANDED.format(first=first, more=more)).new_text
+    assert ("each = len(data) / batch_size / accelerator.num_processes" in text) is divided
