@@ -219,8 +219,18 @@ def _runs_parts(script: ScriptModel, method: Scope) -> bool:
 def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     """Whether a function of the project that is called runs the model, as its argument or as everybody's."""
     return any(
-        isinstance(inner, ast.Call) and model in _called_in(script, function, inner.func)
+        isinstance(inner, ast.Call)
+        and (model in _called_in(script, function, inner.func) or _runs_method(script, function, inner, model))
         for function, inner in _run_by(script, call)
+    )
+
+
+def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.Thing) -> bool:
+    """Whether a function calls a method of the model's own that runs parts of it: `model.extract(x)`."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and model in _called_in(script, function, call.func.value)
+        and any(_runs_parts(script, callee) for callee in script.callees(call))
     )
 
 

@@ -96,3 +96,36 @@ def test_weights_that_are_drawn_or_shared_lie_where_the_model_does(early: str, k
     build = BUILD.format(move="", early=f"{INIT}{early}")
     text = convert(imports="from multiprocessing import Process", build=build).new_text
     assert ("model = nn.Linear(4, 2).to(device)\n" in text) is kept
+
+
+METHOD = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(4, 3), nn.Linear(3, 2)
+        self.rate = 0.5
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+    def extract(self, x):
+        return self.body(x)
+
+    def faster(self, x):
+        return self.rate * x
+
+def look(batches, net):
+    for x, y in batches:
+        print(net.{method}(x.cuda()))
+
+model = Net().cuda()
+first = DataLoader(data, batch_size=8)
+look(first, model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(("method", "early"), [("extract", True), ("faster", False)])
+def test_a_helper_that_runs_parts_of_the_model_by_a_method_of_its_own(method: str, early: bool) -> None:
+    text = convert(ready=METHOD.format(method=method)).new_text
+    assert ("model = Net().to(accelerator.device)\n" in text) is early
