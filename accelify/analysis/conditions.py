@@ -12,11 +12,16 @@ _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
 _SEVERAL_DEVICES = re.compile(r"(multi|data)_?(gpu|parallel|device)|parallel$", re.IGNORECASE)
 
 
+# Calls that tell about the machine, an object or a text, and change nothing.
+_LOOKS = (
+    "is_available", "device_count", "len", "isinstance", "hasattr", ".startswith", ".endswith", ".lower", ".upper",
+)  # fmt: skip
+
+
 def only_reads(test: ast.expr) -> bool:
     """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
     return all(
-        isinstance(n.func, (ast.Name, ast.Attribute))
-        and ast.unparse(n.func).endswith(("is_available", "device_count", "len", "isinstance", "hasattr"))
+        isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).endswith(_LOOKS)
         for n in walk(test)
         if isinstance(n, ast.Call)
     )

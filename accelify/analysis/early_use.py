@@ -220,7 +220,9 @@ def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     """Whether a function of the project that is called runs the model, as its argument or as everybody's."""
     return any(
         isinstance(inner, ast.Call)
-        and (model in _called_in(script, function, inner.func) or _runs_method(script, function, inner, model))
+        and (
+            model in _called_in(script, function, inner.func) or _runs_method(script, function, inner, model)
+        )
         for function, inner in _run_by(script, call)
     )
 

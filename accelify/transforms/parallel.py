@@ -248,6 +248,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         for c in given
         if isinstance(c.func, ast.Attribute) and (dotted(c.func.value) or "").endswith(".module")
     }
+    parts = _wrapped_parts(context, wrapped) if loads else {}
     for call in given if loads else ():
         assert isinstance(call.func, ast.Attribute)
         # What is loaded behind the training is what it has saved, without a prefix.
@@ -256,19 +257,39 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         state = call_argument(call, 0, "state_dict")
         models = script.models_of(call.func.value)
         wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
-        if state is None or not any(is_behind(context.script, call, wrap) for wrap in wraps):
+        whole = any(is_behind(context.script, call, wrap) for wrap in wraps)
+        inner = {
+            name for t in models for name, wrap in parts.get(t, ()) if is_behind(context.script, call, wrap)
+        }
+        if state is None or not (whole or inner):
             continue
         if any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()):
             continue
         if tree.in_fstring(call) or context.is_claimed(call) or not comes_from(script, state, loads):
             continue
         start, end = tree.start(state), tree.end(state)
+        taken = '.removeprefix("module.")' if whole else ""
+        taken += "".join(f'.replace("{name}.module.", "{name}.")' for name in sorted(inner))
         edits: list[Edit] = [
-            verbs.insert(tree, start, '{name.removeprefix("module."): weight for name, weight in ', 5),
+            verbs.insert(tree, start, f"{{name{taken}: weight for name, weight in ", 5),
             verbs.insert(tree, end, ".items()}", -5),
         ]
         message = "files that were saved under DataParallel have `module.` before the names of the weights"
         yield context.change(PARALLEL, call, message, edits)
+
+
+def _wrapped_parts(
+    context: Context, wrapped: dict[Thing, list[ast.Call]]
+) -> dict[Thing, list[tuple[str, ast.Call]]]:
+    """The parts of models that are wrapped by themselves, by name: `model.features = DataParallel(model.features)`."""
+    found: dict[Thing, list[tuple[str, ast.Call]]] = {}
+    for call in (call for calls in wrapped.values() for call in calls):
+        stmt = context.tree.statement(call)
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+        if isinstance(target, ast.Attribute):
+            for model in context.script.models_of(target.value):
+                found.setdefault(model, []).append((target.attr, call))
+    return found
 
 
 def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
