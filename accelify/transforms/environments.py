@@ -147,6 +147,8 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
         for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
             if not _gives_seed(call) or script.interpreter.calls.get(call):
                 continue  # what a function of the program does stands in it
+            if module in script.modules and script.module_of(call) is not module:
+                continue  # modules that are converted together have one tree
             defaults = option_defaults(modules) if defaults is None else defaults
             test = _test_around(module, call)
             if test is None or module not in script.modules:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, codes
 
@@ -184,3 +185,43 @@ def test_a_seed_that_a_caller_gives() -> None:
     text = SCRIPT.format(made=textwrap.indent(asked, "    "), step=OLD.format(action=0), behind="")
     text = text.replace("def main():", "def main(wanted=0):")
     assert "ACC212" not in codes(convert_source(Source.from_text(text, PATH)))
+
+
+AGENT = """\
+import torch
+
+
+class Agent:
+    def __init__(self):
+        self.net = torch.nn.Linear(3, 1)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def learn(self, state):
+        loss = self.net(torch.as_tensor(state)).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+TWO_FILES = """\
+import gym
+import torch
+from agent import Agent
+
+seed = {seed}
+env = gym.make("Pendulum-v1")
+agent = Agent()
+if seed:
+    env.seed(seed)
+for episode in range(10):
+    agent.learn(env.reset())
+"""
+
+
+@pytest.mark.parametrize(("seed", "unseeded"), [("0", True), ("None", True), ("3", False)])
+def test_a_seed_that_a_variable_switches_off_where_another_file_trains(
+    tmp_path: Path, seed: str, unseeded: bool
+) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "train.py").write_text(TWO_FILES.format(seed=seed))
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    assert any("ACC212" in codes(conversion) for conversion in found) is unseeded
