@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Sequence
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import counts_own
-from accelify.analysis.losses import MEAN, LossReductions
+from accelify.analysis.losses import LossReductions
+from accelify.analysis.reduction_kinds import MEAN
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.set_numbers import is_set

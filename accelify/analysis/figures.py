@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from accelify.analysis import values as v
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.enumerated import is_enumerated
-from accelify.analysis.losses import MEAN, SUM, LossReductions
+from accelify.analysis.losses import LossReductions
+from accelify.analysis.reduction_kinds import MEAN, SUM
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, target_names, walk

@@ -53,7 +53,7 @@ class Given:
             return self.script.values(node)
         return self.script.interpreter.evaluate(module, self.scope(node, module), node)
 
-    def library_name(self, node: ast.expr, module: Module) -> str:
+    def imported_name(self, node: ast.expr, module: Module) -> str:
         """The qualified name of what a library or Python itself gives; "" for anything else."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return ""

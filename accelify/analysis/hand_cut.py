@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.losses import MEAN, SUM, LossReductions
+from accelify.analysis.losses import LossReductions
+from accelify.analysis.reduction_kinds import MEAN, SUM
 from accelify.analysis.script import Loop, ScriptModel, is_in_model
 from accelify.analysis.syntax import (
     call_keyword,

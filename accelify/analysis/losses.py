@@ -20,6 +20,7 @@ from accelify.analysis.branches import constants_of, constants_of_object, return
 from accelify.analysis.counts import size_given
 from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
+from accelify.analysis.reduction_kinds import MEAN, MIXED, NEUTRAL, PENALTY, SUM, UNCLEAR, either, together
 from accelify.analysis.running_sums import adds_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -28,9 +29,6 @@ from accelify.analysis.torch_calls import reduction_of
 from accelify.analysis.values import Function, Imported, Thing
 from accelify.analysis.zero_terms import is_nothing
 
-MEAN, SUM, MIXED, NEUTRAL, UNCLEAR = "mean", "sum", "mixed", "neutral", "unclear"
-# A term over the weights alone: it is the same on every process, whatever the batch.
-PENALTY = "penalty"
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 _DEEPEST = 12
 _CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
@@ -101,7 +99,7 @@ class LossReductions:
         if isinstance(node, ast.UnaryOp):
             return self._of(node.operand, place, depth)
         if isinstance(node, ast.IfExp):
-            return _either(self._of(node.body, place, depth), self._of(node.orelse, place, depth))
+            return either(self._of(node.body, place, depth), self._of(node.orelse, place, depth))
         if isinstance(node, ast.BinOp):
             return self._operation(node, place, depth)
         if isinstance(node, ast.Call):
@@ -152,7 +150,7 @@ class LossReductions:
                 divided = True
             elif one is not None:
                 anew = always and isinstance(stmt, ast.Assign) and one not in (NEUTRAL, UNCLEAR)
-                answer = one if anew else _either(answer, one)
+                answer = one if anew else either(answer, one)
         if divided and answer == SUM:
             return MEAN
         if not bound and any(a.arg == name for a in owner.parameters()):
@@ -233,7 +231,7 @@ class LossReductions:
                 for result in results:
                     inner = _Place(function.module, function.scope)
                     if isinstance(result, ast.Tuple) and index < len(result.elts):
-                        answer = _either(answer, self._of(result.elts[index], inner, depth))
+                        answer = either(answer, self._of(result.elts[index], inner, depth))
             return UNCLEAR if answer == NEUTRAL else answer
         return UNCLEAR
 
@@ -245,7 +243,7 @@ class LossReductions:
             return self._divided(left, node.right, place)
         right = self._of(node.right, place, depth)
         if isinstance(node.op, (ast.Add, ast.Sub)):
-            return _together(left, right)
+            return together(left, right)
         for one, factor in ((left, node.right), (right, node.left)):
             # x.sum() * (1 / n)
             divisor = self._divisor(factor)
@@ -256,7 +254,7 @@ class LossReductions:
             if right in (NEUTRAL, UNCLEAR)
             else right
             if left in (NEUTRAL, UNCLEAR)
-            else _either(left, right)
+            else either(left, right)
         )
 
     def _is_penalty(self, node: ast.Call, place: _Place) -> bool:
@@ -362,13 +360,13 @@ class LossReductions:
         answers += reduced
         known = [answer for answer in answers if answer is not None]
         if known:
-            return functools.reduce(_either, sorted(known))
+            return functools.reduce(either, sorted(known))
         functions = self._functions(node, place)
         if functions:
             answer = NEUTRAL
             for function, results in functions:
                 for result in results:
-                    answer = _either(answer, self._of(result, _Place(function.module, function.scope), depth))
+                    answer = either(answer, self._of(result, _Place(function.module, function.scope), depth))
             return UNCLEAR if answer == NEUTRAL else answer
         if isinstance(node.func, ast.Attribute):
             name = node.func.attr
@@ -509,11 +507,11 @@ class LossReductions:
         for cls in classes_of(criterion):
             forward = cls.method("forward")
             if forward is None:
-                answer = _either(answer, MEAN)
+                answer = either(answer, MEAN)
                 continue
             constants = constants_of_object(cls, criterion.site)
             for result in returned(forward[1].node.body, constants):
-                answer = _either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+                answer = either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
         if criterion.cls is not None:
             return UNCLEAR if answer == NEUTRAL else answer
         if (
@@ -580,22 +578,3 @@ def _divides(value: ast.expr, name: str) -> bool:
         and dotted(value.left) == name
         and not isinstance(value.right, ast.Constant)
     )
-
-
-def _either(a: str, b: str) -> str:
-    """What is known when it can be one or the other."""
-    if a == b or b in (NEUTRAL, PENALTY):
-        return a
-    if a in (NEUTRAL, PENALTY):
-        return b
-    if UNCLEAR in (a, b):
-        return b if a == UNCLEAR else a
-    return MIXED
-
-
-def _together(a: str, b: str) -> str:
-    """What a sum of two losses is. A term over the weights fits an averaged loss only."""
-    if PENALTY in (a, b):
-        other = b if a == PENALTY else a
-        return MIXED if other == SUM else other
-    return _either(a, b)

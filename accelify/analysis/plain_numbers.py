@@ -51,7 +51,7 @@ class PlainNumbers:
                 return True
             if call.func.attr == "size" and len(call.args) == 1:
                 return True
-        name = self.given.library_name(call.func, module)
+        name = self.given.imported_name(call.func, module)
         return name in _CALLS or name.startswith("math.")
 
     def _variable(self, node: ast.Name | ast.Attribute, module: Module, far: int) -> bool:

@@ -13,8 +13,8 @@ from accelify.analysis.averages import divisors, is_mean
 from accelify.analysis.counts import counts_own
 from accelify.analysis.evaluation import EvaluationLoop
 from accelify.analysis.figures import Figures, addition, end_of, place_of
-from accelify.analysis.losses import MIXED, SUM
 from accelify.analysis.meters import meter_of
+from accelify.analysis.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Thing

@@ -84,7 +84,7 @@ class ScalarLosses:
         return isinstance(node, (ast.Name, ast.Attribute)) and self._variable(node, module)
 
     def _called(self, node: ast.expr, module: Module) -> str:
-        return self.given.library_name(node.func, module) if isinstance(node, ast.Call) else ""
+        return self.given.imported_name(node.func, module) if isinstance(node, ast.Call) else ""
 
     def _either(self, choice: ast.IfExp, module: Module) -> bool:
         """`x.mean() if not isinstance(x, int) else x`, or one of two numbers."""

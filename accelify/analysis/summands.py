@@ -48,7 +48,7 @@ class Summands:
                 return []
             self.places.add(place)
             return self._behind(place, node, module)
-        name = self.given.library_name(node.func, module) if isinstance(node, ast.Call) else ""
+        name = self.given.imported_name(node.func, module) if isinstance(node, ast.Call) else ""
         parts = operands(node, name)
         if parts is None:
             return list(self._given_back(node, None)) if isinstance(node, ast.Call) else []
@@ -82,7 +82,7 @@ class Summands:
         )
 
     def _reduces(self, node: ast.expr, module: Module, place: Place) -> bool:
-        name = self.given.library_name(node.func, module) if isinstance(node, ast.Call) else ""
+        name = self.given.imported_name(node.func, module) if isinstance(node, ast.Call) else ""
         parts = operands(node, name)
         if parts is not None:
             return any(self._reduces(part, module, place) for part in parts)

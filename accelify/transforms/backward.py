@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.given_none import are_none
 from accelify.analysis.input_gradients import InputGradients
-from accelify.analysis.losses import MIXED, SUM
+from accelify.analysis.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import Backward
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Mapping, Sequence

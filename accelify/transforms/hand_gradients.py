@@ -22,7 +22,7 @@ from accelify.analysis import values as v
 from accelify.analysis.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.copied import leaves_no_gradients
 from accelify.analysis.input_gradients import InputGradients
-from accelify.analysis.losses import MEAN, SUM
+from accelify.analysis.reduction_kinds import MEAN, SUM
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Function

@@ -31,9 +31,9 @@ from accelify.analysis.figures import (
     place_of,
     plain,
 )
-from accelify.analysis.losses import SUM
 from accelify.analysis.meters import Meter, meter_of
 from accelify.analysis.recorded_sums import RecordedSums, Sums
+from accelify.analysis.reduction_kinds import SUM
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
