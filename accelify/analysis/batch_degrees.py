@@ -226,7 +226,7 @@ class BatchDegrees:
             return 0
         last, args = node.func.attr, node.args
         whole = last in ("numel", "nelement", "count_nonzero") and not args
-        return self._counted(node.func.value, place) if whole or (last == "size" and is_first(args)) else 0
+        return self._counted(node.func.value, place) if whole or (last == "size" and _is_first(args)) else 0
 
     def _counted(self, owner: ast.expr | None, place: _Place) -> float:
         return 1 if owner is not None and self._is_of_batch(owner, place) else 0
@@ -277,7 +277,7 @@ class BatchDegrees:
         return names.pop() if len(names) == 1 else ""
 
 
-def is_first(args: list[ast.expr]) -> bool:
+def _is_first(args: list[ast.expr]) -> bool:
     """Whether a dimension is the first, that of the samples."""
     return len(args) == 1 and is_constant(args[0], 0)
 

@@ -134,7 +134,7 @@ def are_none(script: ScriptModel, node: ast.expr) -> bool:
     others = [n for n in read if isinstance(n.ctx, ast.Load) and script.scope_of(n).resolve(n.id) is scope]
     return (
         bool(made)
-        and all(isinstance(s.value, ast.expr) and are_none(script, s.value) for s in made)
+        and all(are_none(script, s.value) for s in made)
         and all(_is_given_none_more(script, n) for n in others)
     )
 

@@ -95,13 +95,13 @@ def _taken(context: Context, read: ast.expr, far: int = 0) -> list[ast.expr]:
         assert isinstance(call, ast.Call)
         name = next((name for given, name in handed_to(call, callee) if given is read), None)
         own = script.interpreter.module_of(callee) in script.modules and len(script.callers(callee)) == 1
-        if name is not None and own and not _is_set(context, callee, name):
-            found = [node for node in script.reads(name, callee) if script.scope_of(node) is callee]
+        found = script.reads(name, callee) if name is not None and own and not _is_set(callee, name) else []
+        if found and all(script.scope_of(node) is callee for node in found):
             return [used for node in found for used in _taken(context, node, far + 1)]
     return [read]
 
 
-def _is_set(context: Context, scope: Scope, name: str) -> bool:
+def _is_set(scope: Scope, name: str) -> bool:
     """Whether a function binds a name anew."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 

@@ -401,11 +401,11 @@ def _left_open(context: Context) -> Iterator[Change]:
             mark = "ask on the main process, and hand the answer to the others"
             yield context.todo(FILES, call, "every process would ask this, and one of them is answered", mark)
             continue
-        opened = opened_path(context.script, call) if not _is_saved_to(context, call) else None
+        opened = opened_path(context.script, call)
         path = opened or opens_for_writing(call, name)
         if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
+        if context.is_claimed(call) or context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1 if opened is None else 0, "mode")
@@ -429,12 +429,6 @@ def _left_open(context: Context) -> Iterator[Change]:
             if again:
                 edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
             yield context.change(FILES, call, "every process would write this file", edits)
-
-
-def _is_saved_to(context: Context, call: ast.Call) -> bool:
-    """Whether a file is opened in a call that is handed the path itself: `torch.save(state, path.open("wb"))`."""
-    parent = context.tree.parent(call)
-    return isinstance(parent, ast.Call) and context.script.qualname(parent.func) == "torch.save"
 
 
 def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.Call | None) -> list[Edit]:

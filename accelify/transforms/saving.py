@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.opened_paths import opened_path
 from accelify.analysis.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
@@ -74,17 +75,19 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _path_itself(context: Context, call: ast.Call) -> list[Edit]:
     """`path` in place of `path.open("wb")`, which empties the file on every process before one of them writes it."""
-    target, tree = call_argument(call, 1, "f"), context.tree
-    if not isinstance(target, ast.Call) or not isinstance(target.func, ast.Attribute):
+    target = call_argument(call, 1, "f")
+    path = opened_path(context.script, target) if isinstance(target, ast.Call) else None
+    if path is None or not isinstance(target, ast.Call) or _appends(target):
         return []
-    mode, func = call_argument(target, 0, "mode"), target.func
-    new = isinstance(mode, ast.Constant) and any(c in str(mode.value) for c in "wx")
-    library = context.script.qualname(func) or ""
-    if func.attr != "open" or not new or library.partition(".")[0] not in ("", "pathlib"):
-        return []
-    if context.script.callees(target) or len(target.args) + len(target.keywords) != 1:
-        return []
-    return [Replace(tree.data.rindex(b".", 0, tree.end(func)), tree.end(target), "")]
+    context.claim(target)
+    tree = context.tree
+    return [Replace(tree.data.rindex(b".", 0, tree.end(target.func)), tree.end(target), "")]
+
+
+def _appends(call: ast.Call) -> bool:
+    """Whether a file is opened to be written behind what it holds, which the path itself would replace."""
+    mode = call_argument(call, 0, "mode")
+    return isinstance(mode, ast.Constant) and "a" in str(mode.value)
 
 
 def _by_own_figure(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = frozenset()) -> bool:

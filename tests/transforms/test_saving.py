@@ -160,6 +160,8 @@ def test_models_among_other_things_are_saved_without_their_wrapper(before: str, 
         ('(folder / "a.pt").open("wb")', '(folder / "a.pt")'),
         ('folder.joinpath("a.pt").open(mode="wb+")', 'folder.joinpath("a.pt")'),
         ('f=folder.open("xb")', "f=folder"),
+        ('folder.open("wb", buffering=0)', "folder"),
+        ('folder.open("ab")', 'open(folder if accelerator.is_main_process else os.devnull, "ab")'),
         ('gzip.open("wb")', 'gzip.open("wb")'),  # the name of a file
         ('archive.open("a.pt", "w")', 'archive.open("a.pt", "w")'),
     ],
