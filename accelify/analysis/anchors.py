@@ -11,6 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.device_choices import binds_device, chooses_device, settles_device
 from accelify.analysis.devices import option_name
 from accelify.analysis.fallback_devices import named_before
+from accelify.analysis.function_tables import stands_in_called_table
 from accelify.analysis.headers import evaluating_scope
 from accelify.analysis.hidden_devices import hides_devices
 from accelify.analysis.homes import bases_elsewhere, caller_of, class_value, init_of, node_of
@@ -195,7 +196,9 @@ class Reach:
                 if self._reads_a_definition(call):
                     return self._refuse(home, f"{called}, when a definition is read and before it is made")
                 return self._refuse(home, self.obstacles.get(caller, f"{called}, where it is not known"))
-            if caller is self.root and caller.kind != "class" and self.tree.start(call) < self.anchor.offset:
+            early = caller is self.root and self.tree.start(call) < self.anchor.offset
+            # Of a class, methods run when its constructor has made it.
+            if early and (caller.kind != "class" or self.script.scope_of(call) is init_of(caller)):
                 return self._refuse(home, f"{called}, before it can be made")
             if caller is self.root and caller.kind == "class" and self._reads_a_definition(call):
                 return self._refuse(home, f"{called}, before it can be made")
@@ -292,7 +295,8 @@ class Reach:
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue
                 if any(isinstance(w, Function) and w.scope is scope for w in self.script.values(node)):
-                    return True
+                    if not stands_in_called_table(self.script, node, self.core | {scope}):
+                        return True
         return False
 
     def _calls_of(self, home: Scope) -> list[ast.Call]:

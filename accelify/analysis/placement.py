@@ -364,10 +364,9 @@ class Placement:
         name, owner = item.holder.name, item.holder.scope
         if owner is None:
             return True
-        if name in owner.positional() and all(
-            any(gives(self.script, s, t) for s in item.creations) for t in item.things
-        ):
-            return False  # a parameter is there anyway, and what its caller hands over is prepared there
+        if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
+            if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
+                return False  # a parameter is there anyway, and what its caller hands over is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
             within = self.script.scope_of(read) is item.scope

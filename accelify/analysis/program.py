@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,9 +90,8 @@ class Program:
         self.roots: list[Path] = []
         if path is not None:
             own = roots_of(path)
-            top = own[1] if len(own) > 1 else own[0]
             if (own[0] / "__init__.py").exists():
-                self.entry.package = ".".join(own[0].relative_to(top).parts)
+                self.entry.package = ".".join(own[0].relative_to(own[-1]).parts)
             # What the script adds itself goes before the folders that are guessed.
             self.roots = list(dict.fromkeys([own[0], *added_roots(path, tree.text, own, read), *own[1:]]))
             Uses(self).follow()
@@ -114,7 +114,9 @@ class Program:
         """File and line of a module with the word for it that the script uses and that does not parse."""
         for path, line in self.unread.values():
             if TRAINING_WORDS[0] in (self._read(path) or ""):
-                return f"{path}, line {line}" if line else str(path)
+                folder = self.entry.path.resolve().parent if self.entry.path is not None else Path.cwd()
+                shown = Path(os.path.relpath(path, folder)).as_posix()
+                return f"{shown}, line {line}" if line else shown
         return None
 
     def has(self, name: str) -> bool:

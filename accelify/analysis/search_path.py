@@ -27,15 +27,18 @@ _IMPORT = re.compile(
 def roots_of(path: Path) -> list[Path]:
     """The folders under which a script's imports from its own project lie: its own first."""
     folder = path.resolve().parent
-    top = folder
+    top, marked = folder, []
     while (top / "__init__.py").exists() and top.parent != top:
+        # A project's own folder that is a package too: modules of it are run by `python -m` from there.
+        if top != folder and _is_top(top):
+            marked.append(top)
         top = top.parent
     if top != folder:
-        return [folder, top]
+        return [folder, *marked, top]
     # A script in `tools/` or `examples/vision/` imports from the project's root.
     roots = [folder]
     while len(roots) < _MOST_ROOTS and roots[-1].parent != roots[-1]:
-        if any((roots[-1] / name).exists() for name in _TOP_OF_PROJECT):
+        if _is_top(roots[-1]):
             break
         roots.append(roots[-1].parent)
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
@@ -50,7 +53,11 @@ _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".
 def top_of_project(folder: Path) -> Path | None:
     """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
     around = [folder, *folder.parents]
-    return next((one for one in around if any((one / name).exists() for name in _TOP_OF_PROJECT)), None)
+    return next((one for one in around if _is_top(one)), None)
+
+
+def _is_top(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _TOP_OF_PROJECT)
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:

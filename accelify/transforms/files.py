@@ -403,9 +403,13 @@ def _left_open(context: Context) -> Iterator[Change]:
             continue
         opened = opened_path(context.script, call)
         path = opened or opens_for_writing(call, name)
-        if path is None or context.is_guarded(call) or context.plan.on_main_only(call):
+        if path is None or context.is_guarded(call) or context.is_claimed(call):
             continue
-        if context.is_claimed(call) or context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
+        if (
+            context.plan.on_main_only(call)
+            or context.effects.into_memory(call)
+            or writes_own(context.plan, context.effects, call)
+        ):
             continue
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1 if opened is None else 0, "mode")

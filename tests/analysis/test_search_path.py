@@ -113,3 +113,10 @@ def test_the_modules_there_are_converted_with_the_script(project: Path) -> None:
     train, loops = convert_paths([project / "tools" / "train.py"])
     assert "accelerator.prepare(" in train.new_text
     assert "accelerator.backward(loss)" in loops.new_text
+
+
+def test_modules_beside_the_folder_of_a_package_whose_project_is_a_package_too(project: Path) -> None:
+    for folder in (project, project / "tools", project / "lib"):
+        (folder / "__init__.py").write_text("")
+    script = "from lib import net\nnet.make()\n"
+    assert "lib.net" in Program(Tree(script), project / "tools" / "train.py").modules
