@@ -16,7 +16,7 @@ from accelify.analysis.syntax import Tree, walk
 _ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
 _FARTHEST = 3  # calls that a question is looked for around
 _MAKING = frozenset("mkdir makedirs".split())
-_READING = re.compile(r"^(read|load|open)|read$|fromfile|fromtxt|^Image$")
+_READING = re.compile(r"^(read|load|open|restore)|read$|from_?file|fromtxt|^Image$")
 
 
 def asked_paths(test: ast.expr) -> set[str]:
@@ -81,10 +81,10 @@ def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str],
             ):
                 return True
         elif isinstance(node, ast.Call) and tree.start(node) > end and not tree.in_fstring(node):
-            given = {ast.unparse(_bare(a)) for a in node.args}
+            given = {ast.unparse(bare_path(a)) for a in node.args}
             if given & folders and script.qualname(node.func) == "os.chdir":
                 return True
-            if given & paths and not script.callees(node) and _reads(script.qualname(node.func) or ""):
+            if given & paths and not script.callees(node) and reads_by_name(script.qualname(node.func) or ""):
                 return opens_for_writing(node, script.qualname(node.func)) is None
         elif isinstance(node, (ast.Import, ast.ImportFrom)) and names and tree.start(node) > end:
             named = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
@@ -93,7 +93,7 @@ def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str],
     return False
 
 
-def _bare(node: ast.expr) -> ast.expr:
+def bare_path(node: ast.expr) -> ast.expr:
     """`path` of `str(path)` and `Path(path)`."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         if ast.unparse(node.func).rpartition(".")[2] in ("str", "Path", "fspath"):
@@ -101,7 +101,7 @@ def _bare(node: ast.expr) -> ast.expr:
     return node
 
 
-def _reads(name: str) -> bool:
+def reads_by_name(name: str) -> bool:
     """Whether a library's function reads a file by its name: `torchvision.io.read_image`, `PIL.Image.open`."""
     return bool(_READING.search(name.rpartition(".")[2]))
 

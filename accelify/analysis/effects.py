@@ -478,7 +478,7 @@ class SideEffects:
         if isinstance(call.func, ast.Attribute):
             if attribute in _STREAM_METHODS:
                 return None if self._is_buffer(module, scope, call.func.value) else LOGS
-            if attribute == "save" and call.args and not name and not self.interpreter.calls.get(call):
+            if attribute == "save" and call.args and not self.interpreter.calls.get(call):
                 return FILES
             if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
                 return LOGS

@@ -20,7 +20,13 @@ from functools import partial
 
 from accelify import edits as verbs
 from accelify.analysis.array_files import dumps_to_file
-from accelify.analysis.asked_paths import asked_paths, behind_questions, needed_at_once
+from accelify.analysis.asked_paths import (
+    asked_paths,
+    bare_path,
+    behind_questions,
+    needed_at_once,
+    reads_by_name,
+)
 from accelify.analysis.done import calls_done, closed_beside, statement_for
 from accelify.analysis.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
 from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
@@ -34,6 +40,7 @@ from accelify.analysis.pictures import saves_picture
 from accelify.analysis.read_later import ReadLater
 from accelify.analysis.renderings import renders
 from accelify.analysis.sample_files import writes_own
+from accelify.analysis.saved_objects import saved_to
 from accelify.analysis.scopes import Scope
 from accelify.analysis.shell import run_for_all, writes_by_shell
 from accelify.analysis.syntax import call_argument, walk
@@ -312,6 +319,9 @@ def _read_back(context: Context, written: list[ast.stmt], until: int | None = No
             if any(path in text for path in paths for text in given):
                 return True
         callees = script.callees(node)
+        if not callees and reads_by_name(name) and opens_for_writing(node, name) is None:
+            if paths & {tree.segment(bare_path(a)) for a in node.args}:
+                return True
         if any(context.effects.of(callee).reads for callee in callees):
             if any(path == text or path.startswith(f"{text}.") for path in paths for text in given):
                 return True
@@ -382,6 +392,7 @@ def _paths(context: Context, stmt: ast.stmt) -> Iterator[ast.expr]:
             path = call.args[0]
         if path is None and call.args and attribute.startswith("to_") and attribute in WRITING_METHODS:
             path = call.args[0]
+        path = path or saved_to(context.script, call)
         if path is not None:
             yield path
 
@@ -501,6 +512,8 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
     if renders(call, context.script.values) or call.func.attr in WRITING_METHODS:
         return True
     if name is None and dumps_to_file(call, partial(path_text, context.script)):
+        return True
+    if saved_to(context.script, call) is not None:
         return True
     return saves_picture(context.script, context.locations[1].bindings, call)
 

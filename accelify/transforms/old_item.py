@@ -1,6 +1,7 @@
 """Losses read as torch's 0.3 had them, a tensor of one element: since 0.5 a number has no index, and reading it ends.
 
 total += loss.data[0]    ->  total += loss.item()
+total += loss.data.cpu().numpy()[0]  ->  the same
 print(accuracy.data[0])      (a finding, where it is not seen whether that is one number)
 """
 
@@ -25,6 +26,7 @@ OLD_ITEM = Rule(
 )
 
 
+_TAKING = frozenset({"cpu", "detach", "numpy"})
 # What holds one number by its name.
 _NUMBER = re.compile(r"loss|err|acc|cost|penalt|kld?|nll|entropy|elbo|correct", re.I)
 
@@ -32,7 +34,7 @@ _NUMBER = re.compile(r"loss|err|acc|cost|penalt|kld?|nll|entropy|elbo|correct", 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits of losses that are read by `.data[0]`, and findings where others may be such."""
     tree = context.tree
-    if b".data[" not in tree.data:
+    if b".data[" not in tree.data and b"()[" not in tree.data:
         return
     scalars = ScalarLosses(context.script)
     others: list[tuple[ast.Subscript, ast.expr]] = []
@@ -57,24 +59,38 @@ def _left(
     known: dict[tuple[object, str], list[ast.Subscript]] = {}
     for node, held in others:
         if _may_be_number(context, scalars, node, held):
-            known.setdefault((context.script.scope_of(node), ast.unparse(held)), []).append(node)
+            known.setdefault((context.script.scope_of(node), ast.unparse(node)), []).append(node)
     for (_, text), nodes in known.items():
         lines = ", ".join(str(context.tree.locate(context.tree.start(n))[1]) for n in nodes[1:])
         also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
+        number = ast.unparse(_held(nodes[0].value))
         message = (
-            f"`{text}.data[0]` ends with an IndexError since torch 0.5 if `{text}` is one number, as named; "
-            f"write `{text}.item()` then{also}"
+            f"`{text}` ends with an IndexError since torch 0.5 if `{number}` is one number, as named; "
+            f"write `{number}.item()` then{also}"
         )
         yield context.change(OLD_ITEM, nodes[0], message, severity=Severity.WARNING)
 
 
 def _reads(context: Context) -> Iterator[tuple[ast.Subscript, ast.expr]]:
-    """Each `x.data[0]` that is read, with its `x`."""
+    """Each `x.data[0]` or `x.data.cpu().numpy()[0]` that is read, with its `x`."""
     for node in context.tree.nodes(ast.Subscript):
-        held = node.value
-        if isinstance(held, ast.Attribute) and held.attr == "data" and is_constant(node.slice, 0):
-            if isinstance(node.ctx, ast.Load):
-                yield node, held.value
+        if is_constant(node.slice, 0) and isinstance(node.ctx, ast.Load):
+            held = _held(node.value)
+            if held is not node.value:
+                yield node, held
+
+
+def _held(node: ast.expr) -> ast.expr:
+    """The tensor whose value is taken to the host step by step."""
+    while True:
+        if isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr not in _TAKING or node.keywords:
+                return node
+            node = node.func.value
+        else:
+            return node
 
 
 def _may_be_number(context: Context, scalars: ScalarLosses, node: ast.Subscript, held: ast.expr) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
@@ -43,7 +44,7 @@ def transform(context: Context) -> Iterator[Change]:
         if not (
             isinstance(call.func, ast.Name)
             and call.func.id == "print"
-            and statement_for(tree, call) is not None
+            and (statement_for(tree, call) is not None or _is_body_of_lambda(context, call))
         ):
             continue
         if context.script.scope_of(call).resolve("print") is not None or not _to_terminal(context, call):
@@ -114,11 +115,11 @@ def _beside_bars(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     for call in script.calls():
         func, statement = call.func, statement_for(tree, call)
-        if (
-            statement is None
-            or needed_beside(context.effects, statement)
-            or not isinstance(func, (ast.Name, ast.Attribute))
-        ):
+        if not isinstance(func, (ast.Name, ast.Attribute)):
+            continue
+        if statement is None and not _is_body_of_lambda(context, call):
+            continue
+        if statement is not None and needed_beside(context.effects, statement):
             continue
         beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
         if not beside and script.qualname(func) not in _PRINTERS:
@@ -134,9 +135,19 @@ def _beside_bars(context: Context) -> Iterator[Change]:
             or context.plan.on_main_only(call)
         ):
             continue
-        context.guarded.add(statement)
-        guard = Indent(statement, statement, f"if {accelerator}.is_main_process:")
+        guard: Edit
+        if statement is None:
+            guard = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        else:
+            context.guarded.add(statement)
+            guard = Indent(statement, statement, f"if {accelerator}.is_main_process:")
         yield context.change(PRINT, call, "every process would print this", [guard])
+
+
+def _is_body_of_lambda(context: Context, call: ast.Call) -> bool:
+    """`lambda text: bar.write(text)`, which hands on how to print beside the bar."""
+    around = context.tree.parent(call)
+    return isinstance(around, ast.Lambda) and around.body is call and not context.tree.in_fstring(call)
 
 
 def _is_bar(context: Context, node: ast.expr) -> bool:

@@ -504,3 +504,25 @@ def test_a_sampler_that_never_ends(told):
     first, second = run_ranks(2, _first_of_endless, told)
     assert first == [[0, 1], [4, 5]] * 3
     assert second == [[2, 3], [6, 7]] * 3
+
+
+class KnownLater(Endless):
+    """Knows its length only once it has made its order."""
+
+    def __iter__(self):
+        self.order = [[0, 1], [2, 3], [4, 5], [6, 7]]
+        return iter(self.order)
+
+    def __len__(self):
+        return len(self.order)
+
+
+def _in_order_made_late():
+    accelerator = fresh_accelerator()
+    data = TensorDataset(torch.arange(8))
+    loader = accelerator.prepare(DataLoader(data, batch_sampler=KnownLater(8, 0)))
+    return [batch[0].tolist() for batch in loader]
+
+
+def test_a_sampler_that_makes_its_length_with_its_order():
+    assert run_ranks(2, _in_order_made_late) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]

@@ -13,6 +13,8 @@ from tests.transforms.support import codes, convert, place_of
         ("update", "optimizer.step()\nlast = loss.data[0]", "last = loss.item()"),
         ("end", "for x, y in loader:\n    figure = F.nll_loss(model(x), y, size_average=False).data[0] / 2\n",
          "figure = F.nll_loss(output, y, size_average=False).item() / 2"),
+        ("update", "optimizer.step()\nlast = loss.data.cpu()[0]", "last = loss.item()"),
+        ("update", "optimizer.step()\nlast = loss.detach().cpu().numpy()[0]", "last = loss.item()"),
         ("end", "whole = model(x).pow(2).mean()\nboth = whole + 2 * F.mse_loss(x, x)\nlast = both.data[0]",
          "last = both.item()"),
         ("end", "class Runner:\n    def step(self, model, x):\n        self.loss = model(x).sum()\n"
@@ -33,6 +35,8 @@ def test_what_is_one_number(place: str, before: str, after: str) -> None:
         "loss = F.cross_entropy(model(x), y, reduction='none')\nfirst = loss.data[0]\nloss = loss.mean()\n"
         "loss.backward()",
         "row = x.data[0]",
+        "row = x.cpu().numpy()[0]",
+        "loss = F.cross_entropy(model(x), y)\nrow = loss.tolist()[0]",
         "weights = F.cross_entropy(model(x), y, reduction='none')\nfirst = weights.data[0]",
         "loss = model(x)\nloss.backward(torch.ones(8, 2))\nfirst = loss.data[0]",
         "norms = model(x).pow(2).mean(1)\nfirst = norms.data[0]",

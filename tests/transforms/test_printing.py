@@ -63,6 +63,20 @@ def test_what_is_written_past_a_bar(line: str) -> None:
     check_noop("epoch", "bar = open('x')\nbar.write('a')", "ACC201", imports="from tqdm import tqdm")
 
 
+@pytest.mark.parametrize(
+    ("shown", "after"),
+    [
+        ("bar.write(text)", "bar.write(text) if accelerator.is_main_process else None"),
+        ("print(text)", "accelerator.print(text)"),
+    ],
+)
+def test_what_shows_a_text_is_handed_on(shown: str, after: str) -> None:
+    epoch = "bar = tqdm([1])\nshow(lambda text: {})"
+    setup = "def show(say):\n    say('a')"
+    text = convert(imports="from tqdm import tqdm", setup=setup, epoch=epoch.format(shown)).new_text
+    assert epoch.format(after).partition("\n")[2] in text
+
+
 def test_prints_of_helpers() -> None:
     check_transformed(
         "setup",

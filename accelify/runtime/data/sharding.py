@@ -269,16 +269,25 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
     from ..collectives import broadcast_object
 
     source = iter(batch_sampler) if rank == 0 else iter(())
-    try:
-        # All of an epoch and one more: who says it is longer than any may never end, as one without a length.
-        piece = len(batch_sampler) + 1 if len(batch_sampler) < _LONGEST else _PIECE
-    except (TypeError, NotImplementedError):
-        piece = _PIECE
+    length = _length(batch_sampler)
+    # All of an epoch and one more: who says it is longer than any may never end, as one without a length.
+    piece = length + 1 if length is not None and length < _LONGEST else _PIECE
     while True:
         batches = broadcast_object([_alone(b) for b in islice(source, piece)] if rank == 0 else None)
         yield from batches
         if len(batches) < piece:
             return
+
+
+def _length(batch_sampler: Any) -> int | None:
+    """How many batches a sampler says it has; None where it has no length, or knows it only behind its order.
+
+    A loader of plain torch does not ask it for that before it draws: `len(self.order)` of an order made by `__iter__`.
+    """
+    try:
+        return len(batch_sampler)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
 
 
 def _alone(batch: Any) -> Any:
