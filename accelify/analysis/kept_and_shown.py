@@ -122,6 +122,14 @@ def _texts(script: ScriptModel, node: ast.expr) -> Iterator[Scope]:
 
 def _gives_back(method: Scope, attributes: set[str]) -> bool:
     """Whether a method gives back some of these attributes of its object, or what it makes of them."""
+    reads = _reading(method, attributes)
+    known = _made_of(method, reads)
+    given = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
+    return any(reads(value) or names_in(value) & known for value in given)
+
+
+def _reading(method: Scope, attributes: set[str]) -> Callable[[ast.AST], bool]:
+    """Answers whether an expression reads some of these attributes of a method's object."""
     own = method.self_name()
 
     def reads(node: ast.AST) -> bool:
@@ -133,9 +141,7 @@ def _gives_back(method: Scope, attributes: set[str]) -> bool:
             for n in walk(node)
         )
 
-    known = _made_of(method, reads)
-    given = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
-    return any(reads(value) or names_in(value) & known for value in given)
+    return reads
 
 
 def _made_of(method: Scope, begins: Callable[[ast.AST], bool]) -> set[str]:
@@ -162,17 +168,7 @@ def _made_of(method: Scope, begins: Callable[[ast.AST], bool]) -> set[str]:
 
 def _shows(script: ScriptModel, method: Scope, attribute: str, far: int = 2) -> bool:
     """Whether a method shows an attribute of its object, by itself or by a function that it calls."""
-    own = method.self_name()
-
-    def reads(node: ast.AST) -> bool:
-        return any(
-            isinstance(n, ast.Attribute)
-            and n.attr == attribute
-            and isinstance(n.value, ast.Name)
-            and n.value.id == own
-            for n in walk(node)
-        )
-
+    reads = _reading(method, {attribute})
     known = _made_of(method, reads)
     for call in (n for n in method.nodes if isinstance(n, ast.Call)):
         callees = script.callees(call)
