@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 
@@ -14,6 +15,7 @@ from accelify.analysis.syntax import dotted, walk
 Collected = dict[tuple[object, str], list[ast.expr]]
 _COLLECTING = frozenset({"append", "appendleft", "extend"})
 _JOINING = frozenset("torch.cat torch.concat torch.concatenate torch.stack torch.vstack torch.hstack".split())
+_JOINS = frozenset(name.rpartition(".")[2] for name in _JOINING)
 # Methods of tensors alone that give back one tensor, and attributes that only tensors have.
 _OF_TENSORS = frozenset(
     "argmax argmin squeeze unsqueeze view reshape flatten float long int double half bool detach clone softmax "
@@ -61,6 +63,28 @@ def collected(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> C
         elif text is not None and text.split(".")[0] == scope.self_name():
             held.setdefault((scope.owner_class, text), []).extend(one.values)
     return held
+
+
+def filling_loops(script: ScriptModel) -> list[ast.For | ast.AsyncFor]:
+    """The loops that fill a variable which is joined to one tensor in the same function: `torch.stack(rows)`."""
+    names: dict[Scope, set[str]] = {}
+    for call in script.calls():
+        if getattr(call.func, "attr", "") in _JOINS and script.qualname(call.func) in _JOINING:
+            if call.args and isinstance(call.args[0], ast.Name):
+                names.setdefault(script.scope_of(call), set()).add(call.args[0].id)
+    return [
+        loop
+        for scope, joined in names.items()
+        for loop in scope.nodes
+        if isinstance(loop, (ast.For, ast.AsyncFor))
+        if any(
+            dotted(put) in joined
+            for stmt in loop.body
+            for n in walk(stmt)
+            if isinstance(n, (ast.Expr, ast.AugAssign))
+            for put, _ in _put(n)
+        )
+    ]
 
 
 def is_list(value: ast.expr) -> bool:

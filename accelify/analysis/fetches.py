@@ -18,12 +18,16 @@ _FETCHING = frozenset(
 )
 # Data sets whose fifth argument is `download`.
 _TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
+# Data sets that are fetched, and made ready in a folder, by who makes them.
+_FETCHES_ITSELF = re.compile(
+    r"(torch_geometric\.datasets\.(\w+\.)*[A-Z]\w*|ogb\.\w+\.\w*Dataset\w*|dgl\.data\.(\w+\.)*[A-Z]\w*Dataset)$"
+)
 _VECTORS = ("glove", "fasttext", "charngram")
 
 
 def is_download(call: ast.Call, name: str | None) -> bool:
     """Whether a call fetches something into a folder, asked to or by what it is."""
-    if name in _FETCHING or fetches_repository(call, name):
+    if name in _FETCHING or fetches_repository(call, name) or (name and _FETCHES_ITSELF.match(name)):
         return True
     if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
         return True

@@ -50,6 +50,7 @@ _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_defau
 _HANDING_ON = frozenset(
     "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.dict builtins.reversed".split()
 )
+_LISTS = (ast.List, ast.Tuple, ast.ListComp)
 # Methods of NumPy's and of pandas' arrays.
 _OF_ARRAYS = frozenset("astype to_numpy transpose reshape flatten ravel copy".split())
 _ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
@@ -343,16 +344,28 @@ class Locations:
 
     def _is_number(self, node: ast.Call) -> bool:
         """`torch.tensor(0.5)` has no dimension, and goes with tensors anywhere."""
-        if not node.args or isinstance(node.args[0], (ast.List, ast.Tuple, ast.ListComp)):
+        if not node.args or _is_display(node.args[0]):
             return False
         made = node.args[0]
         if self.of(made) & {HOST, DEVICE}:
             return True  # of a tensor it makes another one beside it
+        if isinstance(made, ast.Name) and self._is_list(made):
+            return False
         while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
             if made.func.attr in _OF_ARRAYS or self.of(made) == {ARRAY}:
                 return False
             made = made.func.value
         return True
+
+    def _is_list(self, name: ast.Name) -> bool:
+        """Whether a variable of a function only ever is a list that the function makes itself."""
+        owner = self.script.scope_of(name).resolve(name.id)
+        if owner is None or any(a.arg == name.id for a in owner.parameters()):
+            return False
+        stored = [n for n in owner.nodes if isinstance(n, ast.Name) and n.id == name.id]
+        made = [s for s in self.tree.assigns(name.id) if self.script.scope_of(s).resolve(name.id) is owner]
+        written = [n for n in stored if isinstance(n.ctx, ast.Store)]
+        return len(written) == len(made) > 0 and all(_is_display(s.value) for s in made)
 
     # -- batches
 
@@ -532,6 +545,13 @@ class Locations:
         if loop is not None and id(loop) in self._loops and node is iterated:
             return self._placed(self._loops[id(loop)])
         return self.of(node)
+
+
+def _is_display(node: ast.expr) -> bool:
+    """`[0, 1]`, `[i for i in x]` and `[0] * n`."""
+    if isinstance(node, ast.BinOp):
+        return _is_display(node.left) or _is_display(node.right)
+    return isinstance(node, _LISTS)
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
+from accelify.analysis.collected import filling_loops
 from accelify.analysis.done import needed_beside
 from accelify.analysis.effect_sites import goes_over_files
 from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
@@ -99,6 +100,7 @@ class Context:
     def locations(self) -> tuple[Locations, Locations]:
         """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
         loops = [evaluation.loop for evaluation in self.plan.evaluations if evaluation.collects]
+        loops += [loop for loop in filling_loops(self.script) if loop not in loops]
         sure = self.plan.prepared - self.plan.doubtful.keys()
         return before_and_after(self.script, sure, self.plan.devices.is_cpu, loops)
 

@@ -11,7 +11,7 @@ from accelify.convert import ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
-VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo"
+VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo\nfrom torch_geometric.datasets import TUDataset"
 LATER = "device = torch.device('cuda')"
 
 
@@ -21,6 +21,7 @@ LATER = "device = torch.device('cuda')"
         "a = datasets.MNIST('d', train=True, download=False)",
         "a = datasets.MNIST('d', train=True)",
         "download = True",
+        "data = TUDataset.raw_dir",
     ],
 )
 def test_others_stay(snippet: str) -> None:
@@ -36,6 +37,7 @@ def test_others_stay(snippet: str) -> None:
         "a = datasets.MNIST('d', download=os.getpid() > 1)",
         "a = datasets.MNIST('d', True, None, None, True)",
         "words.load_vectors('glove.6B.100d')",
+        "a = TUDataset('d', name='PROTEINS')",
         "if not os.path.exists('d'):\n    Repo.clone_from('http://x', 'd')",
     ],
 )

@@ -241,6 +241,36 @@ def test_a_function_is_given_tensors_of_both_sides() -> None:
     assert "pad * ((z + 1).cpu())\n" in text
 
 
+NUMBERED = """
+def numbered(labels):
+    rows = []
+    for label in labels:
+        rows.append({one})
+    return {joined}
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "joined"),
+    [
+        ("[float(label)] * 4", "torch.tensor(rows)"),
+        ("torch.tensor([float(label)] * 4)", "torch.stack(rows)"),
+        ("torch.zeros(1, 4)", "torch.cat(rows, 0)"),
+    ],
+)
+def test_what_a_function_joins_of_a_list_that_it_fills(one: str, joined: str) -> None:
+    setup = NUMBERED.format(one=one, joined=joined)
+    loss = "loss = F.cross_entropy(model(numbered(y.tolist())), y)\n"
+    text = convert(setup=setup, batch=MOVED, loss=loss).new_text
+    assert "model(numbered(y.tolist()).to(accelerator.device))" in text
+
+
+def test_what_a_function_makes_of_one_number_goes_with_all() -> None:
+    setup = "def scale(n):\n    rows = n\n    return torch.tensor(rows)"
+    loss = "loss = F.cross_entropy(model(x), y) * scale(2.0)\n"
+    check_noop("loss", loss, "ACC120", setup=setup, batch=MOVED)
+
+
 def test_a_function_is_given_tensors_of_the_host_alone() -> None:
     ends = "seen = one_hot(torch.zeros(2)), padded(torch.zeros(2, 4))"
     check_noop("setup", HELPERS, "ACC120", batch=MOVED, end=ends)
