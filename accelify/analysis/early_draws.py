@@ -13,7 +13,9 @@ from functools import cached_property
 
 from accelify.analysis import values as v
 from accelify.analysis.anchors import Anchor
+from accelify.analysis.drawn_seeds import drawn_seed
 from accelify.analysis.homes import class_value
+from accelify.analysis.option_defaults import option_defaults
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -42,12 +44,16 @@ _LOOPS = (ast.For, ast.ListComp, ast.SetComp, ast.DictComp)
 
 @dataclass(frozen=True)
 class EarlyDraw:
-    """A draw, the call of the script that comes to it (or is it), its module, and the generator in words."""
+    """A draw, the call of the script that comes to it (or is it), its module, and the generator in words.
+
+    `seed` is what seeds that generator and is drawn by each process itself.
+    """
 
     shown: ast.Call
     call: ast.Call
     module: Module
     generator: str
+    seed: str | None = None
 
 
 def early_draw(script: ScriptModel, anchor: Anchor, qualname: Qualname) -> EarlyDraw | None:
@@ -120,7 +126,7 @@ class _Draws:
         return None
 
     @cached_property
-    def _seeded(self) -> set[str]:
+    def _seeded(self) -> dict[str, str | None]:
         return _seeded(self.script, self.modules, self.qualname)
 
     def _in(
@@ -134,8 +140,8 @@ class _Draws:
             generator = None
             if name in _NAMES:
                 generator = _generator(self.qualname(module, scope, node.func) or "", node, looped)
-            if generator is not None and generator not in self._seeded:
-                return EarlyDraw(at, node, module, generator)
+            if generator is not None and self._seeded.get(generator, "") is not None:
+                return EarlyDraw(at, node, module, generator, self._seeded.get(generator))
             called = self.script.callees(node)
             if len(called) != 1 or depth == _DEEPEST:
                 continue
@@ -211,9 +217,13 @@ def _draws_split(last: str, call: ast.Call) -> bool:
     return last in _SPLITS and not (order is not None and not is_constant(order, True))
 
 
-def _seeded(script: ScriptModel, modules: list[Module], qualname: Qualname) -> set[str]:
-    """The generators that a call anywhere in the program seeds, or may seed where it cannot be read."""
-    found: set[str] = set()
+def _seeded(script: ScriptModel, modules: list[Module], qualname: Qualname) -> dict[str, str | None]:
+    """The generators that a call anywhere in the program seeds, or may seed where it cannot be read.
+
+    With each the seed, where every process draws that itself, and None where it is set.
+    """
+    found: dict[str, str | None] = {}
+    defaults = option_defaults(modules)
     # The modules that are converted have one tree together.
     for module in [m for m in modules if m is script.module or m not in script.modules]:
         if b"seed" not in module.tree.data.lower() and b"state" not in module.tree.data:
@@ -229,9 +239,11 @@ def _seeded(script: ScriptModel, modules: list[Module], qualname: Qualname) -> s
             name = qualname(script.interpreter.module_of(scope), scope, call.func) or ""
             known = next((p for p in _SHOWN if name.startswith(p)), None)
             if known is not None:
-                found |= {_SHOWN[known]} if seeds else set()
+                if seeds:
+                    drawn = drawn_seed(module, call, defaults)
+                    found[_SHOWN[known]] = drawn if found.get(_SHOWN[known], drawn) is not None else None
             elif not name.startswith(("builtins.", "numpy.")):
-                found |= set(_SHOWN.values())
+                found |= dict.fromkeys(_SHOWN.values())
     return found
 
 

@@ -28,9 +28,13 @@ def transform(context: Context) -> Iterator[Change]:
         drawn += f" ({path}:{found.call.lineno})"
     # accelify's own launcher begins all processes of one machine alike; no other does.
     unless = "" if context.for_accelerate else ", unless `accelify launch` starts them all on one machine"
+    if found.seed is None:
+        why, mending = "nothing seeds it", "seed it first"
+    else:
+        why, mending = f"its seed `{found.seed}` is drawn too", f"set `{found.seed}` yourself"
     message = (
-        f"{drawn} draws from {found.generator} before the Accelerator is made, and nothing seeds it: every process "
-        f"draws other numbers{unless}; seed it first, or make the Accelerator above"
+        f"{drawn} draws from {found.generator} before the Accelerator is made, and {why}: every process "
+        f"draws other numbers{unless}; {mending}, or make the Accelerator above"
     )
     severity = Severity.WARNING if context.for_accelerate else Severity.INFO
     yield context.change(UNSHARDED, found.shown, message, severity=severity)

@@ -51,9 +51,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
-        cheap = context.reaches_cheaply(call)
-        home = node_of(context.script, context.script.scope_of(call))
-        near = cheap or _is_called_within_reach(context, home)
+        cheap, home = context.reaches_cheaply(call), node_of(context.script, context.script.scope_of(call))
+        near = cheap or context.is_called_within_reach(home)
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
         accelerator = accelerator or context.at_hand.expression(call)
         if accelerator is None:
@@ -101,13 +100,6 @@ def _is_stream(context: Context, place: ast.expr) -> bool:
         and (place.id in given or bool(made))
         and all(isinstance(value, ast.Attribute) and _is_stream(context, value) for value in made)
     )
-
-
-def _is_called_within_reach(context: Context, home: Scope) -> bool:
-    """Whether who calls a function, or makes an object of a class, has the Accelerator at hand: one parameter more."""
-    init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
-    calls = context.script.callers(home if home.kind == "function" else init or home)
-    return home.kind != "module" and bool(calls) and all(context.reaches_cheaply(c) for c in calls)
 
 
 def _beside_bars(context: Context) -> Iterator[Change]:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis.homes import node_of
 from accelify.analysis.module_names import module_at
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
@@ -42,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
     shared: set[ast.expr] = set()
     for call in context.script.calls():
         name = context.script.qualname(call.func)
-        if not k.is_progress(name) or not context.reaches_cheaply(call):
+        if not k.is_progress(name) or not _is_near(context, call):
             continue
         options = next((kw.value for kw in call.keywords if kw.arg is None), None)
         told = call_keyword(call, "disable")
@@ -82,6 +83,12 @@ def transform(context: Context) -> Iterator[Change]:
         except verbs.EditError:
             continue
         yield context.change(PROGRESS, call, "every process would draw this bar", edits)
+
+
+def _is_near(context: Context, call: ast.Call) -> bool:
+    """Whether the Accelerator is at hand, or one parameter more brings it."""
+    home = node_of(context.script, context.script.scope_of(call))
+    return context.reaches_cheaply(call) or (home.kind == "function" and context.is_called_within_reach(home))
 
 
 def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:

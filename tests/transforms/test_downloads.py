@@ -11,7 +11,10 @@ from accelify.convert import ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
-VISION = "from torchvision import datasets\nimport urllib.request\nfrom git import Repo\nfrom torch_geometric.datasets import TUDataset"
+VISION = (
+    "from torchvision import datasets\nimport urllib.request\nfrom git import Repo\n"
+    "from torch_geometric.datasets import TUDataset"
+)
 LATER = "device = torch.device('cuda')"
 
 

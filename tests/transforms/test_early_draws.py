@@ -181,3 +181,37 @@ def test_it_is_made_above_what_its_own_function_draws(tmp_path: Path) -> None:
 
 def test_draws_behind_the_accelerator_are_shared(tmp_path: Path) -> None:
     assert said(tmp_path, "pass", cutting=UNSEEDED) == []
+
+
+DRAWN = """\
+import argparse
+import random
+import numpy as np
+import torch
+from trainer import Trainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default={default})
+args = parser.parse_args()
+if args.seed is None:
+    args.seed = random.randint(1, 10000)
+np.random.seed(args.seed)
+order = np.random.permutation(40)
+
+
+def main():
+    Trainer(order[:30], order[30:]).train()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("default", ["None", "3"])
+def test_a_seed_that_every_process_draws_is_none(tmp_path: Path, default: str) -> None:
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "main.py").write_text(DRAWN.format(default=default))
+    found = convert_project(Source.read(tmp_path / "main.py"))
+    told = [f.message for c in found for f in c.remaining if "draws from" in f.message]
+    assert len(told) == (default == "None")
+    assert all("and its seed `args.seed` is drawn too" in message for message in told)

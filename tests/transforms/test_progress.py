@@ -174,3 +174,31 @@ def test_a_bar_that_cannot_be_turned_off_is_written_nowhere(made: str) -> None:
 @pytest.mark.parametrize("made", ["Bar('train', file=None)", "Bar('train', **{})", "spinner.name()"])
 def test_text_bars_that_stay(made: str) -> None:
     check_noop("epoch", f"bar = {made}", "ACC202", imports=TEXT_BARS)
+
+
+def test_a_function_that_draws_a_bar_takes_the_accelerator_from_who_has_it() -> None:
+    text = """
+    import torch
+    from tqdm import tqdm
+    from torch.utils.data import DataLoader
+
+    def read(count):
+        return torch.tensor([[float(i)] for i in tqdm(range(count))])
+
+    def main():
+        loader = DataLoader(read(64), batch_size=8)
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+        for x in loader:
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+
+    main()
+    """
+    found = convert_source(Source(None, textwrap.dedent(text))).new_text
+    assert (
+        f"def read(accelerator, count):\n    return torch.tensor([[float(i)] for i in tqdm(range(count), {OFF})])"
+        in found
+    )
+    assert "DataLoader(read(accelerator, 64), batch_size=8)" in found
