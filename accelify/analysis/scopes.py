@@ -238,7 +238,10 @@ def _bind(scope: Scope, node: Node) -> None:
 
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
     """Scopes by name and line: where the first of several decides, every run has to come to the same."""
-    return sorted(scopes, key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))
+    found = list(scopes)
+    if len(found) > 1:
+        found.sort(key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))
+    return found
 
 
 def handed_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
