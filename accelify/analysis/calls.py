@@ -401,7 +401,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
     def _dict(
         self, module: Module, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
     ) -> Values:
-        """A dictionary of the tensors in `dict(x=x.cuda())`, `dict(batch)` and `dict((k, v) for ...)`."""
+        """A dictionary of what `dict(x=x.cuda())` names, and the tensors in `dict(batch)`, `dict((k, v) for ...)`."""
         mapping = self.things.setdefault((node, "mapping"), Mapping())
         assert isinstance(mapping, Mapping)
         for value in arguments[0] if arguments else ():
@@ -410,9 +410,10 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                 held = element.elements[1] if isinstance(element, Sequence) and pair else {element}
                 self.add(mapping.rest, _tensors(held))
         for key, values in keywords.items():
-            self.add(
-                mapping.entries.setdefault(key, set()) if key is not None else mapping.rest, _tensors(values)
-            )
+            if key is not None:
+                self.add(mapping.entries.setdefault(key, set()), values)
+            else:
+                self.add(mapping.rest, _tensors(values))
         return {mapping}
 
     def call_function(

@@ -7,14 +7,22 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
 LIST, TUPLE, DICT = "list", "tuple", "dict"
 _FORMS = {ast.List: LIST, ast.ListComp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT}
+_DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
+# How many calls lie between a container and who runs what was taken out of it.
+_FARTHEST = 3
+
+
+def _makes_dictionary(node: ast.AST) -> bool:
+    """`dict(model=net, optimizer=opt)`."""
+    return isinstance(node, ast.Call) and dotted(node.func) == "dict" and bool(node.keywords)
 
 
 class Containers:
@@ -186,7 +194,7 @@ class Containers:
     def _is_kept(self, node: ast.expr) -> bool:
         inner: ast.AST = node
         parent = self.tree.parent(node)
-        while isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)):
+        while parent is not None and (isinstance(parent, _DISPLAYS) or _makes_dictionary(parent)):
             inner, parent = parent, self.tree.parent(parent)
         if isinstance(parent, ast.Assign) and parent.value is inner:
             stored = any(isinstance(t, ast.Subscript) for t in parent.targets)
@@ -221,7 +229,27 @@ class Containers:
     def _is_taken_out_elsewhere(self, node: ast.AST, holder: Holder) -> bool:
         """Whether a name is another function's own, for what it takes out of a container: `net = conf["net"]`."""
         scope = self.script.scope_of(node).resolve(holder.name)
-        return scope is not None and scope is not holder.scope and (scope, holder.name) in self._taken_out
+        return scope is not None and scope is not holder.scope and self._is_taken_out(scope, holder.name)
+
+    def _is_taken_out(self, scope: Scope, name: str, far: int = _FARTHEST) -> bool:
+        """Whether a variable is bound to an element of a container, or a parameter is handed one."""
+        if (scope, name) in self._taken_out:
+            return True
+        if not far or all(a.arg != name for a in scope.parameters()):
+            return False
+        for call in self.script.callers(scope):
+            for given, parameter in handed_to(call, scope):
+                if parameter == name and isinstance(given, ast.Subscript):
+                    return True
+                if parameter == name and isinstance(given, ast.Name):
+                    owner = self.script.scope_of(given).resolve(given.id)
+                    if (
+                        owner is not None
+                        and owner is not scope
+                        and self._is_taken_out(owner, given.id, far - 1)
+                    ):
+                        return True
+        return False
 
     @cached_property
     def _taken_out(self) -> set[tuple[Scope, str]]:
@@ -229,9 +257,11 @@ class Containers:
         return {
             (self.script.scope_of(stmt), name)
             for stmt in self.tree.nodes(ast.Assign)
-            if isinstance(stmt.value, ast.Subscript)
+            if isinstance(stmt.value, (ast.Subscript, ast.Tuple))
             for target in stmt.targets
-            for name in target_names(target)
+            for part, value in assigned_pairs(target, stmt.value)
+            if isinstance(value, ast.Subscript)
+            for name in target_names(part)
         }
 
     @cached_property

@@ -21,6 +21,7 @@ from accelify.analysis.kinds_by_use import KindsByUse
 from accelify.analysis.own_main import own_main
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.reads import NoReads, Reads, ReadsOfNodes
+from accelify.analysis.registries import registering
 from accelify.analysis.scopes import Scope
 from accelify.analysis.strays import drop_strays
 from accelify.analysis.syntax import FunctionNode, walk_scope
@@ -512,6 +513,8 @@ class Interpreter(CallEvaluator, KindsByUse):
                     cls.bases.append(value)
                     self.changed = True
                     self.reads.nothing_holds()
+        if node.decorator_list:
+            self._register(module, scope, node, cls)
         if cls.instance is None:
             cls.instance = self.thing(node, "instance", v.INSTANCE, module, cls=cls)
         kind = self.kind_of_class(cls)
@@ -523,8 +526,18 @@ class Interpreter(CallEvaluator, KindsByUse):
             if name is not None:
                 self.bind(child_scope, name, {cls.instance})
 
+    def _register(self, module: Module, scope: Scope, node: ast.ClassDef | FunctionNode, made: Value) -> None:
+        """Hand a definition to the functions that its decorators are: what they put it into holds it then."""
+        for decorator in registering(node):
+            for value in sorted(self.evaluate(module, scope, decorator), key=order_of):
+                if isinstance(value, Function):
+                    for name in value.scope.positional()[value.scope.self_name() is not None :][:1]:
+                        self.bind(value.scope, name, {made})
+
     def _run_function(self, module: Module, scope: Scope, node: FunctionNode) -> None:
         own = module.scopes.for_definition(node)
+        if node.decorator_list:
+            self._register(module, scope, node, self.function(own))
         arguments = node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         for argument, default in zip(

@@ -11,6 +11,7 @@ from pathlib import Path
 from accelify.analysis.evaluated_names import evaluated_names
 from accelify.analysis.imported_by_name import imports_by_name
 from accelify.analysis.own_main import only_for_main
+from accelify.analysis.registries import WORD, registering
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.search_path import NEVER_FOLLOWED, added_roots, roots_of
 from accelify.analysis.syntax import Tree, walk
@@ -212,6 +213,29 @@ class Uses:
             module, node = self._queue.pop(0)
             for chain in _chains(node, module.tree):
                 self._use(module, chain)
+            if not self._queue:
+                self._use_registered()
+
+    def _use_registered(self) -> None:
+        """Use what modules hand to a registry of the program: who imports one means that, and may name none of it."""
+        modules = list(dict.fromkeys(self.program.modules.values()))
+        if not any(WORD in module.tree.text.lower() for module in modules):
+            return
+        for module in modules:
+            for targets in self._names(module).imports.values():
+                for target in targets:
+                    self._import_registering(module, target)
+
+    def _import_registering(self, module: Module, target: tuple[str, ...]) -> None:
+        for cut in range(len(target), 0, -1):
+            name = ".".join(target[:cut])
+            found = self._import(module, name)
+            if found is None:
+                continue
+            for node in found.scopes.module.children if WORD in found.tree.text.lower() else ():
+                if registering(node):
+                    self._use(found, (getattr(node, "name", ""),))
+            return
 
     def _names(self, module: Module) -> _Names:
         """The names of a module; what its own code uses is looked at from then on."""
