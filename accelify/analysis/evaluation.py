@@ -10,6 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.averages import changed_by_gathering
 from accelify.analysis.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.enumerated import counter_of
+from accelify.analysis.kept_losses import keeps_loss
 from accelify.analysis.loaders import drops_last
 from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.one_by_one import is_text, one_by_one
@@ -81,6 +82,8 @@ def evaluation_loops(
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
+        if keeps_loss(script, loop):
+            continue  # what it calls by name trains
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it hands the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)

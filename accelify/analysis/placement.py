@@ -20,6 +20,7 @@ from accelify.analysis.assignments import (
 from accelify.analysis.containers import Containers
 from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, is_looked_at
 from accelify.analysis.only_evaluated import is_only_evaluated
+from accelify.analysis.records import is_record
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.sites import Item, PrepareSite
@@ -503,6 +504,10 @@ class Placement:
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
         for node in self._within.calls(stmt):
+            given = [*node.args, *[kw.value for kw in node.keywords]]
+            if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
+                if any(item.things & given_things(self.script, a) for a in given):
+                    return True
             for callee in self.script.callees(node):
                 cls = callee.owner_class
                 if cls is None or callee.name.rsplit(".", 1)[-1] != "__init__":
@@ -511,8 +516,7 @@ class Placement:
                     node, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.CRITERION, v.LOADER, v.DATASET
                 ):
                     continue
-                values = [*node.args, *[kw.value for kw in node.keywords]]
-                if any(item.things & given_things(self.script, a) for a in values):
+                if any(item.things & given_things(self.script, a) for a in given):
                     return True
         return False
 

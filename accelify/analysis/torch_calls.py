@@ -10,6 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.reads import ReadsOfNodes
+from accelify.analysis.records import NAMED, NAMED_TUPLE, NAMESPACES, names_given
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, walk
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
@@ -35,6 +36,7 @@ class LibraryCalls:
         def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
         def add(self, held: Values, values: Collection[Value]) -> None: ...
         def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
+        def store_attribute(self, base: Value, name: str, values: Values) -> None: ...
         def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
         def call_function(
             self,
@@ -57,6 +59,10 @@ class LibraryCalls:
     ) -> Values:
         every = [*arguments, *keywords.values()]
         first = arguments[0] if arguments else set()
+        if name in NAMESPACES and keywords:
+            made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+            self.keep(made, [], [], keywords)
+            return {made}
         if name in k.LOADER_CLASSES:
             loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
             data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
@@ -237,6 +243,14 @@ class LibraryCalls:
             return {self.thing(node, "result", v.UNKNOWN, module)}
         return {self.thing(node, "result", v.UNKNOWN, module)}
 
+    def keep(
+        self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> None:
+        """Let an object keep what it is made of: by the order of its fields, and by their names."""
+        for name, values in [*zip(fields, arguments, strict=False), *keywords.items()]:
+            if name is not None:
+                self.store_attribute(made, name, values)
+
     def call_thing(
         self,
         module: Module,
@@ -247,6 +261,10 @@ class LibraryCalls:
         keywords: dict[str | None, Values],
     ) -> Values:
         callee.uses.add("()")
+        if callee.qualname == NAMED_TUPLE and isinstance(callee.site, ast.Call):
+            made = self.thing(node, "result", v.UNKNOWN, module, qualname=NAMED)
+            self.keep(made, names_given(callee.site), arguments, keywords)
+            return {made}
         every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
         if callee.kind == v.MODEL:
             if callee.cls is not None:
