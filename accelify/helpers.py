@@ -1,7 +1,8 @@
 """Modules that stay as they are but for what the converted script cannot run without.
 
-`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where it is handed what is on the device, and `async=`,
-which does not parse any more, gets its name of today. Both are right for who calls the module from elsewhere, too.
+`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where it is handed what is on the device, a table that
+it makes for the batch is made beside it, and `async=`, which does not parse any more, gets its name of today. All are
+right for who calls the module from elsewhere, too.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from accelify import edits as verbs
 from accelify.analysis.program import Module
 from accelify.findings import Finding
 from accelify.source import Source
-from accelify.transforms.base import Context, Rule
-from accelify.transforms.host import HOST_COPY
+from accelify.transforms.base import Context, MendedElsewhere, Rule
 from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
 
 
@@ -27,26 +27,22 @@ def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, s
         context: what the transforms have found in the script.
         source: the script, after which the files are named.
     """
-    read: dict[Module, dict[ast.expr, None]] = {}
+    mended: dict[Module, dict[ast.expr, MendedElsewhere]] = {}
     for one in context.mended_elsewhere:
-        read.setdefault(one.module, {})[one.tensor] = None
+        mended.setdefault(one.module, {})[one.node] = one
     converted = set(context.script.modules)
-    for module in dict.fromkeys([*read, *context.script.program.modules.values()]):
+    for module in dict.fromkeys([*mended, *context.script.program.modules.values()]):
         old = list(renamed(module.tree)) if module not in converted else []
-        if module.path is None or source.path is None or not (module in read or old):
+        if module.path is None or source.path is None or not (module in mended or old):
             continue
         folder = Path(source.path).resolve().parent
         shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
         helper, tree = Source.read(shown), module.tree
         edits = [edit for _, edit in old]
         findings = {_finding(shown, call, OLD_ASYNC, MESSAGE) for call, _ in old}
-        for tensor in read.get(module, ()):
-            asked = tree.parent(tensor)
-            assert asked is not None
-            dot = tree.data.rindex(b".", tree.end(tensor), tree.end(asked))
-            edits.append(verbs.insert(tree, dot, ".cpu()"))
-            message = "NumPy cannot read a tensor that lies on the device"
-            findings.add(_finding(shown, tensor, HOST_COPY, message))
+        for node, one in mended.get(module, {}).items():
+            edits.append(one.edit)
+            findings.add(_finding(shown, node, one.rule, one.message))
         yield helper, verbs.apply(tree, edits).decode("utf-8"), sorted(findings)
 
 

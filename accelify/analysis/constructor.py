@@ -61,12 +61,14 @@ class ConstructorArguments:
             if self.for_accelerate:
                 name, value = ("dataloader_config", "DataLoaderConfiguration(split_batches=True)")
             self.arguments[name] = value
-        wishes = [a for a in self.devices.assignments if a.cpu is not None and PLACEHOLDER not in a.names]
         self.named_devices = [
             told
             for told in named_devices(self.script, self._reachable_choices())
             if not is_set_nowhere(self.script, told.options, told.text.rpartition(".")[2])
         ]
+        if not self.devices.assignments and not self._asking_names():
+            self.devices.go_by_defaults()
+        wishes = [a for a in self.devices.assignments if a.cpu is not None and PLACEHOLDER not in a.names]
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names

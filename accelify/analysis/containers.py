@@ -74,14 +74,22 @@ class Containers:
 
     @cached_property
     def _origins(self) -> dict[Value, ast.AST]:
-        """The expression that each container is made by."""
-        return {
-            value: key[0]
+        """The expression that each container is made by, or what it is a copy of."""
+        containers = {
+            key: value
             for key, value in self.script.interpreter.things.items()
             if isinstance(value, (Sequence, Mapping))
-            and key[1] in ("sequence", "mapping")
-            and isinstance(key[0], ast.AST)
         }
+        found: dict[Value, ast.AST] = {
+            value: key[0]
+            for key, value in containers.items()
+            if key[1] in ("sequence", "mapping") and isinstance(key[0], ast.AST)
+        }
+        for (made, how), value in containers.items():
+            original = found.get(made[1]) if how == "copy" and isinstance(made, tuple) else None
+            if original is not None:
+                found[value] = original
+        return found
 
     def is_shared(self, holder: Holder) -> bool:
         """Whether another name stands for the same container, or leads to it: `conf["train"]`."""

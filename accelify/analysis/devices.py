@@ -15,7 +15,15 @@ from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.machine_flags import MachineFlags
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, names_in, walk
+from accelify.analysis.syntax import (
+    assigned_pairs,
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    names_in,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,9 @@ class Devices:
                 if isinstance(parent, ast.If) and (told := named_before(self.script, parent)) is not None:
                     whole, cpu, names = parent, f'str({told.id}) == "cpu"', frozenset({told.id})
                 self.assignments.append(DeviceAssignment(stmt, whole, cpu, names, target, value))
+        # Defaults of options that name the CPU, which is what the run is on only where nobody says another device.
+        self._fields = [a for a in self.assignments if a.cpu == "True" and is_field(self.script, a.statement)]
+        self.assignments = [a for a in self.assignments if a not in self._fields]
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.
         self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
@@ -73,6 +84,10 @@ class Devices:
         ] = []  # the CPU, with the models made with it
         self._set_aside()
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
+
+    def go_by_defaults(self) -> None:
+        """Take the defaults of options for the choice, where nothing is seen to ask the options."""
+        self.assignments += self._fields
 
     def _callees(self, assignment: DeviceAssignment) -> set[Scope]:
         value = assignment.value
@@ -480,6 +495,19 @@ def _compares(value: ast.expr, name: str) -> bool:
         isinstance(node, ast.Compare) and any(dotted(side) == name for side in (node.left, *node.comparators))
         for node in walk(value)
     )
+
+
+def is_field(script: ScriptModel, stmt: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether a statement is an option with its default that can be set: `device: str = "cpu"` of a dataclass."""
+    parent = script.tree.parent(stmt)
+    if not isinstance(stmt, ast.AnnAssign) or not isinstance(parent, ast.ClassDef):
+        return False
+    marks = [(dotted(one.func if isinstance(one, ast.Call) else one), one) for one in parent.decorator_list]
+    return any((name or "").endswith("dataclass") and not _is_frozen(one) for name, one in marks)
+
+
+def _is_frozen(mark: ast.expr) -> bool:
+    return isinstance(mark, ast.Call) and is_constant(call_keyword(mark, "frozen"), True)
 
 
 def names_cpu(node: ast.expr) -> bool:

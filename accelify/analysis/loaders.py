@@ -7,10 +7,19 @@ import ast
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import made_once
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
-from accelify.analysis.values import Function, Thing, Values
+from accelify.analysis.syntax import (
+    Node,
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    target_names,
+    walk,
+)
+from accelify.analysis.values import Function, Imported, Thing, Values
 
 
 def is_shardable(thing: Thing) -> bool:
@@ -145,16 +154,46 @@ def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
     for value in _values(script, loader, data) if data is not None else ():
         if isinstance(value, Thing):
             makers += [one.scope.node for one in (value.cls.ancestry() if value.cls is not None else ())]
-            # TensorDataset(x.to(device), y.to(device))
-            makers += [value.site] if isinstance(value.site, ast.Call) else []
+            if isinstance(value.site, ast.Call) and value.module is not None:
+                # TensorDataset(x.to(device), y.to(device)), or of `x = kind(x)` before
+                held = _held_by(value.module, value.site)
+                if any(_is_made_there(script, value.module, node) for one in held for node in walk(one)):
+                    return False
+                makers += held
     return not any(_moves(node) for maker in makers for node in walk(maker))
+
+
+def _held_by(module: Module, made: ast.Call) -> list[Node]:
+    """The call that makes a data set, and what its function has assigned before to the names that it is given."""
+    scope = module.scopes.of(made)
+    names = {a.id for a in made.args if isinstance(a, ast.Name)}
+    if scope.kind != "function" or not names:
+        return [made]
+    start = module.tree.start(made)
+    assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and module.tree.end(n) < start]
+    return [made, *[s.value for s in assigned if any(names & set(target_names(t)) for t in s.targets)]]
+
+
+def _is_made_there(script: ScriptModel, module: Module, node: Node) -> bool:
+    """Whether a node makes a tensor of a GPU's type: `kind(x)`, where `kind` can be torch.cuda.FloatTensor."""
+    if not isinstance(node, ast.Call):
+        return False
+    found = script.interpreter.evaluate(module, module.scopes.of(node), node.func)
+    return any(
+        isinstance(w, Imported) and w.name.startswith("torch.cuda.") and w.name.endswith("Tensor")
+        for w in found
+    )
 
 
 def _values(script: ScriptModel, loader: Thing, node: ast.expr) -> Values:
     """What an argument of a loader can be."""
     assert loader.module is not None
     assert loader.site is not None
-    scope = script.scope_of(loader.site) if loader.module in script.modules else loader.module.scopes.module
+    scope = (
+        script.scope_of(loader.site)
+        if loader.module in script.modules
+        else loader.module.scopes.of(loader.site)
+    )
     return script.interpreter.evaluate(loader.module, scope, node)
 
 

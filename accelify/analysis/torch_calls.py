@@ -114,13 +114,7 @@ class LibraryCalls:
             return first or (keywords.get("iterable") or set())
         if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
             if name == "copy.deepcopy":
-                copies: Values = {w for w in first if not is_of(w, v.MODEL)}
-                for model in first - copies:
-                    assert isinstance(model, Thing)
-                    copied = self._make(node, v.MODEL, module, model.qualname, "it is a copy of a model")
-                    copied.cls = model.cls
-                    self.link(copied, "original", {model})
-                    copies.add(copied)
+                copies = {self._copied(module, node, value) for value in first}
                 # What is not known to be a model yet may turn out to be one, and its copy then is another.
                 return {
                     self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
@@ -320,6 +314,33 @@ class LibraryCalls:
         return {both}
 
     # -- making things
+
+    def _copied(self, module: Module, node: ast.Call, value: Value) -> Value:
+        """What `copy.deepcopy` makes of a value: other models than it is given, also in a list or a dictionary."""
+        if isinstance(value, Thing) and value.kind == v.MODEL:
+            copied = self._make(node, v.MODEL, module, value.qualname, "it is a copy of a model")
+            copied.cls = value.cls
+            self.link(copied, "original", {value})
+            return copied
+        if not isinstance(value, (Sequence, Mapping)):
+            return value
+        self.reads.container(value)
+        held = value.any() if isinstance(value, Sequence) else value.get(None)
+        if not any(is_of(w, v.MODEL) for w in held):
+            return value
+        empty = Sequence() if isinstance(value, Sequence) else Mapping()
+        own = self.things.setdefault(((node, value), "copy"), empty)
+        # What it holds deeper within is told apart no further.
+        pairs = [(own.rest, value.rest)] if isinstance(own, (Sequence, Mapping)) else []
+        if isinstance(own, Sequence) and isinstance(value, Sequence):
+            while len(own.elements) < len(value.elements):
+                own.elements.append(set())
+            pairs += zip(own.elements, value.elements, strict=True)
+        elif isinstance(own, Mapping) and isinstance(value, Mapping):
+            pairs += [(own.entries.setdefault(key, set()), entry) for key, entry in value.entries.items()]
+        for mine, theirs in pairs:
+            self.add(mine, [self._copied(module, node, w) if is_of(w, v.MODEL) else w for w in theirs])
+        return own
 
     def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
         made = self.thing(node, kind, kind, module, qualname=name)

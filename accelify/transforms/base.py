@@ -21,7 +21,7 @@ from accelify.analysis.following import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
-from accelify.analysis.read_on_host import HostRead
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import children, target_names, walk
@@ -65,6 +65,17 @@ class Change:
         return Change(finding)
 
 
+@dataclass(frozen=True)
+class MendedElsewhere:
+    """What is mended in a module that is not converted: right for who calls it from elsewhere, too."""
+
+    module: Module
+    node: ast.expr
+    edit: Edit
+    rule: Rule
+    message: str
+
+
 class Context:
     """What a transform may ask: the script's model, the plan, and the verbs with the rule's name on them."""
 
@@ -75,9 +86,7 @@ class Context:
         self.name = name
         self.claimed: set[ast.AST] = set()
         self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
-        self.taking_turns: set[ast.stmt] = (
-            set()
-        )  # which one process after the other runs, the main process first
+        self.taking_turns: set[ast.stmt] = set()  # which one process after the other runs, the main one first
         self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
         self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced behind their loop
         # The same by name, with the loop behind which it is done and how it is written there.
@@ -88,7 +97,7 @@ class Context:
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
         self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
-        self.mended_elsewhere: list[HostRead] = []  # copies to the host in modules that stay as they are
+        self.mended_elsewhere: list[MendedElsewhere] = []  # in modules that stay as they are else
         self.effects = SideEffects(script)
 
     @property
@@ -567,21 +576,11 @@ class Context:
         """A finding of a rule at a node, with its edits; without edits it is a warning."""
         path, line, column = self.tree.locate(self.tree.start(node))
         _, end_line, end_column = self.tree.locate(self.tree.end(node))
+        safety = (safety or rule.safety) if edits else Safety.MANUAL
         finding = Finding(
-            path,
-            line,
-            column,
-            rule.code,
-            rule.name,
-            message,
-            end_line,
-            end_column,
-            severity or rule.severity,
-            (safety or rule.safety) if edits else Safety.MANUAL,
-            rule.effort,
-            evidence,
-            fixable=bool(edits),
-        )
+            path, line, column, rule.code, rule.name, message, end_line, end_column,
+            severity or rule.severity, safety, rule.effort, evidence, fixable=bool(edits),
+        )  # fmt: skip
         return Change(finding, tuple(edits), core)
 
     def todo(self, rule: Rule, node: ast.AST, message: str, mark: str) -> Change:

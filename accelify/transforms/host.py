@@ -21,7 +21,7 @@ from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, MendedElsewhere, Rule
 
 HOST_COPY = Rule(
     "ACC114",
@@ -157,7 +157,15 @@ def _elsewhere(context: Context) -> Iterator[Change]:
         if context.is_claimed(read.call) or read.call in said:
             continue
         if can_be_mended(read):
-            context.mended_elsewhere.append(read)
+            asked = read.module.tree.parent(read.tensor)
+            assert asked is not None
+            end = read.module.tree.end(read.tensor)
+            dot = read.module.tree.data.rindex(b".", end, read.module.tree.end(asked))
+            edit = verbs.insert(read.module.tree, dot, ".cpu()")
+            message = "NumPy cannot read a tensor that lies on the device"
+            context.mended_elsewhere.append(
+                MendedElsewhere(read.module, read.tensor, edit, HOST_COPY, message)
+            )
             continue
         said.add(read.call)
         place = f"{(read.module.tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {read.tensor.lineno}"

@@ -24,6 +24,9 @@ from accelify.transforms.loading import CHECKPOINT, LOAD
 
 _NUMBERED = re.compile(r"^cuda:\d+$")
 _PLACING = frozenset({"device", "to"})
+_RESUMING = re.compile(r"check_?point|ckpt|resume|restore", re.I)
+# Entries of a checkpoint that hold tensors of the device.
+_WEIGHTS = re.compile(r"state_?dict|^weights$|^(model|net|network|optimi[sz]er|optim)(_state)?$", re.I)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -75,10 +78,30 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
             if ancestor.func.attr == "load_state_dict":
                 return True
         if isinstance(ancestor, ast.Assign):
-            return any(CHECKPOINT.search(n) for t in ancestor.targets for n in target_names(t))
+            names = {n for t in ancestor.targets for n in target_names(t)}
+            return any(map(CHECKPOINT.search, names)) or _resumes(scope) or _has_weights(scope, names)
         if isinstance(ancestor, ast.Return):
-            return context.script.is_a(call, v.MODEL) and scope in context.script.callees(call)
+            model = context.script.is_a(call, v.MODEL) and scope in context.script.callees(call)
+            return model or _resumes(scope)
     return False
+
+
+def _resumes(scope: Scope) -> bool:
+    """Whether a function is named after the checkpoint that it loads."""
+    return _RESUMING.search(scope.name.rpartition(".")[2]) is not None
+
+
+def _has_weights(scope: Scope, names: set[str]) -> bool:
+    """Whether weights or an optimizer's state are taken out of what goes by a name: `parts["model"]`."""
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in names
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+        and _WEIGHTS.search(node.slice.value)
+        for node in scope.nodes
+    )
 
 
 def _is_used_device(module: Module, text: ast.Constant, returned: set[str]) -> bool:

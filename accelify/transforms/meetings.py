@@ -9,6 +9,8 @@ accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
 baseline = Net()  # on the host    ->  baseline = Net().to(accelerator.device)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 model([x, y])                      ->  model([x.to(accelerator.device), y.to(accelerator.device)])
+
+What a function of another module makes on the host for a batch that it is handed is made beside the batch there.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class _Moves:
             if edits is None:
                 continue
             assert isinstance(call.func, ast.Attribute) or fate == _REMOVE
-            if isinstance(call.func, ast.Attribute):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 # The device goes with the move: nothing else is done with it.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
             what = (

@@ -41,6 +41,17 @@ def findings(conversion: Conversion) -> list[tuple[str, int]]:
             5,
         ),
         (
+            "def load_checkpoint(p):\n    parts = torch.load(p)\n    return parts\n",
+            "kept = helper.load_checkpoint('a')",
+            5,
+        ),
+        ("def resume(p):\n    return torch.load(p)\n", "kept = helper.resume('a')", 5),
+        (
+            "def read(p):\n    parts = torch.load(p)\n    return parts['model'], parts['optimizer']\n",
+            "one, other = helper.read('a')",
+            5,
+        ),
+        (
             "class Keeper:\n    def __init__(self, net, path):\n        checkpoint = torch.load(path)\n"
             "        net.load_state_dict(checkpoint['net'])\n",
             "helper.Keeper(model, 'a')",
@@ -62,6 +73,10 @@ def test_a_checkpoint_that_goes_where_it_was(tmp_path: Path, helper: str, use: s
         ("def read(path):\n    state = torch.load(path, 'cpu')\n    return state\n", "helper.read('a')"),
         ("def read(path):\n    words = torch.load(path)\n    return words\n", "words = helper.read('a')"),
         ("def read(path):\n    state = torch.load(path)\n    return state\n", "n = 1"),
+        (
+            "def read(p):\n    kept = torch.load(p)\n    return kept['vocab'], kept['images']\n",
+            "a, b = helper.read('a')",
+        ),
         ("def make():\n    return torch.zeros(1, device='cuda')\n", "z = helper.make()"),
         ("def find():\n    return torch.device('cuda:0')\n", "device = helper.find()"),
         (

@@ -51,6 +51,16 @@ def test_pairs_that_say_nothing_go(before: str, after: str) -> None:
     check_transformed("batch", made + before, made + after)
 
 
+@pytest.mark.parametrize("name", ["torch.autograd.Variable", "autograd.Variable", "Variable"])
+def test_a_move_within_a_variable_goes_with_it(name: str) -> None:
+    imports = "from torch import autograd\nfrom torch.autograd import Variable"
+    before = f"held = [x, y]\na = {name}(held[0].cuda())\nb = {name}(held[1].cuda(non_blocking=True))"
+    after = "held = [x, y]\na = held[0]\nb = held[1]"
+    check_transformed("batch", before, after, imports=imports)
+    kept = f"z = {name}(torch.ones(2)"
+    check_transformed("batch", f"{kept}.cuda())", f"{kept}.to(accelerator.device))", imports=imports)
+
+
 def test_branches_that_became_the_same_are_one() -> None:
     imports = "from torch.autograd import Variable"
     one = "a, b = Variable(x.cuda(), requires_grad=False), Variable(y.cuda(),\n        requires_grad=False)"

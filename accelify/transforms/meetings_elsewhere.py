@@ -1,0 +1,70 @@
+"""Tensors that functions of other modules make on the host for a batch, which prepare has put on the device by then.
+
+table = torch.zeros(len(y), 10)    ->  table = torch.zeros(len(y), 10, device=y.device)
+table.scatter_(1, y, 1)                table.scatter_(1, y, 1)
+
+They are made beside what they are handed, in that module, which is right for who else calls it; where it is not certain
+that they are handed a tensor, this is said.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify import edits as verbs
+from accelify.analysis.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
+from accelify.analysis.made_elsewhere import MadeElsewhere, made_elsewhere
+from accelify.edits import Edit
+from accelify.transforms.base import Change, Context, MendedElsewhere, short
+from accelify.transforms.meetings import MEETING
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Note the edits in other modules, and yield a finding where none is certain."""
+    if context.plan.arguments.get("cpu") == "True" or not context.plan.prepared:
+        return
+    found = [
+        one for one in made_elsewhere(context.script, *context.locations) if not context.is_claimed(one.call)
+    ]
+    left = {one.maker for one in found if one.beside is None or _made_beside(one) is None}
+    said: set[ast.Call] = set()
+    for one in found:
+        edit = _made_beside(one)
+        if one.maker in left or edit is None:
+            if one.call not in said:
+                yield context.change(MEETING, one.call, _said(one))
+            said.add(one.call)
+            continue
+        message = (
+            f"`{short(one.module.tree.segment(one.maker))}` is made on the host, where the batch no longer is"
+        )
+        context.mended_elsewhere.append(MendedElsewhere(one.module, one.maker, edit, MEETING, message))
+    for one in found:
+        if one.gives_it_back and one.call not in said:
+            context.locations[0].settle(one.call, HOST)
+            context.locations[1].settle(one.call, DEVICE)
+
+
+def _made_beside(one: MadeElsewhere) -> Edit | None:
+    """The edit that makes it there; None in a module that trains, which is converted by itself."""
+    if b".backward(" in one.module.tree.data:
+        return None
+    tree, device = one.module.tree, f"{one.beside}.device"
+    last = ast.unparse(one.maker.func).rpartition(".")[2]
+    try:
+        if last not in DRAWING | HOST_MAKERS:
+            return verbs.add_keyword(tree, one.maker, f"device={device}")
+        # What is drawn is drawn where it was, so that it stays the same.
+        return verbs.insert(tree, tree.end(one.maker), f".to({device})")
+    except verbs.EditError:
+        return None
+
+
+def _said(one: MadeElsewhere) -> str:
+    tree = one.module.tree
+    place = f"{(tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {one.maker.lineno}"
+    return (
+        f"`{one.callee.name}` makes `{short(tree.segment(one.maker))}` on the host ({place}) for what lies on the "
+        "device now: make it on the device of what it is handed there"
+    )

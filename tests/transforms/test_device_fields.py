@@ -1,0 +1,78 @@
+"""A device that a field of a configuration class has by default, and that whoever makes the object can set."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH
+
+SCRIPT = """\
+import argparse
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+
+{mark}
+class Config:
+    device: str = "{default}"
+
+
+def train({name}: Config):
+    x = torch.randn(64, 4, device={name}.device)
+    net = nn.Linear(4, 1)
+    net.to({name}.device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    for step in range(10):
+        loss = net(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    train({made})
+"""
+
+
+def converted(made: str, mark: str = "@dataclass", default: str = "cpu", name: str = "config") -> str:
+    text = SCRIPT.format(made=made, mark=mark, default=default, name=name)
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert conversion.status == "converted", conversion.reason
+    return conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "made", ["Config(**vars(parser.parse_args()))", "Config(device=parser.parse_args().device)", "Config()"]
+)
+@pytest.mark.parametrize("mark", ["@dataclass", "@dataclass()", "@dataclass(frozen=False)"])
+def test_the_option_decides_and_not_its_default(made: str, mark: str) -> None:
+    text = converted(made, mark)
+    assert (
+        "def train(config: Config):\n"
+        '    accelerator = Accelerator(cpu=str(config.device) == "cpu")\n'
+        "    config.device = accelerator.device\n"
+        "    x = torch.randn(64, 4, device=config.device)\n"
+        "    net = nn.Linear(4, 1)\n"
+        "    optimizer"
+    ) in text
+    assert 'device: str = "cpu"' in text
+
+
+@pytest.mark.parametrize("mark", ["", "@dataclass(frozen=True)"])
+def test_what_cannot_be_set_stays_the_choice(mark: str) -> None:
+    # A constant of a class, and a field that takes no other value once the object is made.
+    text = converted("Config()", mark)
+    assert "Accelerator(cpu=True)" in text
+    assert "config.device =" not in text
+
+
+def test_so_does_what_nobody_asks_for() -> None:
+    text = SCRIPT.format(made="Config()", mark="@dataclass", default="cpu", name="config")
+    text = text.replace(", device=config.device", "").replace("    net.to(config.device)\n", "")
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert "Accelerator(cpu=True)" in conversion.new_text
