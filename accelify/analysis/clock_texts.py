@@ -1,10 +1,13 @@
-"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`."""
+"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
+
+Ids that are drawn from the machine's own chance (`uuid.uuid4().hex`) differ between processes as times do, whatever the
+seed, and are asked for as these are.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 
 from accelify.analysis.program import Module
@@ -17,7 +20,8 @@ Place = tuple[Scope, ast.AST]
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
-_TELLING = re.compile(rb"\b(?:strftime|isoformat|ctime|asctime|time|now|today|utcnow)\(")
+_IDS = frozenset({"uuid1", "uuid4", "token_hex", "token_urlsafe"})
+_DIFFERENT = _TEXTS | _IDS
 # What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
 _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
@@ -52,7 +56,7 @@ class ClockTexts:
 
     @cached_property
     def is_near(self) -> bool:
-        """Whether a module of the program asks for the time at all."""
+        """Whether a module of the program asks for the time, or draws an id, at all."""
         return any(self._tells_time(m) for m in self._script.program.modules.values())
 
     def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
@@ -71,6 +75,8 @@ class ClockTexts:
 
     def is_text(self, node: ast.AST, names: set[str]) -> bool:
         """Whether an expression is text with the time in it, where some names hold such text."""
+        if isinstance(node, ast.Attribute) and node.attr == "hex":  # `uuid4().hex`
+            return self.is_text(node.value, names)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return dotted(node) in names
         if isinstance(node, ast.BinOp):
@@ -86,14 +92,25 @@ class ClockTexts:
             return self.is_text(node.value, names)
         if not isinstance(node, ast.Call):
             return False
-        last = str(dotted(node.func) or getattr(node.func, "attr", "")).rsplit(".", 1)[-1]
-        if last in _TEXTS or (last in _JOINING and is_text_of_time(node)):
+        last = _last_name(node)
+        if last in _DIFFERENT or (last in _JOINING | {"split"} and is_text_of_time(node)):
             return True
         if any(self.is_given(callee) for callee in self._called(node)):
             return True
         held = [n for a in [*node.args, *[kw.value for kw in node.keywords]] for n in _parts(a)]
         held += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return last in _JOINING and any(self.is_text(n, names) for n in held)
+
+    def reads_clock(self, nodes: Iterable[ast.AST], seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether a clock is asked among some nodes, or in functions that they call: what else differs is drawn."""
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
+                if _last_name(node) in _TEXTS | _TIMES:
+                    return True
+                if any(self.reads_clock(callee.nodes, seen | given) for callee in given):
+                    return True
+        return False
 
     def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
         """Whether a function is one of some others, or calls one."""
@@ -179,18 +196,23 @@ class ClockTexts:
         told = self._telling.get(module)
         if told is None:
             data = module.tree.data  # of modules that are converted together: that of all
-            told = self._telling[module] = b"time" in data and any(
-                w.encode() in data for w in _TEXTS | _TIMES
-            )
+            times = b"time" in data and any(w.encode() in data for w in _TEXTS | _TIMES)
+            told = self._telling[module] = times or any(w.encode() in data for w in _IDS)
         return told
 
 
 def is_text_of_time(value: ast.AST) -> bool:
-    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it."""
-    called = [n for n in walk(value) if isinstance(n, ast.Call)]
-    names = {str(dotted(c.func) or getattr(c.func, "attr", "")).rsplit(".", 1)[-1] for c in called}
+    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it.
+
+    An id that is drawn is one, too.
+    """
+    names = {_last_name(n) for n in walk(value) if isinstance(n, ast.Call)}
     text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
-    return bool(names & _TEXTS) or (bool(names & _TIMES) and text)
+    return bool(names & _DIFFERENT) or (bool(names & _TIMES) and text)
+
+
+def _last_name(call: ast.Call) -> str:
+    return str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
 
 
 def _is_filled_text(node: ast.AST) -> bool:
