@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 
+from accelify.analysis.named_times import named_times
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
@@ -21,11 +22,14 @@ _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
 _IDS = frozenset({"uuid1", "uuid4", "token_hex", "token_urlsafe"})
+_PARTS = frozenset(
+    "hex year month day hour minute second microsecond tm_year tm_mon tm_mday tm_hour tm_min tm_sec".split()
+)
 _DIFFERENT = _TEXTS | _IDS
 # What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
 _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
-    joinpath with_suffix as_posix resolve""".split()
+    joinpath with_suffix as_posix resolve int round""".split()
 )
 
 
@@ -41,6 +45,7 @@ class ClockTexts:
         self._given: dict[Scope, bool] = {}
         self._places: dict[Scope, Place | None] = {}
         self._telling: dict[Module, bool] = {}
+        self._times: dict[Scope, set[str]] = {}
 
     def given_by(self, call: ast.Call) -> list[Scope]:
         """The functions of the program that a call runs and that give back text of the clock."""
@@ -61,7 +66,7 @@ class ClockTexts:
 
     def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
         """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
-        names: set[str] = set(told)
+        names: set[str] = set(told) | self.times_in(function)
         before = -1
         while len(names) > before:
             before = len(names)
@@ -73,13 +78,28 @@ class ClockTexts:
                         names |= plain
         return names
 
+    def times_in(self, scope: Scope) -> set[str]:
+        """The variables that hold a time where a scope reads them, also those of the module around it."""
+        if not self._may_tell(scope):
+            return set()
+        found: set[str] = set()
+        around: Scope | None = scope
+        while around is not None:
+            if around not in self._times:
+                self._times[around] = named_times(around)
+            found |= {name for name in self._times[around] if scope.resolve(name) is around}
+            around = around.parent
+        return found
+
     def is_text(self, node: ast.AST, names: set[str]) -> bool:
         """Whether an expression is text with the time in it, where some names hold such text."""
-        if isinstance(node, ast.Attribute) and node.attr == "hex":  # `uuid4().hex`
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS:  # `uuid4().hex`, `now.hour`
             return self.is_text(node.value, names)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return dotted(node) in names
         if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Sub):  # the time that something took
+                return False
             sides = self.is_text(node.left, names) or any(self.is_text(n, names) for n in _parts(node.right))
             return sides or is_text_of_time(node)
         if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
@@ -101,16 +121,10 @@ class ClockTexts:
         held += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return last in _JOINING and any(self.is_text(n, names) for n in held)
 
-    def reads_clock(self, nodes: Iterable[ast.AST], seen: frozenset[Scope] = frozenset()) -> bool:
-        """Whether a clock is asked among some nodes, or in functions that they call: what else differs is drawn."""
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
-                if _last_name(node) in _TEXTS | _TIMES:
-                    return True
-                if any(self.reads_clock(callee.nodes, seen | given) for callee in given):
-                    return True
-        return False
+    def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
+        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is asked."""
+        asked = self._asked(nodes, set())
+        return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
 
     def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
         """Whether a function is one of some others, or calls one."""
@@ -177,6 +191,16 @@ class ClockTexts:
             return False
         names = self.named_in(function)
         return any(self.is_text(value, names) for value in returned)
+
+    def _asked(self, nodes: Iterable[ast.AST], seen: set[Scope]) -> set[str]:
+        asked: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                asked.add(_last_name(node))
+                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
+                seen |= given
+                asked.update(*(self._asked(callee.nodes, seen) for callee in given))
+        return asked
 
     def _may_tell(self, function: Scope) -> bool:
         return self.is_near and (

@@ -70,7 +70,8 @@ def transform(context: Context) -> Iterator[Change]:
             if not _makes_object(context, value):
                 own.append((stmt, value))
         elif isinstance(value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
-            if texts.is_text(value, set()):
+            times = texts.times_in(script.scope_of(stmt))
+            if texts.is_text(value, times) and dotted(_target(stmt)) not in times:
                 given.append((stmt, value))
     # What a function gives back is asked about behind what it does itself, callees first.
     given.sort(key=lambda naming: -script.depth(script.scope_of(naming[0])))
@@ -132,7 +133,7 @@ def _makes_object(context: Context, value: ast.expr) -> bool:
 
 
 def _message(texts: ClockTexts, value: ast.expr, name: str) -> str:
-    own = "its own clock" if texts.reads_clock(walk(value)) else "an id that it draws itself"
+    own = "an id that it draws itself" if texts.is_drawn(walk(value)) else "its own clock"
     return f"every process would name `{name}` by {own}"
 
 
@@ -186,16 +187,16 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             if place is None or not (_makes_files(context, call) or _reads(context)):
                 continue
             function, node = place
-            clock = texts.reads_clock(function.nodes)
-            if not clock and any(map(_removes, function.nodes)):
+            drawn = texts.is_drawn(function.nodes)
+            if drawn and any(map(_removes, function.nodes)):
                 continue  # a file for the while, of each process's own
-            by = "the clock" if clock else "a drawn id"
+            by = "a drawn id" if drawn else "the clock"
             where = _where(script.interpreter.module_of(function), node)
             yield context.change(
                 CLOCK,
                 call,
                 f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({where}), which every process "
-                f"would {'read' if clock else 'draw'} for itself: behind this call, {_ADVICE}",
+                f"would {'draw' if drawn else 'read'} for itself: behind this call, {_ADVICE}",
             )
             break
 
@@ -528,7 +529,7 @@ def _hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: as
 def _is_path_of(context: Context, scope: Scope, node: ast.AST) -> bool:
     """Whether a node of whatever function of the program is a path, or opens one."""
     if not isinstance(node, ast.Call):
-        return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        return _is_joined(node)
     module = context.script.interpreter.module_of(scope)
     name = context.effects.qualname(module, scope, node.func)
     return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
@@ -538,7 +539,14 @@ def _is_path(context: Context, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = context.script.qualname(node.func)
         return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    return _is_joined(node)
+
+
+def _is_joined(node: ast.AST) -> bool:
+    """Whether a node is `folder / name`, and not a time that is divided by a number."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    return not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)))
 
 
 def _within_statement(context: Context, node: ast.AST) -> Iterator[ast.AST]:
