@@ -30,10 +30,12 @@ from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.effect_sites import TERMINAL
 from accelify.analysis.folders import folder_made, makes_folder
 from accelify.analysis.handed_options import holders, is_read_between, reads
+from accelify.analysis.module_variables import is_read_behind_only
 from accelify.analysis.numbered_folders import gives_numbered
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.analysis.writer_folders import opens_log
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -146,11 +148,13 @@ def _agree(
     early = not _is_behind_anchor(context, stmt)
     message = _message(texts, value, name)
     if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
-        if not _reads(context):
+        if not _reads(context) and not _is_opened_by_all(context, texts, stmt):
             return  # what is only written, the main process alone names
         edits: list[Edit] = []
         if early and isinstance(stmt, _Naming):
-            edits = _agreed_later(context, stmt) or _agreed_inside(context, _target(stmt))
+            target = _target(stmt)
+            edits = _agreed_later(context, stmt) or _agreed_inside(context, target)
+            edits = edits or _agreed_for_module(context, target)
         where = "" if edits else f": behind the Accelerator, {_ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
@@ -406,6 +410,41 @@ def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
             return []
     line = f"{name}.{target.attr} = broadcast_object_list([{name}.{target.attr}])[0]"
     return [InsertBefore(place, (line,), order=-49), _import(context, place)]
+
+
+def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
+    """Edits by which the function that makes the Accelerator sets a name of the module anew. None where it is read by
+    then."""
+    anchor = context.plan.anchor
+    place = anchor.before if anchor is not None else None
+    if anchor is None or place is None or not isinstance(target, ast.Name):
+        return []
+    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor.offset):
+        return []
+    lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
+    return [InsertBefore(place, lines, order=-49), _import(context, place)]
+
+
+def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
+    """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
+    script = context.script
+    name = dotted(_target(stmt)) if isinstance(stmt, _Naming) else None
+    for node in context.tree.nodes(ast.Name):
+        if node.id != name or not isinstance(node.ctx, ast.Load):
+            continue
+        for call in _within_statement(context, node):
+            if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
+                continue
+            if context.plan.on_main_only(call):
+                continue
+            logs = any(
+                isinstance(n, ast.Call) and opens_log(n)
+                for callee in script.callees(call)
+                for n in callee.nodes
+            )
+            if opens_log(call) or (logs and _hands_path_on(context, texts, call, node)):
+                return True
+    return False
 
 
 def _is_there(context: Context, target: ast.Attribute) -> bool:
