@@ -1,12 +1,16 @@
-"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`."""
+"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
+
+Ids that are drawn from the machine's own chance (`uuid.uuid4().hex`) differ between processes as times do, whatever the
+seed, and are asked for as these are.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 
+from accelify.analysis.named_times import named_times
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
@@ -17,11 +21,15 @@ Place = tuple[Scope, ast.AST]
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
-_TELLING = re.compile(rb"\b(?:strftime|isoformat|ctime|asctime|time|now|today|utcnow)\(")
+_IDS = frozenset({"uuid1", "uuid4", "token_hex", "token_urlsafe"})
+_PARTS = frozenset(
+    "hex year month day hour minute second microsecond tm_year tm_mon tm_mday tm_hour tm_min tm_sec".split()
+)
+_DIFFERENT = _TEXTS | _IDS
 # What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
 _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
-    joinpath with_suffix as_posix resolve""".split()
+    joinpath with_suffix as_posix resolve int round""".split()
 )
 
 
@@ -37,6 +45,7 @@ class ClockTexts:
         self._given: dict[Scope, bool] = {}
         self._places: dict[Scope, Place | None] = {}
         self._telling: dict[Module, bool] = {}
+        self._times: dict[Scope, set[str]] = {}
 
     def given_by(self, call: ast.Call) -> list[Scope]:
         """The functions of the program that a call runs and that give back text of the clock."""
@@ -52,12 +61,12 @@ class ClockTexts:
 
     @cached_property
     def is_near(self) -> bool:
-        """Whether a module of the program asks for the time at all."""
+        """Whether a module of the program asks for the time, or draws an id, at all."""
         return any(self._tells_time(m) for m in self._script.program.modules.values())
 
     def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
         """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
-        names: set[str] = set(told)
+        names: set[str] = set(told) | self.times_in(function)
         before = -1
         while len(names) > before:
             before = len(names)
@@ -69,11 +78,28 @@ class ClockTexts:
                         names |= plain
         return names
 
+    def times_in(self, scope: Scope) -> set[str]:
+        """The variables that hold a time where a scope reads them, also those of the module around it."""
+        if not self._may_tell(scope):
+            return set()
+        found: set[str] = set()
+        around: Scope | None = scope
+        while around is not None:
+            if around not in self._times:
+                self._times[around] = named_times(around)
+            found |= {name for name in self._times[around] if scope.resolve(name) is around}
+            around = around.parent
+        return found
+
     def is_text(self, node: ast.AST, names: set[str]) -> bool:
         """Whether an expression is text with the time in it, where some names hold such text."""
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS:  # `uuid4().hex`, `now.hour`
+            return self.is_text(node.value, names)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return dotted(node) in names
         if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Sub):  # the time that something took
+                return False
             sides = self.is_text(node.left, names) or any(self.is_text(n, names) for n in _parts(node.right))
             return sides or is_text_of_time(node)
         if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
@@ -86,14 +112,19 @@ class ClockTexts:
             return self.is_text(node.value, names)
         if not isinstance(node, ast.Call):
             return False
-        last = str(dotted(node.func) or getattr(node.func, "attr", "")).rsplit(".", 1)[-1]
-        if last in _TEXTS or (last in _JOINING and is_text_of_time(node)):
+        last = _last_name(node)
+        if last in _DIFFERENT or (last in _JOINING | {"split"} and is_text_of_time(node)):
             return True
         if any(self.is_given(callee) for callee in self._called(node)):
             return True
         held = [n for a in [*node.args, *[kw.value for kw in node.keywords]] for n in _parts(a)]
         held += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return last in _JOINING and any(self.is_text(n, names) for n in held)
+
+    def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
+        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is asked."""
+        asked = self._asked(nodes, set())
+        return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
 
     def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
         """Whether a function is one of some others, or calls one."""
@@ -161,6 +192,16 @@ class ClockTexts:
         names = self.named_in(function)
         return any(self.is_text(value, names) for value in returned)
 
+    def _asked(self, nodes: Iterable[ast.AST], seen: set[Scope]) -> set[str]:
+        asked: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                asked.add(_last_name(node))
+                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
+                seen |= given
+                asked.update(*(self._asked(callee.nodes, seen) for callee in given))
+        return asked
+
     def _may_tell(self, function: Scope) -> bool:
         return self.is_near and (
             self._tells_time(self._script.interpreter.module_of(function))
@@ -179,18 +220,23 @@ class ClockTexts:
         told = self._telling.get(module)
         if told is None:
             data = module.tree.data  # of modules that are converted together: that of all
-            told = self._telling[module] = b"time" in data and any(
-                w.encode() in data for w in _TEXTS | _TIMES
-            )
+            times = b"time" in data and any(w.encode() in data for w in _TEXTS | _TIMES)
+            told = self._telling[module] = times or any(w.encode() in data for w in _IDS)
         return told
 
 
 def is_text_of_time(value: ast.AST) -> bool:
-    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it."""
-    called = [n for n in walk(value) if isinstance(n, ast.Call)]
-    names = {str(dotted(c.func) or getattr(c.func, "attr", "")).rsplit(".", 1)[-1] for c in called}
+    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it.
+
+    An id that is drawn is one, too.
+    """
+    names = {_last_name(n) for n in walk(value) if isinstance(n, ast.Call)}
     text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
-    return bool(names & _TEXTS) or (bool(names & _TIMES) and text)
+    return bool(names & _DIFFERENT) or (bool(names & _TIMES) and text)
+
+
+def _last_name(call: ast.Call) -> str:
+    return str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
 
 
 def _is_filled_text(node: ast.AST) -> bool:

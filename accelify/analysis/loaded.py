@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
+from accelify.analysis.merged_weights import merged_weights
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -65,6 +66,7 @@ def loads_of_states(script: ScriptModel, loads: Iterable[ast.Call]) -> set[ast.C
         if isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict"
         if (state := call_argument(call, 0, "state_dict")) is not None
     ]
+    taken += [other for merged in merged_weights(script) for other in merged.others]
     return {load for load in loads if _is_taken(script, load, taken)} if taken else set()
 
 

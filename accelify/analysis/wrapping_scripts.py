@@ -1,9 +1,9 @@
 """Scripts beside the one that is converted which want what it saves to come out of a `DataParallel`.
 
-They load weights into a wrapper, and want `module.` in the names, or take a saved model out of one (`.module`). Only
-scripts that take something from the same modules are looked at, in the script's own folder, and the program's modules
-that stay as they are. In the folders below, a script that loads weights has to name the file, too; with its folder
-that is enough.
+They load weights into a wrapper, and want `module.` in the names, cut it off them unasked, or take a saved model out of
+one (`.module`). Only scripts that take something from the same modules are looked at, in the script's own folder, and
+the program's modules that stay as they are. In the folders below, a script that loads weights has to name the file,
+too; with its folder that is enough.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Set
 from itertools import islice
 from pathlib import Path
 
+from accelify.analysis.cutting_scripts import cuts_names, may_cut
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
 
@@ -23,6 +24,8 @@ _WRAPS = re.compile(rb"^[ \t]*([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:[\w.]*\.)?DataPar
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
 # Who writes the prefix somewhere minds it, and so does who asks for it in a name.
 _MINDS = re.compile(rb"""module\.['"]|['"]module['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module['"]""")
+# Who asks for the prefix before it cuts it off.
+_ASKS = re.compile(rb"""['"]module\.?['"]\s+(?:not\s+)?in\b|\.startswith\(['"]module""")
 # Who names the wrapper or asks for its part knows that a model may come without.
 _KNOWS = re.compile(rb"""DataParallel|['"]module['"]|\.backward\(""")
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
@@ -57,6 +60,24 @@ def loading_into_wrappers(script: ScriptModel, saved: Set[str] = frozenset()) ->
             if found is not None:
                 yield _shown(script, path), data.count(b"\n", 0, found.start()) + 1
                 break
+
+
+def cutting_names(script: ScriptModel, saved: Set[str] = frozenset()) -> Iterator[tuple[str, int]]:
+    """The names of scripts that cut the `module.` off the names of weights unasked, each with the line of that.
+
+    Args:
+        script: the script that saves.
+        saved: what stands in the paths of its files.
+    """
+    word = b".load_state_dict("
+    for path, data in [*_sharing(script, word), *_below(script, word, saved)]:
+        if not may_cut(data) or _ASKS.search(data) is not None:
+            continue
+        if b".backward(" in data and b".state_dict()" in data:
+            continue  # it trains, and loads what it has saved itself
+        lines = list(cuts_names(data))
+        if lines:
+            yield _shown(script, path), min(lines)
 
 
 def taking_out_of_wrappers(script: ScriptModel, keys: set[Key]) -> Iterator[tuple[str, int]]:
@@ -221,4 +242,4 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-__all__ = ["Key", "loading_into_wrappers", "taken_out", "taking_out_of_wrappers"]
+__all__ = ["Key", "cutting_names", "loading_into_wrappers", "taken_out", "taking_out_of_wrappers"]

@@ -26,8 +26,8 @@ def needs_folder_of(script: ScriptModel, writer: ast.Call) -> ast.Call | None:
     for call in script.calls():
         if script.tree.start(call) < end or script.scope_of(call) is not scope:
             continue
-        if not _opens_log(call) and not any(
-            isinstance(inner, ast.Call) and _opens_log(inner)
+        if not opens_log(call) and not any(
+            isinstance(inner, ast.Call) and opens_log(inner)
             for callee in script.callees(call)
             for inner in callee.nodes
         ):
@@ -39,7 +39,8 @@ def needs_folder_of(script: ScriptModel, writer: ast.Call) -> ast.Call | None:
     return None
 
 
-def _opens_log(call: ast.Call) -> bool:
+def opens_log(call: ast.Call) -> bool:
+    """Whether a call opens a log file, which every process does."""
     name = dotted(call.func) or ""
     return name.endswith("FileHandler") or name == "logging.basicConfig"
 
@@ -49,4 +50,4 @@ def _is_made(script: ScriptModel, folder: str) -> bool:
     return any(f"{path_text(script, path)}/".startswith(f"{folder}/") for _, path, _ in makings(script))
 
 
-__all__ = ["needs_folder_of"]
+__all__ = ["needs_folder_of", "opens_log"]

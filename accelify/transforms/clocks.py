@@ -1,4 +1,4 @@
-"""Names made from the clock: one for all processes, so that all look into the folder that the main process writes.
+"""Names made from the clock, or of drawn ids: one for all processes, which look into the folder of the main one.
 
 run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([datetime.now().strftime("%H-%M-%S")])[0]
 
@@ -6,14 +6,16 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
         return strftime("%H-%M-%S")
     run = os.path.join("runs", run_name())   ->  run = broadcast_object_list([os.path.join("runs", run_name())])[0]
 
+    run = str(uuid.uuid4())[:8]              ->  run = broadcast_object_list([str(uuid.uuid4())[:8]])[0]
+
     fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
 
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
-The processes read the clock one after the other. A name is meant where the text of a time becomes part of a path. What
-a function of another module names without giving it back is said. A folder that such a function makes and numbers by
-what lies beside it is one for all, too.
+The processes read the clock one after the other, and what `uuid4` draws goes by no seed. A name is meant where the text
+of a time, or such an id, becomes part of a path. What a function of another module names without giving it back is
+said. A folder that such a function makes and numbers by what lies beside it is one for all, too.
 """
 
 from __future__ import annotations
@@ -28,25 +30,29 @@ from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.effect_sites import TERMINAL
 from accelify.analysis.folders import folder_made, makes_folder
 from accelify.analysis.handed_options import holders, is_read_between, reads
+from accelify.analysis.module_variables import is_read_behind_only
 from accelify.analysis.numbered_folders import gives_numbered
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.analysis.writer_folders import opens_log
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 
 CLOCK = Rule(
     "ACC211",
     "clock-name",
-    "Every process would name a file or folder by its own clock, or by what it finds there.",
+    "Every process would name a file or folder by its own clock or id, or by what it finds there.",
 )
 _ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
+_Naming = ast.Assign | ast.AugAssign | ast.AnnAssign
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3
 _LISTING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk")
+_REMOVING = frozenset({"remove", "unlink", "rmtree"})
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 
 
@@ -61,33 +67,34 @@ def transform(context: Context) -> Iterator[Change]:
     # The functions whose texts are one for all, so that what they give back is.
     agreed: set[Scope] = set()
     own, given = [], []
-    for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
-        if is_text_of_time(stmt.value):
-            if not _makes_object(context, stmt.value):
-                own.append(stmt)
-        elif isinstance(stmt.value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
-            if texts.is_text(stmt.value, set()):
-                given.append(stmt)
+    for stmt, value in _namings(context):
+        if is_text_of_time(value):
+            if not _makes_object(context, value):
+                own.append((stmt, value))
+        elif isinstance(value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
+            times = texts.times_in(script.scope_of(stmt))
+            if texts.is_text(value, times) and dotted(_target(stmt)) not in times:
+                given.append((stmt, value))
     # What a function gives back is asked about behind what it does itself, callees first.
-    given.sort(key=lambda stmt: -script.depth(script.scope_of(stmt)))
-    for stmt in [*own, *given]:
+    given.sort(key=lambda naming: -script.depth(script.scope_of(naming[0])))
+    for stmt, value in [*own, *given]:
         if script.scope_of(stmt) in script.dormant or context.is_claimed(stmt) or context.is_guarded(stmt):
             continue
         if (
             context.plan.on_main_only(stmt)
             or script.enclosing_loops(stmt)
             or any(script.trains_around(call) for call in script.callers(script.scope_of(stmt)))
-            or _is_agreed(context, texts, stmt.value, agreed)
-            or not _names_by_clock(context, texts, stmt)
+            or _is_agreed(context, texts, value, agreed)
+            or not _names_by_clock(context, texts, stmt, value)
         ):
             continue
         if is_run_once(context, stmt):
-            for change in _agree(context, stmt, stmt.value, context.tree.segment(_target(stmt))):
+            for change in _agree(context, texts, stmt, value, context.tree.segment(_target(stmt))):
                 if change.edits:
                     agreed.add(script.scope_of(stmt))
                 yield change
         elif not texts.is_given(script.scope_of(stmt)) and _reads(context):
-            message = f"every process would name `{context.tree.segment(_target(stmt))}` by its own clock"
+            message = _message(texts, value, context.tree.segment(_target(stmt)))
             yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {_ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
@@ -105,7 +112,7 @@ def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Itera
                 continue
             if not _is_agreed(context, texts, given, agreed) and _is_path_in(context, texts, call, given):
                 stmt, name = context.tree.statement(call), short(context.tree.segment(given))
-                yield from _agree(context, stmt, given, name)
+                yield from _agree(context, texts, stmt, given, name)
 
 
 def _is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.expr) -> bool:
@@ -127,18 +134,27 @@ def _makes_object(context: Context, value: ast.expr) -> bool:
     return any(callee.is_method and callee.name.endswith("__init__") for callee in callees)
 
 
-def _agree(context: Context, stmt: ast.stmt, value: ast.expr, name: str) -> Iterator[Change]:
+def _message(texts: ClockTexts, value: ast.expr, name: str) -> str:
+    own = "an id that it draws itself" if texts.is_drawn(walk(value)) else "its own clock"
+    return f"every process would name `{name}` by {own}"
+
+
+def _agree(
+    context: Context, texts: ClockTexts, stmt: ast.stmt, value: ast.expr, name: str
+) -> Iterator[Change]:
     """Make the name that a statement reads from the clock one for all."""
     tree, script = context.tree, context.script
     tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
     early = not _is_behind_anchor(context, stmt)
-    message = f"every process would name `{name}` by its own clock"
+    message = _message(texts, value, name)
     if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
-        if not _reads(context):
+        if not _reads(context) and not _is_opened_by_all(context, texts, stmt):
             return  # what is only written, the main process alone names
         edits: list[Edit] = []
-        if early and isinstance(stmt, (ast.Assign, ast.AugAssign)):
-            edits = _agreed_later(context, stmt) or _agreed_inside(context, _target(stmt))
+        if early and isinstance(stmt, _Naming):
+            target = _target(stmt)
+            edits = _agreed_later(context, stmt) or _agreed_inside(context, target)
+            edits = edits or _agreed_for_module(context, target)
         where = "" if edits else f": behind the Accelerator, {_ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
@@ -162,9 +178,8 @@ def _agree(context: Context, stmt: ast.stmt, value: ast.expr, name: str) -> Iter
 
 
 def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
-    """Calls of functions, which are not converted, that name files or folders by the clock."""
+    """Calls of functions, which are not converted, that name files or folders by the clock or by a drawn id."""
     script = context.script
-
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)
@@ -176,14 +191,22 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             if place is None or not (_makes_files(context, call) or _reads(context)):
                 continue
             function, node = place
+            drawn = texts.is_drawn(function.nodes)
+            if drawn and any(map(_removes, function.nodes)):
+                continue  # a file for the while, of each process's own
+            by = "a drawn id" if drawn else "the clock"
             where = _where(script.interpreter.module_of(function), node)
             yield context.change(
                 CLOCK,
                 call,
-                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by the clock ({where}), which "
-                f"every process would read for itself: behind this call, {_ADVICE}",
+                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({where}), which every process "
+                f"would {'draw' if drawn else 'read'} for itself: behind this call, {_ADVICE}",
             )
             break
+
+
+def _removes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _REMOVING
 
 
 def _numbered_elsewhere(context: Context) -> Iterator[Change]:
@@ -316,7 +339,7 @@ def _import(context: Context, stmt: ast.stmt) -> Edit:
     return context.import_for(stmt, f"from {package} import broadcast_object_list")
 
 
-def _agreed_later(context: Context, stmt: ast.Assign | ast.AugAssign) -> list[Edit]:
+def _agreed_later(context: Context, stmt: _Naming) -> list[Edit]:
     """Edits that make the processes agree on a name once there is an Accelerator: it, or the option it is the default
     of. None where it went elsewhere by then."""
     tree, anchor = context.tree, context.plan.anchor
@@ -389,6 +412,41 @@ def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
     return [InsertBefore(place, (line,), order=-49), _import(context, place)]
 
 
+def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
+    """Edits by which the function that makes the Accelerator sets a name of the module anew. None where it is read by
+    then."""
+    anchor = context.plan.anchor
+    place = anchor.before if anchor is not None else None
+    if anchor is None or place is None or not isinstance(target, ast.Name):
+        return []
+    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor.offset):
+        return []
+    lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
+    return [InsertBefore(place, lines, order=-49), _import(context, place)]
+
+
+def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
+    """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
+    script = context.script
+    name = dotted(_target(stmt)) if isinstance(stmt, _Naming) else None
+    for node in context.tree.nodes(ast.Name):
+        if node.id != name or not isinstance(node.ctx, ast.Load):
+            continue
+        for call in _within_statement(context, node):
+            if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
+                continue
+            if context.plan.on_main_only(call):
+                continue
+            logs = any(
+                isinstance(n, ast.Call) and opens_log(n)
+                for callee in script.callees(call)
+                for n in callee.nodes
+            )
+            if opens_log(call) or (logs and _hands_path_on(context, texts, call, node)):
+                return True
+    return False
+
+
 def _is_there(context: Context, target: ast.Attribute) -> bool:
     """Whether an attribute is there whatever way the script went: set in any case, or an option of its own."""
     stmt = context.tree.statement(target)
@@ -421,19 +479,26 @@ def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
     return long[0].lstrip("-").replace("-", "_") if long else None
 
 
-def _target(stmt: ast.Assign | ast.AugAssign) -> ast.expr:
+def _namings(context: Context) -> list[tuple[_Naming, ast.expr]]:
+    """The statements that give something a name, each with what it is given."""
+    tree = context.tree
+    stmts = [*tree.nodes(ast.Assign), *tree.nodes(ast.AugAssign), *tree.nodes(ast.AnnAssign)]
+    return [(stmt, stmt.value) for stmt in stmts if stmt.value is not None]
+
+
+def _target(stmt: _Naming) -> ast.expr:
     return stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
 
 
-def _names_by_clock(context: Context, texts: ClockTexts, stmt: ast.Assign | ast.AugAssign) -> bool:
+def _names_by_clock(context: Context, texts: ClockTexts, stmt: _Naming, value: ast.expr) -> bool:
     if isinstance(stmt, ast.Assign) and len(stmt.targets) != 1:
         return False
-    if any(_is_path(context, node) for node in walk(stmt.value)):
+    if any(_is_path(context, node) for node in walk(value)):
         return True
     return _becomes_path(context, texts, stmt, 0)
 
 
-def _becomes_path(context: Context, texts: ClockTexts, stmt: ast.Assign | ast.AugAssign, depth: int) -> bool:
+def _becomes_path(context: Context, texts: ClockTexts, stmt: _Naming, depth: int) -> bool:
     """Whether the text that a statement names becomes part of a path, through other names and options too."""
     name = dotted(_target(stmt))
     if name is None:
@@ -503,7 +568,7 @@ def _hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: as
 def _is_path_of(context: Context, scope: Scope, node: ast.AST) -> bool:
     """Whether a node of whatever function of the program is a path, or opens one."""
     if not isinstance(node, ast.Call):
-        return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        return _is_joined(node)
     module = context.script.interpreter.module_of(scope)
     name = context.effects.qualname(module, scope, node.func)
     return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
@@ -513,7 +578,14 @@ def _is_path(context: Context, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = context.script.qualname(node.func)
         return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    return _is_joined(node)
+
+
+def _is_joined(node: ast.AST) -> bool:
+    """Whether a node is `folder / name`, and not a time that is divided by a number."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    return not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)))
 
 
 def _within_statement(context: Context, node: ast.AST) -> Iterator[ast.AST]:

@@ -42,7 +42,12 @@ from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.values import Sequence, Thing
 from accelify.analysis.weights_elsewhere import weights_elsewhere
 from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
-from accelify.analysis.wrapping_scripts import loading_into_wrappers, taken_out, taking_out_of_wrappers
+from accelify.analysis.wrapping_scripts import (
+    cutting_names,
+    loading_into_wrappers,
+    taken_out,
+    taking_out_of_wrappers,
+)
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -319,6 +324,14 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
         message = (
             "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
             f"with them wants it: load them into its `.module` in {', '.join(loading)}"
+        )
+        yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
+    cut = cutting_names(script, saved_paths(script)) if call is not None else ()
+    cutting = [f"{name}:{line}" for name, line in cut]
+    if call is not None and cutting:
+        message = (
+            "weights are saved without `module.` before their names from now on, and the first part of each name is "
+            f"cut off where they are loaded: cut off none but `module.` in {', '.join(cutting)}"
         )
         yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
     kept = (

@@ -1,0 +1,48 @@
+"""Variables of a module that a function may give another value: nothing reads them before it does."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+
+
+def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, offset: int) -> bool:
+    """Whether a variable of a module, set once there, is read only behind a place in a function of the same module.
+
+    Args:
+        script: the script.
+        name: where the variable gets its value.
+        function: the function that gives it another one.
+        offset: where the function does so.
+    """
+    module = script.scope_of(name)
+    if module.kind != "module" or function.kind != "function" or function.resolve(name.id) is not module:
+        return False
+    writes = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(name.id) is module]
+    if len(writes) > 1 or name.id in function.globals or _is_known_elsewhere(script, name.id):
+        return False
+    return all(_is_behind(script, read, function, offset) for read in script.reads(name.id, module))
+
+
+def _is_behind(
+    script: ScriptModel, node: ast.AST, function: Scope, offset: int, seen: frozenset[Scope] = frozenset()
+) -> bool:
+    scope = script.scope_of(node)
+    if scope is function:
+        return script.tree.start(node) > offset
+    if scope.kind != "function" or scope in seen or script.called_from_elsewhere(scope):
+        return False
+    calls = script.callers(scope)
+    return bool(calls) and all(_is_behind(script, call, function, offset, seen | {scope}) for call in calls)
+
+
+def _is_known_elsewhere(script: ScriptModel, name: str) -> bool:
+    """Whether another module of the program may take the variable from its own: what it took stays as it was."""
+    others = [m for m in script.program.modules.values() if m not in script.modules]
+    return (
+        any(name.encode() in module.tree.data for module in others)
+        or any(alias.name == name for node in script.tree.nodes(ast.ImportFrom) for alias in node.names)
+        or any(node.attr == name for node in script.tree.nodes(ast.Attribute))
+    )
