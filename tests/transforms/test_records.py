@@ -229,6 +229,35 @@ def test_a_meter() -> None:
     check_transformed("ready", METER + before, METER + after, epoch="n = train_epoch()")
 
 
+@pytest.mark.parametrize(
+    ("kept", "written"),
+    [
+        ("round(self.total / self.count, 4)", "round(kept.total / max(kept.count, 1), 4)"),
+        ("self.total / self.count * 100", "kept.total / max(kept.count, 1) * 100"),
+        ("self.total / self.count if self.count else 0", "kept.total / max(kept.count, 1)"),
+        ("0 if self.count == 0 else self.total / self.count", "kept.total / max(kept.count, 1)"),
+        ("self.total / (self.count + 1e-6)", "kept.total / max(kept.count, 1)"),
+    ],
+)
+def test_a_meter_that_works_its_average_out_in_its_own_way(kept: str, written: str) -> None:
+    lines = 'kept.total, kept.count = accelerator.reduce((kept.total, kept.count), reduction="sum")\n'
+    before, after = script(
+        "kept.add(loss.item(), x.size(0))", "kept.mean", f"{lines}kept.mean = {written}", "kept = Average()"
+    )
+    meter = METER.replace("self.total / self.count", kept)
+    assert meter != METER
+    check_transformed("ready", meter + before, meter + after, epoch="n = train_epoch()")
+
+
+def test_a_meter_whose_average_takes_more_than_its_numbers_is_left_to_a_person() -> None:
+    before, after = script("kept.add(loss.item(), x.size(0))", "kept.mean", fresh="kept = Average()")
+    meter = METER.replace("self.total / self.count", "np.round(self.total / self.count, 4)")
+    conversion = check_transformed(
+        "ready", meter + before, meter + after, imports="import numpy as np", epoch="print(train_epoch())"
+    )
+    assert "ACC306" in {f.code for f in conversion.remaining}
+
+
 def test_several_meters() -> None:
     conversion = convert(
         ready=METER
