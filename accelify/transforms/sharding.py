@@ -9,6 +9,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import first_of_shape
 from accelify.analysis.followed import runs_in
+from accelify.analysis.handed_on import only_from_lists
 from accelify.analysis.kept_sizes import state_of_kept_size
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.scopes import Scope
@@ -100,6 +101,9 @@ def _unsharded(context: Context) -> Iterator[Change]:
         )
         yield context.change(UNSHARDED, backward, message)
         return
+    elif loaders and only_from_lists(context.script, loaders):
+        # What a loader filled before: tensors, or a list of tasks that names no data at all.
+        why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
         why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
