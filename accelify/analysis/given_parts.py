@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Tree, dotted
+from accelify.analysis.syntax import Tree, call_argument, dotted
 
 
 def parts_of(node: ast.expr, tree: Tree, scope: Scope) -> list[ast.expr | None]:
@@ -32,16 +32,26 @@ def _fields(name: str, tree: Tree, scope: Scope) -> list[str]:
     owner = scope.resolve(name)
     for node in owner.nodes if owner is not None else ():
         if isinstance(node, ast.ClassDef) and node.name == name:
-            bases = {(dotted(base) or "").rpartition(".")[2] for base in node.bases}
-            lines = [s for s in node.body if isinstance(s, ast.AnnAssign)] if "NamedTuple" in bases else []
-            return [s.target.id for s in lines if isinstance(s.target, ast.Name)]
+            return next(filter(None, (_fields_of_base(node, base) for base in node.bases)), [])
     made = [s.value for s in tree.assigns(name) if owner is not None and s in owner.nodes]
-    call = made[0] if len(made) == 1 else None
-    if not isinstance(call, ast.Call) or len(call.args) < 2:
+    return _fields_told(made[0]) if len(made) == 1 else []
+
+
+def _fields_of_base(cls: ast.ClassDef, base: ast.expr) -> list[str]:
+    """`class Answer(NamedTuple)` with a line for each field, or `class Answer(namedtuple("Answer", "loss more"))`."""
+    if (dotted(base) or "").rpartition(".")[2] != "NamedTuple":
+        return _fields_told(base)
+    lines = [s.target for s in cls.body if isinstance(s, ast.AnnAssign)]
+    return [target.id for target in lines if isinstance(target, ast.Name)]
+
+
+def _fields_told(made: ast.expr) -> list[str]:
+    """The fields that `namedtuple("Answer", ["loss", "more"])` is told."""
+    if not isinstance(made, ast.Call):
         return []
-    if (dotted(call.func) or "").rpartition(".")[2] not in ("namedtuple", "NamedTuple"):
+    if (dotted(made.func) or "").rpartition(".")[2] not in ("namedtuple", "NamedTuple"):
         return []
-    given = call.args[1]
+    given = call_argument(made, 1, "field_names") or call_argument(made, 1, "fields")
     if isinstance(given, ast.Constant) and isinstance(given.value, str):
         return given.value.replace(",", " ").split()
     every = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []

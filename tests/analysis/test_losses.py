@@ -252,6 +252,8 @@ SUMMED = "F.mse_loss(a, b, reduction='sum')"
         ("", f"*b, {SUMMED}", "unclear"),
         ("Pair = namedtuple('Pair', ['more', 'loss'])", f"Pair(b, {SUMMED})", "sum"),
         ("Pair = namedtuple('Pair', 'more, loss')", f"Pair(loss={SUMMED}, more=b)", "sum"),
+        ("Pair = namedtuple('Pair', field_names=('more', 'loss'))", f"Pair(b, {SUMMED})", "sum"),
+        ("class Pair(namedtuple('Pair', 'more loss')):\n    pass", f"Pair(b, {SUMMED})", "sum"),
         ("Pair = NamedTuple('Pair', [('more', int), ('loss', int)])", f"Pair(b, loss={SUMMED})", "sum"),
         ("class Pair(NamedTuple):\n    more: int\n    loss: int", f"Pair(b, {SUMMED})", "sum"),
         ("class Pair(list):\n    more: int\n    loss: int", f"Pair(b, {SUMMED})", "unclear"),
