@@ -8,6 +8,7 @@ import pytest
 
 from accelify.convert import ConvertOptions, convert_source
 from accelify.source import Source
+from tests.transforms.support import codes, convert
 
 LOADERS = """\
 import torch
@@ -77,3 +78,12 @@ def test_a_helper_of_another_module_is_told_of_the_last_batch(
 def test_a_variable_that_is_assigned_twice_says_nothing(tmp_path: Path) -> None:
     told = _told(tmp_path, "make(64, False)", "make(56, LAST)", "LAST = True\nLAST = False\n")
     assert "drop_last=True" not in told
+
+
+@pytest.mark.parametrize(("last", "named"), [("True", False), ("False", True)])
+def test_every_batch_of_such_a_loader_is_as_large_as_the_others(last: str, named: bool) -> None:
+    made = (
+        f"def made(last):\n    return DataLoader(data, batch_size=8, drop_last=last)\nloader = made({last})"
+    )
+    found = convert(ready=made, batch="if len(x) < 8:\n    continue")
+    assert ("ACC405" in codes(found)) is named
