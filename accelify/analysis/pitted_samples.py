@@ -46,6 +46,7 @@ class PittedSamples:
         texts = [module.tree.data for module in script.program.modules.values()]
         self._libraries = any(name.encode() in text for name in _PAIR_LOSSES for text in texts)
         self._known: dict[Scope, ast.Call | None] = {}
+        self._counting: dict[Scope, bool] = {}
 
     def pits(self, scope: Scope, call: ast.Call) -> bool:
         """Whether a call in a function compares the samples of a batch, as far as can be seen for sure."""
@@ -82,7 +83,7 @@ class PittedSamples:
     def _counts_as_classes(self, scope: Scope, call: ast.Call) -> bool:
         """`cross_entropy(scores, torch.arange(n))`: each sample is a class of its own."""
         target = call_argument(call, 1, "target")
-        made = _made(scope, target) if target is not None else None
+        made = _made(scope, target) if target is not None and self._counts(scope) else None
         while (
             isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _MOVES
         ):
@@ -92,6 +93,13 @@ class PittedSamples:
         if all(isinstance(n, ast.Constant) for n in made.args):
             return False
         return any(name in _CROSS_ENTROPIES for name, _ in self._held(scope, call.func))
+
+    def _counts(self, scope: Scope) -> bool:
+        """Whether a function has a call of `arange` at all."""
+        if scope not in self._counting:
+            calls = (node for node in scope.nodes if isinstance(node, ast.Call))
+            self._counting[scope] = any(_called(call) == "arange" for call in calls)
+        return self._counting[scope]
 
     def _is_pair_loss(self, scope: Scope, call: ast.Call) -> bool:
         for name, made in self._held(scope, call.func):
