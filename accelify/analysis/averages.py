@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import counts_own
+from accelify.analysis.counts import counts_own, made_once
 from accelify.analysis.losses import LossReductions
 from accelify.analysis.reduction_kinds import MEAN
 from accelify.analysis.scopes import Scope, in_order
@@ -255,12 +255,12 @@ def _mean_by_samples(
         name = dotted(stmt.target)
         if name is None:
             continue
-        by_samples = divided_by_samples(script, loop, stmt.target)
+        by_samples = samples_divisor(script, loop, stmt.target)
         if not by_samples and not shown_undivided(script, loop, name):
             continue
         if is_mean(script, reductions, _without_factor(script, stmt.value)):
             if by_samples:
-                return f"`{name}` adds up the means of batches and is divided by the number of samples"
+                return f"`{name}` adds up the means of batches and is divided by {by_samples}"
             return f"`{name}` adds up the means of batches, and larger batches are fewer"
     return None
 
@@ -411,10 +411,26 @@ def is_shown(script: ScriptModel, read: ast.expr) -> bool:
     return False
 
 
-def divided_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: ast.expr) -> bool:
-    """Whether a total of a loop is divided by a number of samples behind it."""
+def samples_divisor(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: ast.expr) -> str | None:
+    """How it is put what a total of a loop is divided by behind it, where that counts the samples of all processes."""
     name = dotted(total)
-    return name is not None and any(_counts_samples(script, loop, d) for d in divisors(script, loop, name))
+    by = divisors(script, loop, name) if name is not None else ()
+    found = next((d for d in by if _counts_samples(script, loop, d)), None)
+    if found is None:
+        return None
+    if _is_worked_out(script, found):  # of samples and the size of a batch
+        return f"`{ast.unparse(found)}`, which stays what it was on one process"
+    return "the number of samples"
+
+
+def _is_worked_out(script: ScriptModel, number: ast.expr) -> bool:
+    """Whether a number is none of samples as it is: a quotient of them, one that is written out, or an option."""
+    while isinstance(number, ast.Call) and number.args and dotted(number.func) != "len":
+        number = number.args[0]  # int(), math.ceil()
+    made = made_once(script, number) if isinstance(number, ast.Name) else None
+    if made is not None and not isinstance(made, ast.Name):
+        return not is_constant(made, 0, 0.0) and _is_worked_out(script, made)
+    return isinstance(number, (ast.BinOp, ast.Constant, ast.Attribute))
 
 
 def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: ast.expr) -> bool:

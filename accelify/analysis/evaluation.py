@@ -16,6 +16,7 @@ from accelify.analysis.model_calls import run_elsewhere
 from accelify.analysis.one_by_one import is_text, one_by_one
 from accelify.analysis.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.picked import Picked, PickedEntries
+from accelify.analysis.reaching import last_assignment
 from accelify.analysis.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
@@ -427,12 +428,16 @@ class _Analysis:
         return None
 
     def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
-        return [
+        """The reads of a variable behind a statement, but for those of what it is set to there."""
+        tree, end = self.script.tree, self.script.tree.end(self.statements[last])
+        reads = [
             n
             for s in self.statements[last + 1 :]
             for n in walk(s)
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
         ]
+        made = {read: last_assignment(tree, read) for read in reads}
+        return [read for read, stmt in made.items() if stmt is None or tree.start(stmt) < end]
 
     def _entries(self, forward: list[int]) -> PickedEntries:
         calls = [

@@ -122,3 +122,22 @@ def _goes_through_parts(value: Thing) -> bool:
 def is_batch(value: Value) -> bool:
     """Whether a value is what a loader gives."""
     return isinstance(value, Thing) and value.kind == v.BATCH
+
+
+def only_from_lists(script: ScriptModel, loaders: set[Thing]) -> bool:
+    """Whether all loops that train read what was taken out of some loaders before, and put into lists."""
+    training = [loop for loop, held in script.loader_loops if held & loaders and script.trains(loop)]
+    read = {t for loop, held in script.loader_loops if loop in training for t in held}
+    return (
+        bool(training)
+        and loaders <= read
+        and all(_goes_through_lists(script, loop.iter) for loop in training)
+    )
+
+
+def _goes_through_lists(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether what a loop goes through is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
+    held = [w for n in walk(node) if isinstance(n, ast.expr) for w in script.values(n)]
+    if any(isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR) for w in held):
+        return False
+    return any(isinstance(w, Sequence) and w.filled for w in held)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.conversions import converts_itself
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
@@ -73,6 +74,8 @@ class Keeping:
             attribute = tree.parent(node)
             if not isinstance(attribute, ast.Attribute):
                 return None  # handed on whole
+            if converts_itself(tree.statement(attribute)):
+                continue
             if not isinstance(attribute.ctx, ast.Load) or self._is_changed(tree, attribute):
                 found.add(attribute.attr)
                 continue

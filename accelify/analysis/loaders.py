@@ -19,6 +19,7 @@ from accelify.analysis.syntax import (
     target_names,
     walk,
 )
+from accelify.analysis.told_arguments import told
 from accelify.analysis.values import Function, Imported, Thing, Values
 
 
@@ -38,9 +39,7 @@ def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
     if call_keyword(thing.site, "generator") is not None:
         return False
     asked = call_argument(thing.site, 2, "shuffle")
-    if isinstance(asked, ast.Name) and thing.made_by and thing.module in script.modules:
-        asked = _given(script.scope_of(thing.site), thing.made_by[0], asked.id)
-    return asked is not None and is_constant(asked, True)
+    return all(is_constant(given, True) for given in told(script, thing, asked))
 
 
 def drops_last(script: ScriptModel, thing: Thing) -> bool:
@@ -54,15 +53,9 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
         sampler = made_once(script, sampler)
     if isinstance(sampler, ast.Call) and (dotted(sampler.func) or "").endswith("BatchSampler"):
         asked = call_argument(sampler, 2, "drop_last")
-    if isinstance(asked, ast.Compare) and thing.module in script.modules:
-        return _is_true_by_its_calls(script, thing, asked)
-    if isinstance(asked, ast.Name) and thing.module in script.modules:
-        function, name = script.scope_of(thing.site), asked.id
-        if any(a.arg == name for a in function.parameters()):
-            calls = thing.made_by[:1] or script.callers(function)
-            return bool(calls) and all(is_constant(_given(function, call, name), True) for call in calls)
-        asked = made_once(script, asked)
-    return is_constant(asked, True)
+    if isinstance(asked, ast.Compare):
+        return _is_true_as_told(script, thing, asked)
+    return all(is_constant(given, True) for given in told(script, thing, asked))
 
 
 def has_length(script: ScriptModel, thing: Thing) -> bool:
@@ -90,37 +83,18 @@ def trains_on_whole_batches(script: ScriptModel) -> bool:
     return all(drops_last(script, loader) for loader in script.training_loaders)
 
 
-def _is_true_by_its_calls(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
-    """Whether `phase == "val"` is so in all calls of the function whose parameter it asks."""
-    assert thing.site is not None
-    function, one, other = script.scope_of(thing.site), test.left, test.comparators[0]
-    if len(test.ops) != 1 or not isinstance(one, ast.Name) or not isinstance(other, ast.Constant):
+def _is_true_as_told(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
+    """Whether `phase == "train"` is so, whatever can be told for what stands on its left."""
+    other = test.comparators[0]
+    if len(test.ops) != 1 or not isinstance(test.left, ast.Name) or not isinstance(other, ast.Constant):
         return False
-    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq)) or one.id not in {
-        a.arg for a in function.parameters()
-    }:
+    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return False
-    calls = thing.made_by[:1] or script.callers(function)
-    given = [_given(function, call, one.id) for call in calls]
     wanted = isinstance(test.ops[0], ast.Eq)
-    return bool(given) and all(
-        isinstance(g, ast.Constant) and (g.value == other.value) is wanted for g in given
+    return all(
+        isinstance(given, ast.Constant) and (given.value == other.value) is wanted
+        for given in told(script, thing, test.left)
     )
-
-
-def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
-    """What a call of a function gives it for a parameter, or else its default."""
-    if not isinstance(function.node, ast.FunctionDef):
-        return None
-    own = function.node.args
-    every = [*own.posonlyargs, *own.args]
-    names = [a.arg for a in every][1 if function.self_name() is not None else 0 :]
-    given = call_argument(call, names.index(name), name) if name in names else call_keyword(call, name)
-    if given is not None:
-        return given
-    defaults = zip([a.arg for a in every[len(every) - len(own.defaults) :]], own.defaults, strict=True)
-    keywords = zip([a.arg for a in own.kwonlyargs], own.kw_defaults, strict=True)
-    return next((value for arg, value in [*defaults, *keywords] if arg == name), None)
 
 
 def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:

@@ -18,6 +18,7 @@ from accelify.analysis.alternatives import classes_of, run_by
 from accelify.analysis.batch_degrees import BatchDegrees
 from accelify.analysis.branches import constants_of, constants_of_object, returned
 from accelify.analysis.counts import size_given
+from accelify.analysis.given_parts import parts_of
 from accelify.analysis.program import Module
 from accelify.analysis.reaching import made_of
 from accelify.analysis.reduction_kinds import MEAN, MIXED, NEUTRAL, PENALTY, SUM, UNCLEAR, either, together
@@ -230,8 +231,10 @@ class LossReductions:
             for function, results in self._functions(value, place):
                 for result in results:
                     inner = _Place(function.module, function.scope)
-                    if isinstance(result, ast.Tuple) and index < len(result.elts):
-                        answer = either(answer, self._of(result.elts[index], inner, depth))
+                    parts = parts_of(result, function.module.tree, function.scope)
+                    part = parts[index] if index < len(parts) else None
+                    if part is not None:
+                        answer = either(answer, self._of(part, inner, depth))
             return UNCLEAR if answer == NEUTRAL else answer
         return UNCLEAR
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
 from accelify.analysis.values import Class
+
+# Stands for the meter in the text of a formula.
+_HELD = "__meter__"
+_ARITHMETIC = frozenset("round max min float int abs".split())
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,11 @@ class Meter:
     total: str
     count: str
     average: str | None
+    formula: str = ""
+
+    def averaged(self, held: str) -> str:
+        """How the average of one that is called `held` is worked out anew, as its update does it."""
+        return self.formula.replace(_HELD, held)
 
 
 def meter_of(script: ScriptModel, node: ast.expr) -> Meter | None:
@@ -45,13 +55,50 @@ def _meter(cls: Class) -> Meter | None:
             quotient = _quotient(cls, set(added))
             if quotient is None or not added[quotient[0]] & set(parameters):
                 continue
-            kept = any(
-                isinstance(node, ast.Assign) and any(_own(t, receiver) == quotient[2] for t in node.targets)
+            if set(added) != {quotient[0], quotient[1]}:
+                continue
+            kept = [
+                node.value
                 for node in scope.nodes
-            )
-            if set(added) == {quotient[0], quotient[1]}:
-                return Meter(name, quotient[0], quotient[1], quotient[2] if kept else None)
+                if isinstance(node, ast.Assign)
+                and any(_own(t, receiver) == quotient[2] for t in node.targets)
+            ]
+            if not kept:
+                return Meter(name, quotient[0], quotient[1], None)
+            formula = _formula(kept[0], receiver, quotient)
+            return Meter(name, *quotient, formula) if formula is not None else None
     return None
+
+
+def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> str | None:
+    """How an average is worked out of a meter's attributes; None where that takes more than these."""
+    total, count, average = quotient
+    plain = f"{_HELD}.{total} / max({_HELD}.{count}, 1)"
+    if isinstance(value, ast.IfExp):  # `total / count if count else 0`
+        value = value.body if total in {_own(n, receiver) for n in walk(value.body)} else value.orelse
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and _own(value.left, receiver) == total:
+        return plain
+    names = {n.id for n in walk(value) if isinstance(n, ast.Name)}
+    if not names <= _ARITHMETIC | {receiver} or average in {_own(n, receiver) for n in walk(value)}:
+        return None
+    return ast.unparse(_Written(receiver, count).visit(copy.deepcopy(value)))
+
+
+class _Written(ast.NodeTransformer):
+    """Rewrites `self.total / self.count` for a meter outside of its class, whose count can be 0."""
+
+    def __init__(self, receiver: str, count: str) -> None:
+        self.receiver, self.count = receiver, count
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(_HELD, node.ctx) if node.id == self.receiver else node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        bare = isinstance(node.op, ast.Div) and _own(node.right, self.receiver) == self.count
+        self.generic_visit(node)
+        if bare:
+            node.right = ast.Call(ast.Name("max", ast.Load()), [node.right, ast.Constant(1)], [])
+        return node
 
 
 def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
@@ -79,7 +126,7 @@ def _counted(node: ast.expr, receiver: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _own(node: ast.expr, receiver: str) -> str | None:
+def _own(node: ast.AST, receiver: str) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == receiver:
         return node.attr
     return None

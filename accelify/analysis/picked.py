@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelify.analysis.averages import divided_by_samples, shown_undivided
+from accelify.analysis.averages import samples_divisor, shown_undivided
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, walk
 
@@ -314,9 +314,10 @@ class PickedEntries:
             if self._is_weighted(read):
                 return f"`{ast.unparse(read)}` is weighted with the size of the local batch"
             stmt = self.tree.statement(read)
-            if isinstance(stmt, ast.AugAssign) and divided_by_samples(self.script, self.loop, stmt.target):
-                total = ast.unparse(stmt.target)
-                return f"`{total}` adds up the means of batches and is divided by the number of samples"
+            added = stmt.target if isinstance(stmt, ast.AugAssign) else None
+            by = samples_divisor(self.script, self.loop, added) if added is not None else None
+            if added is not None and by is not None:
+                return f"`{ast.unparse(added)}` adds up the means of batches and is divided by {by}"
             if isinstance(stmt, ast.AugAssign) and shown_undivided(
                 self.script, self.loop, ast.unparse(stmt.target)
             ):

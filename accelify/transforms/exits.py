@@ -23,7 +23,8 @@ from accelify.analysis.caught import is_caught
 from accelify.analysis.clock_tests import asks_clock, has_clocks
 from accelify.analysis.counts import shape_of, size_of
 from accelify.analysis.figures import Figures
-from accelify.analysis.syntax import Tree, call_keyword, is_constant, walk
+from accelify.analysis.loaders import drops_last
+from accelify.analysis.syntax import Tree, is_constant, walk
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -47,10 +48,6 @@ def transform(context: Context) -> Iterator[Change]:
         yield from _exits(context)
 
 
-def _drops_last(made: ast.AST | None) -> bool:
-    return isinstance(made, ast.Call) and is_constant(call_keyword(made, "drop_last"), True)
-
-
 def _sizes(context: Context) -> Iterator[Change]:
     """`if x.size(0) == 1: continue`, `if len(x) > 1:` around a step: last batches differ in size between processes."""
     tests = {d for d in _decisions(context) if isinstance(context.tree.parent(d), ast.If)}
@@ -67,7 +64,7 @@ def _sizes(context: Context) -> Iterator[Change]:
         configured = {size for size in sizes if _is_against_whole_batch(context, size)}
         seen = {s for s in sizes if _makes_samples_seen(context, s) and not context.is_claimed(s)}
         shared = context.plan.batch_size == "total"
-        if not shared and not seen and loaders and all(_drops_last(t.site) for t in loaders):
+        if not shared and not seen and loaders and all(drops_last(context.script, t) for t in loaders):
             continue  # every batch is as large as the others
         accelerator, text = context.accelerator(test), context.tree.segment(test)
         message = f"`{text}` can be true on one process only; the others then wait for ever"

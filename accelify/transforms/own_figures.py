@@ -199,12 +199,13 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             known = shown.get(origin)
             if known is None or context.tree.start(call) < context.tree.start(known):
                 shown[origin] = call
-    told: set[str] = set()
+    told: set[tuple[object, str]] = set()
     for origin, call in sorted(shown.items(), key=lambda pair: context.tree.start(pair[0])):
         name = followed.names[origin]
-        if name in told or (_WRITER.search(name) and not gives_kept(context.script, origin, call)):
+        figure = _home(context, origin, name), name
+        if figure in told or (_WRITER.search(name) and not gives_kept(context.script, origin, call)):
             continue
-        told.add(name)
+        told.add(figure)
         if origin in followed.at_once:
             name = (
                 context.tree.segment(origin).split("=")[0].strip() if isinstance(origin, ast.Assign) else name
@@ -214,6 +215,13 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             message += f" in line {context.tree.locate(context.tree.start(call))[1]}"
         message += _too_small(context, followed, origin)
         yield context.change(FIGURE, origin, message)
+
+
+def _home(context: Context, origin: ast.stmt, name: str) -> object:
+    """What a figure belongs to: the function that keeps it, or the class of the object whose attribute it is."""
+    scope = context.script.scope_of(origin)
+    root = name.partition(".")[0].partition("[")[0]
+    return scope.owner_class or scope if root == scope.self_name() else scope.resolve(root)
 
 
 def _too_small(context: Context, followed: OwnShare, origin: ast.stmt) -> str:

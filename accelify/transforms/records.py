@@ -466,7 +466,7 @@ def _lines(context: Context, loop: BatchLoop, found: dict[str, Meter]) -> list[s
             value = f"map(sum, zip(*gather_object([({both})])))"
         own = [f"{both} = {value}"]
         if meter.average is not None:
-            own.append(f"{held}.{meter.average} = {held}.{meter.total} / max({held}.{meter.count}, 1)")
+            own.append(f"{held}.{meter.average} = {meter.averaged(held)}")
         if len(names) > 1:
             own = [f"for {name} in ({', '.join(names)}):", *[unit + line for line in own]]
         lines += own

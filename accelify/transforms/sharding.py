@@ -9,10 +9,11 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import first_of_shape
 from accelify.analysis.followed import runs_in
+from accelify.analysis.handed_on import only_from_lists
 from accelify.analysis.kept_sizes import state_of_kept_size
-from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
+from accelify.analysis.loaders import drops_last, is_shardable, trains_on_whole_batches
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -100,6 +101,9 @@ def _unsharded(context: Context) -> Iterator[Change]:
         )
         yield context.change(UNSHARDED, backward, message)
         return
+    elif loaders and only_from_lists(context.script, loaders):
+        # What a loader filled before: tensors, or a list of tasks that names no data at all.
+        why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
         why = "its training data comes from a loader that is kept where prepare cannot reach it"
     elif loaders:
@@ -259,7 +263,7 @@ def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
     loaders = {
         t for loop, held in context.script.loader_loops if loop in loops for t in held & context.plan.prepared
     }
-    return bool(loaders) and all(_drops_last(t.site) for t in loaders)
+    return bool(loaders) and all(drops_last(context.script, t) for t in loaders)
 
 
 def _is_of_whole_data(context: Context, call: ast.Call) -> bool:
@@ -339,7 +343,7 @@ def _carried_into_batches(context: Context, call: ast.Call) -> bool:
         _meets_batch(context, loop, names)
         for loop, loaders in context.script.loader_loops
         if loaders & context.plan.prepared
-        and not any(_drops_last(t.site) for t in loaders)
+        and not any(drops_last(context.script, t) for t in loaders)
         and context.script.scope_of(loop) is scope
         and context.tree.start(loop) > context.tree.end(stmt)
     )
@@ -382,10 +386,6 @@ def _meets_batch(context: Context, loop: ast.For | ast.AsyncFor, names: set[str]
 
 def _is_sliced(parent: ast.AST | None, node: ast.Name) -> bool:
     return isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.slice, ast.Slice)
-
-
-def _drops_last(made: ast.AST | None) -> bool:
-    return isinstance(made, ast.Call) and is_constant(call_keyword(made, "drop_last"), True)
 
 
 def _configured_size(

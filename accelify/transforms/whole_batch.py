@@ -10,6 +10,9 @@ target = q ** 2 / q.sum(0)
 loss = criterion(fake - real.mean(0, keepdim=True), valid)
 loss = loss + torch.log(torch.sum(torch.exp(scores)))
 scores[:, j] = (x * centres[j]).sum(1)
+loss = F.cross_entropy(scores, torch.arange(len(x)))    (in the forward of a model, too)
+loss = -torch.diag(F.log_softmax(a @ b.t(), dim=1)).mean()
+loss = losses.TripletMarginLoss()(features, target)     (of pytorch_metric_learning)
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from accelify.analysis import values as v
 from accelify.analysis.filled_matrices import fills_by_pairs, runs_in_forward
 from accelify.analysis.losses import sums_samples
 from accelify.analysis.made_of_numbers import is_made_of_numbers
+from accelify.analysis.pitted_samples import PittedSamples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
@@ -51,11 +55,17 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each comparison of samples in what makes a loss."""
     if not context.plan.shares_training_data:
         return
-    tree = context.tree
+    tree, pitted = context.tree, PittedSamples(context.script)
     for node in tree.nodes(ast.BinOp, ast.Call):
         if not _may_compare(node):
             continue
         scope = context.script.scope_of(node)
+        if isinstance(node, ast.Call) and pitted.pits(scope, node):
+            if not (
+                _sees_all(context, node) or _serves_evaluation(context, scope) or _is_evaluated(context, node)
+            ):
+                yield context.todo(WHOLE_BATCH, node, _message(context, node), _MARK)
+            continue
         filled = isinstance(node, ast.Call) and fills_by_pairs(scope, node)
         if not filled and not _compares(context, scope, node):
             continue
@@ -68,13 +78,16 @@ def transform(context: Context) -> Iterator[Change]:
             or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
         ):
             continue
-        text = short(tree.segment(node))
-        message = f"`{text}` compares the samples of a batch; a process sees its own only"
-        yield context.todo(WHOLE_BATCH, node, message, _MARK)
-    yield from _in_other_modules(context)
+        yield context.todo(WHOLE_BATCH, node, _message(context, node), _MARK)
+    yield from _in_other_modules(context, pitted)
 
 
-def _in_other_modules(context: Context) -> Iterator[Change]:
+def _message(context: Context, node: ast.AST) -> str:
+    text = short(context.tree.segment(node))
+    return f"`{text}` compares the samples of a batch; a process sees its own only"
+
+
+def _in_other_modules(context: Context, pitted: PittedSamples) -> Iterator[Change]:
     """Criteria of modules that are not converted with the script, where they are called to train."""
     script, known = context.script, dict[Scope, str]()
     making = _making_losses(context)
@@ -94,6 +107,8 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
             if callee in ruled_out:
                 continue
             where = _place(context, callee, known)
+            if not where and not _is_evaluated(context, call):
+                where = _told(context, pitted.within(callee))
             if where:
                 message = (
                     f"`{short(context.tree.segment(call.func))}` compares the samples of a batch ({where}); a process "
@@ -101,6 +116,14 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
                 )
                 yield context.todo(WHOLE_BATCH, call, message, _MARK)
                 break
+
+
+def _told(context: Context, found: tuple[Scope, ast.expr] | None) -> str:
+    """How it is said where in another module something stands; "" for nothing."""
+    if found is None:
+        return ""
+    module = context.script.interpreter.module_of(found[0])
+    return f"{module.path.name if module.path is not None else 'another module'}, line {found[1].lineno}"
 
 
 def _making_losses(context: Context) -> set[Scope]:
@@ -158,8 +181,7 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
                 and not _is_of_weights(scope, node)
                 and not is_made_of_numbers(script, scope, node)
             ):
-                name = module.path.name if module.path is not None else "another module"
-                known[scope] = f"{name}, line {node.lineno}"
+                known[scope] = _told(context, (scope, node))
                 break
             if isinstance(node, ast.Call) and depth:
                 # Of what a model's own loss calls, its methods alone.
@@ -208,6 +230,14 @@ def _evaluates(context: Context, scope: Scope, within: ast.Call | None = None) -
             or (isinstance(node.func, ast.Attribute) and node.func.attr == "eval" and not node.args)
         )
         for node in scope.nodes
+    )
+
+
+def _is_evaluated(context: Context, node: ast.AST) -> bool:
+    """Whether a node stands in a loop, or in a function, that goes through data without training on it."""
+    loops = context.script.enclosing_loops(node)
+    return any(e.loop in loops for e in context.plan.evaluations) or _evaluates(
+        context, context.script.scope_of(node)
     )
 
 

@@ -232,3 +232,34 @@ def test_a_class_of_a_table_is_any_of_them(method: str, first: str, second: str,
     call = "judge.judged" if method == "judged" else "judge"
     table = CHOSEN.format(method=method, first=first, second=second)
     assert reduction(f"{table}loss = {call}(output, y)") == wanted
+
+
+NAMED = """
+from collections import namedtuple
+from typing import NamedTuple
+{made}
+def crit(a, b):
+    return {given}
+more, loss = crit(output, y)
+"""
+SUMMED = "F.mse_loss(a, b, reduction='sum')"
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "wanted"),
+    [
+        ("", f"b, {SUMMED}", "sum"),
+        ("", f"*b, {SUMMED}", "unclear"),
+        ("Pair = namedtuple('Pair', ['more', 'loss'])", f"Pair(b, {SUMMED})", "sum"),
+        ("Pair = namedtuple('Pair', 'more, loss')", f"Pair(loss={SUMMED}, more=b)", "sum"),
+        ("Pair = namedtuple('Pair', field_names=('more', 'loss'))", f"Pair(b, {SUMMED})", "sum"),
+        ("class Pair(namedtuple('Pair', 'more loss')):\n    pass", f"Pair(b, {SUMMED})", "sum"),
+        ("Pair = NamedTuple('Pair', [('more', int), ('loss', int)])", f"Pair(b, loss={SUMMED})", "sum"),
+        ("class Pair(NamedTuple):\n    more: int\n    loss: int", f"Pair(b, {SUMMED})", "sum"),
+        ("class Pair(list):\n    more: int\n    loss: int", f"Pair(b, {SUMMED})", "unclear"),
+        ("Pair = namedtuple('Pair', names)", f"Pair(b, {SUMMED})", "unclear"),
+        ("Pair = namedtuple('Pair', ['more', 'loss'])", f"Pair(*b, {SUMMED})", "unclear"),
+    ],
+)
+def test_a_part_of_what_a_function_gives_back(made: str, given: str, wanted: str) -> None:
+    assert reduction(NAMED.format(made=made, given=given)) == wanted

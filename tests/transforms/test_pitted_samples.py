@@ -1,0 +1,116 @@
+"""Losses that pit each sample of a batch against the others: in the forward of a model, and of libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import codes, convert, frame
+
+NET = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.heads, self.ce = nn.Linear(4, 4), nn.CrossEntropyLoss()
+
+    def forward(self, x):
+        n = len(x)
+        scores = torch.mm(self.a(x), self.b(x).t())
+        {line}
+        return loss
+"""
+OWN = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+def _loss_in_forward(line: str) -> str:
+    return NET.format(line=line)
+
+
+@pytest.mark.parametrize(
+    ("line", "pits"),
+    [
+        ("loss = -torch.diag(F.log_softmax(scores, dim=1)).mean()", True),
+        ("loss = -F.log_softmax(scores / 0.1, dim=1).diag().sum() / n", True),
+        ("kept = torch.softmax(scores, 1); loss = -kept.diag().log().mean()", True),
+        ("loss = F.cross_entropy(scores, torch.arange(n))", True),
+        ("own = torch.arange(n, device=x.device).long(); loss = self.ce(scores, own)", True),
+        # squared lengths, attention within a sample, classes, positions
+        ("loss = torch.diag(scores).mean()", False),
+        ("loss = (F.softmax(scores, 1) @ self.heads(x)).mean()", False),
+        ("loss = F.log_softmax(scores, 1).diagonal(0, 1, 2).mean()", False),
+        ("loss = F.cross_entropy(scores, torch.arange(8))", False),
+        ("loss = F.cross_entropy(scores, x.argmax(1))", False),
+        ("loss = F.mse_loss(x.sum(1), torch.arange(n))", False),
+        ("loss = torch.diag(F.softmax(self.heads(x), 1)).mean()", False),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_loss_in_the_forward_of_a_model(line: str, pits: bool, apart: bool, tmp_path: Path) -> None:
+    own, path = _loss_in_forward(line), tmp_path / "train.py"
+    if apart:
+        (tmp_path / "nets.py").write_text(own)
+    path.write_text(
+        frame(imports="from nets import Net" if apart else own, build=OWN, loss="loss = model(x)\n")
+    )
+    found = convert_project(Source.read(path))[0]
+    assert found.status == "converted", found.reason
+    assert [f.code for f in found.remaining if f.code == "ACC408"] == ["ACC408"] * pits
+    again = convert_project(Source.from_text(found.new_text, path))[0]
+    assert again.new_text == found.new_text
+
+
+LIBRARY = "from pytorch_metric_learning import losses, miners"
+
+
+@pytest.mark.parametrize(
+    ("criterion", "pits"),
+    [
+        ("losses.TripletMarginLoss(margin=0.1)", True),
+        ("losses.NTXentLoss()", True),
+        ("losses.ProxyAnchorLoss(2, 4)", False),
+        ("losses.CrossBatchMemory(losses.NTXentLoss(), 4)", False),
+        ("losses.SoftTripleLoss(2, 4)", False),
+    ],
+)
+def test_pair_losses_of_a_library(criterion: str, pits: bool) -> None:
+    found = convert(imports=LIBRARY, ready=f"criterion = {criterion}", loss="loss = criterion(model(x), y)")
+    assert ("ACC408" in codes(found)) is pits
+
+
+@pytest.mark.parametrize(("told", "pits"), [("", True), ("gather_distributed=True", False)])
+def test_a_loss_that_gathers_by_itself(told: str, pits: bool) -> None:
+    found = convert(
+        imports="from lightly.loss import NTXentLoss",
+        ready=f"criterion = NTXentLoss({told})",
+        loss="loss = criterion(model(x), model(x))",
+    )
+    assert ("ACC408" in codes(found)) is pits
+
+
+def test_a_criterion_of_another_module_around_one_of_a_library(tmp_path: Path) -> None:
+    own = f"import torch\n{LIBRARY}\n\n\nclass Pairs(torch.nn.Module):\n    def __init__(self):\n"
+    own += "        super().__init__()\n        self.miner = miners.TripletMarginMiner()\n"
+    own += "        self.own = losses.TripletMarginLoss()\n\n    def forward(self, z, y):\n"
+    own += "        return self.own(z, y, self.miner(z, y))\n"
+    (tmp_path / "pairs.py").write_text(own)
+    path = tmp_path / "train.py"
+    path.write_text(
+        frame(imports="import pairs", ready="criterion = pairs.Pairs()", loss="loss = criterion(model(x), y)")
+    )
+    (told,) = [f.message for f in convert_project(Source.read(path))[0].remaining if f.code == "ACC408"]
+    assert "(pairs.py, line 12)" in told
+
+
+def test_what_is_evaluated_alone_is_no_loss() -> None:
+    lines = "for a, b in test_loader:\n    print(criterion(model(a), b).item())"
+    found = convert(imports=LIBRARY, ready="criterion = losses.TripletMarginLoss()", epoch=lines)
+    assert "ACC408" not in codes(found)
