@@ -404,6 +404,11 @@ class DDPBackend(AveragingBackend):
     def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
         from ..collectives import broadcast_tensors
 
+        copied = getattr(model, "_orig_mod", model)
+        if isinstance(copied, DistributedModel):
+            # A deep copy of a wrapped model. Two reducers, one in the other, would wait for each other's gradients.
+            model = copied.module
+            copied.leave_group()
         if evaluation or not any(p.requires_grad for p in model.parameters()):
             broadcast_tensors([t.data for t in (*model.parameters(), *model.buffers())])
             run_in_precision(model, self.precision)
