@@ -19,6 +19,9 @@ LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 _DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
 # What asks the person at the terminal, whose answer one process gets.
 ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
+# What shows what it is given on the terminal; the second argument of some is a stream.
+PRETTY = frozenset({"pprint.pprint", "pprint.pp", "pprint.PrettyPrinter.pprint"})
+PRINTERS = PRETTY | {"rich.print", "click.echo", "typer.echo"}
 # What gives its text back where it is told no file.
 _DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
 _TABLE_METHODS = frozenset({"to_csv", "to_json"})
@@ -43,6 +46,26 @@ class Site:
     def deletes(self) -> bool:
         """Whether it takes away what it finds, which another process may have written just before."""
         return self.kind in (FILES, FOLDERS) and is_deletion(self.name)
+
+
+def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> bool:
+    """Whether a call shows something by another function than `print`: `printer.pprint(options)`.
+
+    Args:
+        call: the call.
+        name: of the library's function, "" where it is none.
+        attribute: of a method, or "".
+        taken: a function of the program is called.
+    """
+    told = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
+    if told or taken or (name in PRETTY and len(call.args) > 1):
+        return False
+    return name in PRINTERS or (not name and attribute == "pprint")
+
+
+def is_printed(site: Site) -> bool:
+    """Whether a site is a line on the terminal, whatever prints it."""
+    return site.kind == TERMINAL and (site.name in PRINTERS | {"builtins.print", "pprint"})
 
 
 def is_deletion(name: str) -> bool:

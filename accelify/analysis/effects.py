@@ -31,6 +31,7 @@ from accelify.analysis.effect_sites import (
     gives_text,
     is_deletion,
     makes_folder_again,
+    prints_beside,
     updates_namespace,
 )
 from accelify.analysis.fetch_options import told_to_download
@@ -465,6 +466,8 @@ class SideEffects:
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
         callees = self.interpreter.calls.get(call, set())
+        if prints_beside(call, name, attribute, bool(callees)):
+            return TERMINAL
         asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS
