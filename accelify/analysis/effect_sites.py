@@ -95,6 +95,24 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
     return False
 
 
+def stops_first(module: Module, call: ast.Call) -> bool:
+    """Whether a function returns before a call where something is there: `if self._check_exists(): return`."""
+    for ancestor in module.tree.ancestors(call):
+        for stmt in getattr(ancestor, "body", []) if not isinstance(ancestor, ast.Lambda) else []:
+            if not isinstance(stmt, ast.If) or not isinstance(stmt.body[-1], ast.Return):
+                continue
+            asked = {
+                n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(stmt.test)
+            }
+            if module.tree.end(stmt) < module.tree.start(call) and any(
+                word in name for name in asked for word in ("exist", "isdir", "is_dir", "isfile", "is_file")
+            ):
+                return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+    return False
+
+
 def _runs_on_no(question: ast.If | ast.IfExp | ast.BoolOp, part: ast.AST) -> bool:
     """Whether a part of a question, or of a statement that asks one, is run where the answer is no."""
     if isinstance(question, ast.BoolOp):

@@ -32,6 +32,7 @@ from accelify.analysis.effect_sites import (
     is_deletion,
     makes_folder_again,
     prints_beside,
+    stops_first,
     updates_namespace,
 )
 from accelify.analysis.fetch_options import told_to_download
@@ -307,6 +308,7 @@ class SideEffects:
         if kind is not None:
             path, line = self._place(module, call)
             missing = asks_first(module, call, deletes=is_deletion(name or attribute))
+            missing = missing or (kind == TERMINAL and stops_first(module, call))
             asked = asked_for(module, scope, call)
             told = asked_to_download(call, name) if kind == DOWNLOADS else None
             if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):

@@ -43,6 +43,24 @@ def test_what_a_call_prints_that_the_main_process_does_first_is_said(tmp_path: P
 
 
 def test_lines_of_who_makes_it_alone_are_the_main_processs(tmp_path: Path) -> None:
+    stopped = """
+    def fetch(path):
+        if os.path.exists(path):
+            return
+        print("made")
+        torch.save(torch.zeros(3), path)
+
+    def get():
+        if not os.path.exists("cache.pt"):
+            fetch("cache.pt")
+        return torch.load("cache.pt")
+    """
+    assert not said(converted(tmp_path, stopped, ready="kept = helper.get()"))
+    always = stopped.replace("return\n        print", "pass\n        print")
+    always = always.replace(
+        'if not os.path.exists("cache.pt"):\n            fetch', "if True:\n            fetch"
+    )
+    assert said(converted(tmp_path, always, ready="kept = helper.get()"))
     assert not said(converted(tmp_path, MADE.format(line="pass"), ready="kept = helper.get()"))
 
 
