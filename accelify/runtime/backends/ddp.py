@@ -78,7 +78,7 @@ class ParameterSet:
 
     def average(self) -> None:
         """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
-        with guard.collective("average of gradients", self.told), torch.no_grad():
+        with guard.collective(guard.AVERAGE, self.told), torch.no_grad():
             for group in self._groups():
                 _average(group)
 
