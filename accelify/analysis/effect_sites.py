@@ -19,6 +19,9 @@ LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 _DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
 # What asks the person at the terminal, whose answer one process gets.
 ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
+# What shows what it is given on the terminal; the second argument of some is a stream.
+PRETTY = frozenset({"pprint.pprint", "pprint.pp", "pprint.PrettyPrinter.pprint"})
+PRINTERS = PRETTY | {"rich.print", "click.echo", "typer.echo"}
 # What gives its text back where it is told no file.
 _DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
 _TABLE_METHODS = frozenset({"to_csv", "to_json"})
@@ -45,6 +48,26 @@ class Site:
         return self.kind in (FILES, FOLDERS) and is_deletion(self.name)
 
 
+def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> bool:
+    """Whether a call shows something by another function than `print`: `printer.pprint(options)`.
+
+    Args:
+        call: the call.
+        name: of the library's function, "" where it is none.
+        attribute: of a method, or "".
+        taken: a function of the program is called.
+    """
+    told = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
+    if told or taken or (name in PRETTY and len(call.args) > 1):
+        return False
+    return name in PRINTERS or (not name and attribute == "pprint")
+
+
+def is_printed(site: Site) -> bool:
+    """Whether a site is a line on the terminal, whatever prints it."""
+    return site.kind == TERMINAL and (site.name in PRINTERS | {"builtins.print", "pprint"})
+
+
 def is_deletion(name: str) -> bool:
     """Whether a function that writes takes away what it finds."""
     return name.rpartition(".")[2] in _DELETING
@@ -69,6 +92,24 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
             if goes_on(ancestor) or not any(child is s for s in ancestor.body):
                 return True
         child = ancestor
+    return False
+
+
+def stops_first(module: Module, call: ast.Call) -> bool:
+    """Whether a function returns before a call where something is there: `if self._check_exists(): return`."""
+    for ancestor in module.tree.ancestors(call):
+        for stmt in getattr(ancestor, "body", []) if not isinstance(ancestor, ast.Lambda) else []:
+            if not isinstance(stmt, ast.If) or not isinstance(stmt.body[-1], ast.Return):
+                continue
+            asked = {
+                n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(stmt.test)
+            }
+            if module.tree.end(stmt) < module.tree.start(call) and any(
+                word in name for name in asked for word in ("exist", "isdir", "is_dir", "isfile", "is_file")
+            ):
+                return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
     return False
 
 

@@ -31,6 +31,8 @@ from accelify.analysis.effect_sites import (
     gives_text,
     is_deletion,
     makes_folder_again,
+    prints_beside,
+    stops_first,
     updates_namespace,
 )
 from accelify.analysis.fetch_options import told_to_download
@@ -306,6 +308,7 @@ class SideEffects:
         if kind is not None:
             path, line = self._place(module, call)
             missing = asks_first(module, call, deletes=is_deletion(name or attribute))
+            missing = missing or (kind == TERMINAL and stops_first(module, call))
             asked = asked_for(module, scope, call)
             told = asked_to_download(call, name) if kind == DOWNLOADS else None
             if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
@@ -465,6 +468,8 @@ class SideEffects:
         if run_for_all(call, name, scope):
             return TERMINAL  # what it writes, if anything, cannot be seen
         callees = self.interpreter.calls.get(call, set())
+        if prints_beside(call, name, attribute, bool(callees)):
+            return TERMINAL
         asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS

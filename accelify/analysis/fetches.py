@@ -16,6 +16,8 @@ _FETCHING = frozenset(
     torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
     torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
 )
+# What fetches a data set only where it is not handed one, at this place and by this name.
+_FETCHING_UNLESS_GIVEN = {"d4rl.qlearning_dataset": (1, "dataset")}
 # Data sets whose fifth argument is `download`.
 _TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
 # Data sets that are fetched, and made ready in a folder, by who makes them.
@@ -29,6 +31,9 @@ def is_download(call: ast.Call, name: str | None) -> bool:
     """Whether a call fetches something into a folder, asked to or by what it is."""
     if name in _FETCHING or fetches_repository(call, name) or (name and _FETCHES_ITSELF.match(name)):
         return True
+    if name in _FETCHING_UNLESS_GIVEN:
+        given = call_argument(call, *_FETCHING_UNLESS_GIVEN[name])
+        return given is None or is_constant(given, None)
     if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
         return True
     if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":

@@ -10,6 +10,7 @@ from accelify.analysis.containers import within
 from accelify.analysis.holders import Holder
 from accelify.analysis.reaching import made_of
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Thing
 
 # What is asked of an optimizer without training by it.
@@ -28,6 +29,18 @@ def gives(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
     if not isinstance(value, ast.expr) or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets):
         return True
     return thing in script.things(value)
+
+
+def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, thing: Thing) -> bool:
+    """Whether a name among several is given what hangs on the thing: `sample, density = model.draw, model.forward`."""
+    value = getattr(stmt, "value", None)
+    for target in stmt.targets if isinstance(stmt, ast.Assign) else []:
+        if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+            continue
+        for place, element in zip(target.elts, value.elts, strict=False):
+            if dotted(place) == name:
+                return isinstance(element, ast.Attribute) and thing in script.things(element.value)
+    return False
 
 
 def given_things(script: ScriptModel, argument: ast.expr) -> set[Thing]:

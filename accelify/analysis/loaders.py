@@ -8,7 +8,6 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import made_once
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
     Node,

@@ -18,7 +18,7 @@ from accelify.analysis.assignments import (
     takes_to_host,
 )
 from accelify.analysis.containers import Containers
-from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, is_looked_at
+from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, hangs_on, is_looked_at
 from accelify.analysis.only_evaluated import is_only_evaluated
 from accelify.analysis.records import is_record
 from accelify.analysis.scopes import Scope
@@ -195,6 +195,7 @@ class Placement:
                 creations = [s for s in every if not is_alias(s) and not gives_back(s, holder.name)]
                 # A second name, which holds another model in its place at times: a copy to evaluate.
                 second = any(is_alias(s) and gives(self.script, s, thing) for s in every)
+                creations = [s for s in creations if not hangs_on(self.script, s, holder.name, thing)]
                 if kind == v.LOADER or (kind == v.MODEL and second):
                     creations = [s for s in creations if gives(self.script, s, thing)]
                 if scope is not best.scope:

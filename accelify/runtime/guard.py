@@ -38,6 +38,12 @@ _STUCK = 20.0
 _PACKAGE = str(Path(__file__).parent)
 _LIBRARIES = (sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__), "<frozen ")
 BACKWARD = "a backward pass"
+AVERAGE = "average of gradients"
+_ALLOWED = "DistributedDataParallelKwargs(find_unused_parameters=True)"
+_UNEVEN = (
+    ". Where a batch leaves a part of the model out of the loss, that part has a gradient on some ranks only: "
+    f"Accelerator(kwargs_handlers=[{_ALLOWED}]) allows that"
+)
 _PEER_WORDS = (
     "onnection closed by peer",
     "onnection reset",
@@ -152,9 +158,10 @@ class Guard:
             if state["what"] in ("ended", "raised"):
                 raise RanksDisagreeError(self._sentence(told, rank, state))
             if state["what"] == "blocked":
+                uneven = told.startswith(AVERAGE) and state["told"].startswith(BACKWARD)
                 raise RanksDisagreeError(
                     f"ranks disagree on a collective: rank {self.rank}: {told} at {script_line()}; rank {rank}: "
-                    f"{state['told']}, where it waits for the others"
+                    f"{state['told']}, where it waits for the others" + (_UNEVEN if uneven else "")
                 )
 
     def _say_for_whom(self, told: str) -> None:
@@ -219,7 +226,7 @@ class Guard:
         """The main thread waits outside of Python and cannot be woken."""
         why = (
             "their gradients do not match, such as when ranks use different parameters "
-            "(DistributedDataParallelKwargs(find_unused_parameters=True) allows that)"
+            f"({_ALLOWED} allows that)"
             if told.startswith(BACKWARD)
             else "they are in different places of the script"
         )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from .open_passes import OpenPasses
 from .rank_environment import find_rank, store_of_this_attempt
 
 if TYPE_CHECKING:
@@ -403,7 +404,7 @@ class GradientState:
 
     sync_gradients: bool
     plugin: GradientAccumulationPlugin
-    loaders: list[Any]
+    loaders: OpenPasses
     step: int
     window: WindowPosition
 
@@ -414,7 +415,7 @@ class GradientState:
 
             self.sync_gradients = True
             self.plugin = GradientAccumulationPlugin()
-            self.loaders = []
+            self.loaders = OpenPasses()
             self.window = WindowPosition()
         if gradient_accumulation_plugin is not None:
             self.plugin = gradient_accumulation_plugin

@@ -4,6 +4,9 @@ from accelify.runtime import Accelerator
 accelerator = Accelerator()
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 models = [accelerator.prepare(model) for model in models]
+
+Where runs follow each other (folds, seeds), `accelerator.free_memory()` in front of a run's first prepare lets go of
+what the run before it has prepared.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from accelify.analysis.anchors import sets_attributes
 from accelify.analysis.containers import DICT, TUPLE
 from accelify.analysis.homes import node_of
 from accelify.analysis.named_devices import device_for
+from accelify.analysis.separate_runs import begins_run
 from accelify.analysis.sites import Item, PrepareSite
 from accelify.analysis.values import Mapping, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
@@ -162,6 +166,7 @@ def _creation(context: Context) -> Change:
 
 
 def _prepares(context: Context) -> Iterator[Change]:
+    begins = begins_run(context.script, context.plan.sites, context.plan.anchor)
     for site in context.plan.sites:
         accelerator = context.accelerator(site.after) or "accelerator"
         if context.plan.anchor is not None and context.plan.anchor.attribute and accelerator == "accelerator":
@@ -180,6 +185,8 @@ def _prepares(context: Context) -> Iterator[Change]:
             lines = (*models, *lines, *others)
         else:
             lines = (*models, *others, *lines)
+        if site is begins:
+            lines = (f"{accelerator}.free_memory()", *lines)
         names += [item.holder.text(site.scope) for item, _ in kept]
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"

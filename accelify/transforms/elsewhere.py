@@ -17,7 +17,17 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.asked_paths import behind_questions
 from accelify.analysis.done import calls_done, statement_for
-from accelify.analysis.effect_sites import ASKING, DOWNLOADS, FILES, FOLDERS, LOGS, PICTURES, TERMINAL, Site
+from accelify.analysis.effect_sites import (
+    ASKING,
+    DOWNLOADS,
+    FILES,
+    FOLDERS,
+    LOGS,
+    PICTURES,
+    TERMINAL,
+    Site,
+    is_printed,
+)
 from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
 from accelify.analysis.listed_later import ListedLater
@@ -72,7 +82,7 @@ def transform(context: Context) -> Iterator[Change]:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
     tree = context.tree
-    loud: list[tuple[ast.Call, Effects]] = []
+    loud: list[tuple[ast.Call, list[Site]]] = []
     above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call, effects in _calls(context):
         if is_never_run(context.script, call):
@@ -94,10 +104,13 @@ def left(context: Context) -> Iterator[Change]:
                 ELSEWHERE, call, message, "ask on the main process, and hand the answer to the others"
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
-        if not sites:
+        # Where one makes what the others find, they do not come to what is printed on the way.
+        printed = [s for s in effects.sites if is_printed(s) and not (sites and s.missing)]
+        if printed and stmt not in context.guarded:
             early = accelerator is None and call not in other_mains and is_early(context, call, above)
-            if stmt not in context.guarded and (accelerator is not None or early):
-                loud.append((call, effects))
+            if accelerator is not None or early:
+                loud.append((call, printed))
+        if not sites:
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
         guardable = isinstance(stmt, (ast.Assign, ast.Expr)) and accelerator is not None
@@ -126,19 +139,18 @@ def left(context: Context) -> Iterator[Change]:
     yield from _printed(context, loud)
 
 
-def _printed(context: Context, loud: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
+def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:
     """One finding for all lines that calls print on every process."""
-    lines: dict[str, set[int]] = {}
-    for site in (s for _, effects in loud for s in effects.sites if s.name == "builtins.print"):
-        lines.setdefault(_short(site.path), set()).add(site.line)
-    if not lines:
+    if not loud:
         return
-    calls = [call for call, effects in loud if any(s.name == "builtins.print" for s in effects.sites)]
+    lines: dict[str, set[int]] = {}
+    for site in (s for _, sites in loud for s in sites):
+        lines.setdefault(_short(site.path), set()).add(site.line)
     places = [
         f"{path}, line{'s' if len(at) > 1 else ''} {_numbers(at)}" for path, at in sorted(lines.items())
     ]
     message = f"every process prints what functions of other modules print ({'; '.join(places)})"
-    yield context.change(printing.PRINT, calls[0], message, severity=Severity.INFO)
+    yield context.change(printing.PRINT, loud[0][0], message, severity=Severity.INFO)
 
 
 def _numbers(lines: set[int]) -> str:

@@ -20,6 +20,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.done import needed_beside, statement_for
+from accelify.analysis.effect_sites import PRINTERS
 from accelify.analysis.log_files import begins_log
 from accelify.analysis.module_names import module_at
 from accelify.analysis.scopes import Scope
@@ -28,7 +29,6 @@ from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
-_PRINTERS = frozenset({"pprint.pprint", "pprint.pp", "rich.print", "click.echo", "typer.echo"})
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
@@ -114,7 +114,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
         if statement is not None and needed_beside(context.effects, statement):
             continue
         beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
-        if not beside and script.qualname(func) not in _PRINTERS:
+        if not beside and script.qualname(func) not in PRINTERS:
             continue
         if not _to_terminal(context, call):
             continue

@@ -20,7 +20,8 @@ _LIBRARY = ("progress.bar.", "progress.counter.", "progress.spinner.")
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the place that such a bar is written to."""
-    if not any(b"progress" in module.tree.data for module in context.script.modules):
+    # A package that is not converted may hand the class on: `from utils import Bar`.
+    if not any(b"progress" in module.tree.data for module in context.script.program.modules.values()):
         return
     for call in context.script.calls():
         name = context.script.qualname(call.func) or ""

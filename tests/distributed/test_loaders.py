@@ -526,3 +526,38 @@ def _in_order_made_late():
 
 def test_a_sampler_that_makes_its_length_with_its_order():
     assert run_ranks(2, _in_order_made_late) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def _two_loaders(begin_anew):
+    accelerator = fresh_accelerator()
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    labelled = DataLoader(TensorDataset(torch.arange(60.0).view(60, 1)), batch_size=8)
+    unlabelled = DataLoader(TensorDataset(torch.zeros(17, 1)), batch_size=8)
+    model, optimizer, labelled, unlabelled = accelerator.prepare(model, optimizer, labelled, unlabelled)
+    more = iter(unlabelled)
+    gradients = []
+    for number, (x,) in enumerate(labelled):
+        if begin_anew == "counted" and number and number % len(unlabelled) == 0:
+            more = iter(unlabelled)
+        try:
+            next(more)
+        except StopIteration:
+            more = iter(unlabelled)
+            next(more)
+        if begin_anew == "evaluated":
+            # A loop within the loop is the one that its numbers belong to.
+            for _ in unlabelled:
+                assert accelerator.gradient_state.active_dataloader is unlabelled
+        optimizer.zero_grad()
+        accelerator.backward(model(x).mean())
+        assert accelerator.gradient_state.active_dataloader is labelled
+        gradients.append(model.weight.grad.item())
+    return gradients
+
+
+@pytest.mark.parametrize("begin_anew", ["run out", "counted", "evaluated"])
+def test_a_loader_begun_anew_within_the_pass_of_another_leaves_the_loss_to_that(begin_anew):
+    """Of both loaders the last round is short, and not the same one."""
+    for gradients in run_ranks(2, _two_loaders, begin_anew):
+        assert gradients == [7.5, 23.5, 39.5, 53.5]

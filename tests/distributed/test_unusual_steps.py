@@ -1,5 +1,7 @@
 """Training steps that plain DistributedDataParallel gets wrong or refuses, against the same step on one process."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -388,7 +390,38 @@ def moved_and_back(acc):
     return [model, part]
 
 
+class TwoHeads(nn.Module):
+    """One head for each task; the loss of a task leaves the other's without a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 8)
+        self.heads = nn.ModuleList([nn.Linear(8, 1), nn.Linear(8, 1)])
+
+    def forward(self, x):
+        return [head(self.body(x)) for head in self.heads]
+
+
+def copied_behind_prepare(acc):
+    """Every task begins with a copy of the prepared model, which is prepared in its turn; the copy itself runs too."""
+    begun = acc.prepare(TwoHeads())
+    trained = []
+    for task in range(2):
+        copied = copy.deepcopy(begun)
+        optimizer = torch.optim.SGD(copied.parameters(), lr=0.1)
+        model, optimizer, loader = acc.prepare(copied, optimizer, loader_of())
+        assert type(acc.unwrap_model(model)) is TwoHeads
+        for number, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            out = copied(x) if number == 1 else model(x)
+            acc.backward(F.mse_loss(out[task], y))
+            optimizer.step()
+        trained.append(model)
+    return trained
+
+
 STEPS = [
+    copied_behind_prepare,
     moved_and_back,
     attributes_set_on_the_wrapper,
     gan,

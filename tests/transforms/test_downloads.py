@@ -51,6 +51,20 @@ def test_one_process_first(line: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "fetched"),
+    [("env", True), ("env, dataset=None", True), ("env, held", False), ("env, dataset=held", False)],
+)
+def test_a_library_that_fetches_what_it_is_not_handed(given: str, fetched: bool) -> None:
+    line, imports = f"a = d4rl.qlearning_dataset({given})", "import d4rl, gym"
+    setup = "env = gym.make('a')\nheld = env.held"
+    if fetched:
+        first = f"with accelerator.main_process_first():\n    {line}"
+        check_transformed("ready", line, first, imports=imports, setup=setup)
+    else:
+        check_noop("ready", line, "ACC205", imports=imports, setup=setup)
+
+
 def test_vectors_that_are_saved_behind_their_download() -> None:
     """The save waits for all processes, who come in there one behind the other."""
     check_transformed(

@@ -457,3 +457,16 @@ for _ in range(3):
     text = converted(folder, "main", main=main, learner=trainer)["learner"].new_text
     assert "accelerator.backward(loss)" in text
     assert "accelerator.prepare(" in text
+
+
+def test_a_method_of_a_model_beside_another_is_no_model(tmp_path: Path) -> None:
+    """`model.forward` runs as the model does; by a name of its own it is nothing to prepare."""
+    made = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    show = "def show(density):\n    return density(torch.randn(2, 4))\n\n\n"
+    loop = LOOP.format(model="model", optimizer="optimizer")
+    end = "mode, density = model.eval, model.forward\nshow(density)\n"
+    text = converted(tmp_path, main=HEAD + show + made + loop + end)["main"].new_text
+    assert text.count("accelerator.prepare(") == 1
+    assert text.endswith(end)
+    second = "mode, density = model.eval, nn.Linear(4, 2)\nshow(density)\n"
+    assert second in converted(tmp_path, main=HEAD + show + made + loop + second)["main"].new_text

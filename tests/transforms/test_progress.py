@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed
+from tests.transforms.support import check_noop, check_transformed, frame
 
 TQDM = "from tqdm import tqdm, trange"
 OFF = "disable=not accelerator.is_local_main_process"
@@ -202,3 +203,17 @@ def test_a_function_that_draws_a_bar_takes_the_accelerator_from_who_has_it() -> 
         in found
     )
     assert "DataLoader(read(accelerator, 64), batch_size=8)" in found
+
+
+@pytest.mark.parametrize(
+    ("handed_on", "edited"),
+    [("from progress.bar import Bar as Bar", True), ("class Bar:  # of progress\n    pass", False)],
+)
+def test_a_text_bar_that_a_package_hands_on(tmp_path: Path, handed_on: str, edited: bool) -> None:
+    package = tmp_path / "utils"
+    package.mkdir()
+    (package / "__init__.py").write_text(handed_on + "\n")
+    script = tmp_path / "train.py"
+    script.write_text(frame(imports="from utils import Bar", epoch="bar = Bar('train', max=3)"))
+    text = convert_source(Source.read(script)).new_text
+    assert ("bar = Bar('train', max=3, file=sys.stderr if" in text) is edited

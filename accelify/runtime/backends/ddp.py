@@ -78,7 +78,7 @@ class ParameterSet:
 
     def average(self) -> None:
         """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
-        with guard.collective("average of gradients", self.told), torch.no_grad():
+        with guard.collective(guard.AVERAGE, self.told), torch.no_grad():
             for group in self._groups():
                 _average(group)
 
@@ -404,6 +404,11 @@ class DDPBackend(AveragingBackend):
     def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
         from ..collectives import broadcast_tensors
 
+        copied = getattr(model, "_orig_mod", model)
+        if isinstance(copied, DistributedModel):
+            # A deep copy of a wrapped model. Two reducers, one in the other, would wait for each other's gradients.
+            model = copied.module
+            copied.leave_group()
         if evaluation or not any(p.requires_grad for p in model.parameters()):
             broadcast_tensors([t.data for t in (*model.parameters(), *model.buffers())])
             run_in_precision(model, self.precision)

@@ -102,7 +102,7 @@ class LoaderIterator:
             self._base = loader.feed(self._base, loader)
         # Weakly: a loop left by break drops its iterator, and that ends the pass.
         self._entry = weakref.proxy(self)
-        loader.gradient_state.loaders.append(self._entry)
+        loader.gradient_state.loaders.begin(self._entry, loader.base_dataloader)
 
     def __iter__(self) -> LoaderIterator:
         return self
@@ -197,15 +197,13 @@ class LoaderIterator:
         if self._fed:
             self._base.close()
         loaders = self.loader.gradient_state.loaders
-        for i, iterator in enumerate(loaders):
-            if iterator is self._entry:
-                del loaders[i]
-                if not loaders:
-                    # What a script does after the loop is not part of a window.
-                    self.loader.gradient_state.sync_gradients = True
-                    self.streams.leave()
-                self.loader._after_pass()
-                return
+        if not loaders.end(self._entry, self.loader.base_dataloader):
+            return
+        if not loaders:
+            # What a script does after the loop is not part of a window.
+            self.loader.gradient_state.sync_gradients = True
+            self.streams.leave()
+        self.loader._after_pass()
 
     def __del__(self) -> None:
         # A loop left by break drops its iterator here.

@@ -1,0 +1,60 @@
+"""The passes of prepared loaders that are open, in the order that tells whose batch a loss belongs to."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The place of a pass that ended: before `follower`, which stood at `position` then."""
+
+    follower: Any
+    position: int
+
+
+class OpenPasses(list[Any]):
+    """Passes in the order in which they began; that of the last one's loader is what the loop works on.
+
+    A pass that begins anew in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
+    loaders has run out, stands where the one before it stood: the loop around is still that of the other loader.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[int, _Left] = {}
+
+    def begin(self, entry: Any, base: Any) -> None:
+        """A pass over a loader of the script's own begins."""
+        left = self._left.pop(id(base), None)
+        place = self._index(left.follower) if left is not None else None
+        # In a later round of the other loop it is a loop of its own that begins.
+        if left is None or place is None or left.follower.position != left.position:
+            place = len(self)
+        self.insert(place, entry)
+
+    def end(self, entry: Any, base: Any) -> bool:
+        """A pass is over; returns whether it was open."""
+        index = self._index(entry)
+        if index is None:
+            return False
+        del self[index]
+        # One that is collected together with others may find them gone.
+        with contextlib.suppress(ReferenceError):
+            self._keep_place(index, base)
+        return True
+
+    def _keep_place(self, index: int, base: Any) -> None:
+        if index == len(self):
+            return
+        # `more = iter(loader)`: the new pass begins before the old one is dropped.
+        if self[-1].position == 0 and self[-1].loader.base_dataloader is base:
+            self.insert(index, self.pop())
+        else:
+            self._left[id(base)] = _Left(self[index], self[index].position)
+
+    def _index(self, entry: Any) -> int | None:
+        """Where a pass stands, told by identity: what is held is a weak proxy, and equality would ask the pass."""
+        return next((i for i, known in enumerate(self) if known is entry), None)
