@@ -244,12 +244,6 @@ class Context:
             or home in self.script.training_scopes
         )
 
-    def is_called_within_reach(self, home: Scope) -> bool:
-        """Whether who calls a function, or makes objects of a class, has the Accelerator: one parameter more does."""
-        init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
-        calls = self.script.callers(home if home.kind == "function" else init or home)
-        return home.kind != "module" and bool(calls) and all(map(self.reaches_cheaply, calls))
-
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
         calls = [c for c in walk(node) if isinstance(c, ast.Call)]

@@ -27,6 +27,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.nearby import is_called_within_reach
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
@@ -52,7 +53,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
         cheap, home = context.reaches_cheaply(call), node_of(context.script, context.script.scope_of(call))
-        near = cheap or context.is_called_within_reach(home)
+        near = cheap or is_called_within_reach(context, home)
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
         accelerator = accelerator or context.at_hand.expression(call)
         if accelerator is None:

@@ -27,6 +27,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.nearby import is_called_within_reach
 
 PROGRESS = Rule("ACC202", "progress-bar", "Every process would draw the same progress bar.", effort=1)
 # What a disabled bar does not have, or leaves at its start.
@@ -88,7 +89,9 @@ def transform(context: Context) -> Iterator[Change]:
 def _is_near(context: Context, call: ast.Call) -> bool:
     """Whether the Accelerator is at hand, or one parameter more brings it."""
     home = node_of(context.script, context.script.scope_of(call))
-    return context.reaches_cheaply(call) or (home.kind == "function" and context.is_called_within_reach(home))
+    return context.reaches_cheaply(call) or (
+        home.kind == "function" and is_called_within_reach(context, home)
+    )
 
 
 def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:
