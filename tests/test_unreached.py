@@ -105,13 +105,16 @@ def test_what_only_another_script_makes_stays_as_it_is(tmp_path: Path) -> None:
     assert "def get_trainer(accelerator, model, optimizer):" in found["config"].new_text
 
 
-def test_what_it_comes_to_is_converted(tmp_path: Path) -> None:
-    found = converted(tmp_path, "grad = config.get_best(model).refine(x)")
+@pytest.mark.parametrize(
+    "end", ["grad = config.get_best(model).refine(x)", "makers = [config.get_maker]\nmakers[0](model).refine(x)"]
+)
+def test_what_it_comes_to_is_converted(tmp_path: Path, end: str) -> None:
+    found = converted(tmp_path, end)
     assert "self.accelerator.backward(" in found["maker"].new_text
 
 
 @pytest.mark.parametrize(
-    "end", ["makers = [config.get_maker]\nmakers[0](model)", "getattr(config, 'get_' + str(device))(model)"]
+    "end", ["makers = [config.get_maker]\nfor make in makers:\n    make(model)", "getattr(config, 'get_' + str(device))(model)"]
 )
 def test_what_it_may_come_to_is_not_left_out(tmp_path: Path, end: str) -> None:
     (found, *_) = convert_paths([written(tmp_path, end)])
