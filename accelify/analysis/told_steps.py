@@ -1,4 +1,4 @@
-"""Prepared schedulers that a script tells its own count of steps: `scheduler.step(step)`.
+"""Prepared schedulers that a script tells its own count of steps: `scheduler.step(step)`, `last_epoch=step`.
 
 A step that is told a number sets the schedule to it and does not go on by the batches of all processes. A count of the
 batches that one process takes reaches 1/N of the original's in an epoch. The number of an epoch, or the share of one
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from accelify.analysis.counted_steps import CountedSteps, Trace
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Loop, ScriptModel
 from accelify.analysis.syntax import dotted, walk
@@ -20,7 +21,7 @@ from accelify.analysis.values import Thing
 
 @dataclass(frozen=True)
 class ToldStep:
-    """A step of a scheduler that is told a count.
+    """A step or the making of a scheduler that is told a count.
 
     `place` is the call, or where that stands in a module which is not converted, the one that leads to it; `counter`
     what is counted.
@@ -53,6 +54,36 @@ def told_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> Itera
                 yield ToldStep(call if module in script.modules else chain[0], min(trace.counters))
 
 
+def begun_at_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> Iterator[ToldStep]:
+    """The makings of some schedulers at a count of batches, which a resumed run has from its checkpoint."""
+    steps: CountedSteps | None = None
+    for scheduler in sorted(schedulers, key=Thing.place):
+        site, module = scheduler.site, scheduler.module
+        if not isinstance(site, ast.Call) or module is None or (begun := _begun_at(site)) is None:
+            continue
+        steps = steps or CountedSteps(script, loop)
+        scope = script.scope_of(site) if module in script.modules else module.scopes.of(site)
+        trace = Trace(steps)
+        trace.follow(begun, scope)
+        if not trace.counters or trace.by_length:
+            continue
+        for place in _places(script, site, module):
+            yield ToldStep(place, min(trace.counters))
+
+
+def _places(script: ScriptModel, site: ast.Call, module: Module) -> list[ast.Call]:
+    """A call of the script's, or those that lead to it in a module which is not converted."""
+    if module in script.modules:
+        return [site]
+    pairs = script.interpreter.callers.get(module.scopes.of(site), [])
+    return [call for where, call in pairs if where in script.modules]
+
+
+def _begun_at(made: ast.Call) -> ast.expr | None:
+    """Where a schedule begins: `last_epoch=step`."""
+    return next((kw.value for kw in made.keywords if kw.arg == "last_epoch"), None)
+
+
 def _is_share(steps: CountedSteps, told: ast.expr, scope: Scope) -> bool:
     """Whether something is divided in a number, as a count is by a length for the share of an epoch that is done."""
     made = [told]
@@ -70,4 +101,4 @@ def _told(node: ast.AST) -> ast.expr | None:
     return node.args[0] if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred) else named
 
 
-__all__ = ["ToldStep", "told_steps"]
+__all__ = ["ToldStep", "begun_at_steps", "told_steps"]

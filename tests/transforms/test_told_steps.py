@@ -102,3 +102,34 @@ class Trainer:
 def test_trainers(number: str, named: int) -> None:
     end = "Trainer(nn.Linear(4, 2), DataLoader(data, batch_size=8)).run()"
     assert len(_said(setup=TRAINER.format(number=number), end=end)) == named
+
+
+RESUMED = """
+step, epochs = -1, 0
+if os.path.exists("model.pt"):
+    state = torch.load("model.pt")
+    step, epochs = state["step"], state["epoch"]
+def schedule(optimizer, at=-1):
+    return torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=at)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=step)", 1),
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=step - 1)", 1),
+        ("schedule(optimizer, step)", 1),
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=-1)", 0),
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=epochs - 1)", 0),
+        ("schedule(optimizer)", 0),
+    ],
+)
+def test_a_schedule_that_begins_at_a_count_of_steps(made: str, named: int) -> None:
+    ready, update = f"{RESUMED}scheduler = {made}", "step += 1\noptimizer.step()\nscheduler.step()"
+    said = _said(ready=ready, update=update)
+    assert len(said) == named
+    assert all("throw it back" in message for message in said)
+    assert not _said("total", ready=ready, update=update)
+    # Once an epoch it is left as it is.
+    assert not _said(ready=ready, update="optimizer.step()\nstep += 1", epoch="scheduler.step()")
