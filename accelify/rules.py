@@ -266,6 +266,11 @@ in a function or in a class around its optimizer: let the count go up by `accele
 where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
 number of steps.
 
+And for a scheduler of torch that is told a count of steps, `scheduler.step(step)`: a step with a number sets the
+schedule to it, whatever the other processes took. Leave the number out. The number of an epoch, or
+`epoch + i / len(loader)`, is right as it is. Where a schedule is made anew at such a count (`last_epoch=step`), a run
+that goes on from a checkpoint begins too early in it: save and load the scheduler's state.
+
 So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
 `loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
 on each of N processes, and it comes N times later.""",

@@ -106,7 +106,8 @@ def test_what_only_another_script_makes_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", ["grad = config.get_best(model).refine(x)", "makers = [config.get_maker]\nmakers[0](model).refine(x)"]
+    "end",
+    ["grad = config.get_best(model).refine(x)", "makers = [config.get_maker]\nmakers[0](model).refine(x)"],
 )
 def test_what_it_comes_to_is_converted(tmp_path: Path, end: str) -> None:
     found = converted(tmp_path, end)
@@ -114,7 +115,11 @@ def test_what_it_comes_to_is_converted(tmp_path: Path, end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", ["makers = [config.get_maker]\nfor make in makers:\n    make(model)", "getattr(config, 'get_' + str(device))(model)"]
+    "end",
+    [
+        "makers = [config.get_maker]\nfor make in makers:\n    make(model)",
+        "getattr(config, 'get_' + str(device))(model)",
+    ],
 )
 def test_what_it_may_come_to_is_not_left_out(tmp_path: Path, end: str) -> None:
     (found, *_) = convert_paths([written(tmp_path, end)])

@@ -10,7 +10,7 @@ from accelify.analysis.enumerated import counter_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import Loop, ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import assigned_pairs, dotted, is_constant, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4
@@ -42,7 +42,10 @@ class CountedSteps:
         self._assigning: dict[Scope, dict[str, list[ast.Assign]]] = {}
         self._counters: list[tuple[str, Scope]] = []
         for scope in queue:
-            self._counters += [(name, scope) for name in map(_counted_up, self.nodes(scope)) if name]
+            for node in self.nodes(scope):
+                name, by = _counted_up(node)
+                if name is not None and (isinstance(by, ast.Constant) or self._is_one(by, scope)):
+                    self._counters.append((name, scope))
 
     def module(self, scope: Scope) -> Module:
         """The module in which a scope stands."""
@@ -129,6 +132,26 @@ class CountedSteps:
                         found.setdefault(one, []).append(stmt)
         return found.get(name, [])
 
+    def _is_one(self, added: ast.expr | None, scope: Scope) -> bool:
+        """Whether a name, or an attribute of `self`, is set to 1 and to nothing else."""
+        name = dotted(added) if isinstance(added, (ast.Name, ast.Attribute)) else None
+        if name is None:
+            return False
+        place, cls = scope.resolve(name), scope.owner_class
+        places = [place] if place is not None else []
+        if "." in name and cls is not None and name.rpartition(".")[0] == scope.self_name():
+            places = list(self.script.scope_for(cls).children.values())
+        values = [
+            value
+            for place in places
+            for stmt in place.nodes
+            if isinstance(stmt, ast.Assign)
+            for target in stmt.targets
+            for one, value in assigned_pairs(target, stmt.value)
+            if name in (dotted(one), *target_names(one))
+        ]
+        return bool(values) and all(is_constant(value, 1) for value in values)
+
     def given(self, scope: Scope, name: str) -> Iterator[tuple[ast.expr, Scope]]:
         """What is handed over for a parameter, in the calls for every batch where there are such."""
         pairs = self.script.interpreter.callers.get(scope, [])
@@ -207,16 +230,17 @@ class Trace:
                     self.follow(value, outer)
 
 
-def _counted_up(node: ast.AST) -> str | None:
-    """The name in `step += 1` and `step = step + 1`."""
+def _counted_up(node: ast.AST) -> tuple[str | None, ast.expr | None]:
+    """The name in `step += 1` and `step = step + 1`, and what is added."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return dotted(node.target) if isinstance(node.value, ast.Constant) else None
+        return dotted(node.target), node.value
     if (
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.BinOp)
         and isinstance(node.value.op, ast.Add)
     ):
-        name, sides = dotted(node.targets[0]), (node.value.left, node.value.right)
-        if name is not None and any(isinstance(side, ast.Constant) for side in sides):
-            return name if any(dotted(side) == name for side in sides) else None
-    return None
+        name, sides = dotted(node.targets[0]), [node.value.left, node.value.right]
+        others = [side for side in sides if dotted(side) != name]
+        if name is not None and len(others) == 1:
+            return name, others[0]
+    return None, None

@@ -21,7 +21,7 @@ from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard, prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
-from .optimizer import AcceleratedOptimizer, follow_parameters, trains_some, trains_the_same
+from .optimizer import AcceleratedOptimizer, follow_parameters, kept_optimizers, trains_some, trains_the_same
 from .plugins import (
     AutocastKwargs,
     DataLoaderConfiguration,
@@ -221,7 +221,8 @@ class Accelerator(Exchange, Saving, Tracking):
         """Make models, optimizers, loaders and schedulers fit for this run; returns them in the order given.
 
         Args:
-            *args: the objects, in any order, together or in several calls. Anything else is returned as it is.
+            *args: the objects, in any order, together or in several calls. Of one that is used as an optimizer the
+                optimizers that it keeps are prepared in their places; anything else is returned as it is.
             device_placement: for each object, whether it may be moved to the device.
 
         Raises:
@@ -249,6 +250,8 @@ class Accelerator(Exchange, Saving, Tracking):
             return self.prepare_optimizer(item, place)
         if isinstance(item, AcceleratedScheduler) or is_scheduler(item):
             return self.prepare_scheduler(item)
+        for name, held in kept_optimizers(item, self._models, self.backend):
+            setattr(item, name, self.prepare_optimizer(held))
         return item
 
     def _remembered(self, item: Any) -> Any:

@@ -32,7 +32,9 @@ def is_scheduler(item: Any) -> bool:
     """A learning rate scheduler, of torch's or with torch's methods."""
     if isinstance(item, torch.optim.lr_scheduler.LRScheduler):
         return True
-    return hasattr(item, "step") and hasattr(item, "optimizer") and hasattr(item, "state_dict")
+    # What clears gradients is an optimizer, though it has all of these where it answers for the one that it keeps.
+    named = all(hasattr(item, name) for name in ("step", "optimizer", "state_dict"))
+    return named and not hasattr(item, "zero_grad")
 
 
 def sort_handlers(handlers: Iterable[KwargsHandler]) -> dict[str, Any]:

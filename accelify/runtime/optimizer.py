@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -167,6 +167,26 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self._skipped = not self._stepped
         self.precision.scaler_update_due = True
         return result
+
+
+def kept_optimizers(
+    item: Any, models: list[torch.nn.Module], engine: Backend
+) -> Iterator[tuple[str, torch.optim.Optimizer]]:
+    """The attributes of an object that steps and clears gradients as an optimizer, and the optimizers kept in them.
+
+    Args:
+        item: what the script uses as its optimizer.
+        models: the prepared ones. An optimizer of copies of their weights is left out: the script fills them itself.
+        engine: the run's.
+    """
+    if isinstance(item, type) or not (hasattr(item, "step") and hasattr(item, "zero_grad")):
+        return
+    own = {id(p) for model in models for p in model.parameters()}
+    for name, held in list(getattr(item, "__dict__", {}).items()):
+        if isinstance(held, torch.optim.Optimizer):
+            engine.adopt(held)
+            if not own.isdisjoint(map(id, engine.parameters_of(held))):
+                yield name, held
 
 
 def trains_the_same(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:

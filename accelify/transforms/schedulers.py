@@ -18,6 +18,7 @@ from accelify.analysis.step_coefficients import step_coefficients
 from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
 from accelify.analysis.syntax import names_in
+from accelify.analysis.told_steps import begun_at_steps, told_steps
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -121,11 +122,40 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
     if plan.batch_size == "total" or plan.known.distributed:
         return  # as many steps as before, or counted by one process's already
     done: set[ast.AST] = set()
+    # Those that are left as they are go by the steps of one process already.
+    schedulers = {
+        t
+        for t in plan.prepared
+        if t.kind == v.SCHEDULER and not (t.qualname or "").endswith("ReduceLROnPlateau")
+    }
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
             continue
         if ends_by_steps(script, loop.body[0]):
             continue
+        for told in told_steps(script, loop, schedulers):
+            if told.place in done:
+                continue
+            done.add(told.place)
+            yield context.todo(
+                CUSTOM,
+                told.place,
+                f"the schedule goes by `{told.counter}`, which counts this process's own batches: of N processes each "
+                "takes 1/N of those of an epoch, and the schedule stays behind",
+                "leave the number out, so that the step goes on by the batches of all processes, or count these",
+            )
+        for made in begun_at_steps(script, loop, schedulers):
+            if made.place in done:
+                continue
+            done.add(made.place)
+            yield context.todo(
+                CUSTOM,
+                made.place,
+                f"this schedule begins at `{made.counter}`, which counts this process's own batches, and goes on by "
+                "those of all processes: where a run goes on from a checkpoint, N processes throw it back to 1/N of "
+                "its place",
+                "save and load the scheduler's own state (state_dict), or count the batches of every process",
+            )
         for rate in step_rates(script, loop):
             if rate.place in done or named & set(rate.calls):
                 continue

@@ -422,6 +422,35 @@ def copied_behind_prepare(acc):
 
 STEPS = [
     copied_behind_prepare,
+class Answering:
+    """Answers for the optimizer that it keeps, as a scheduler would, and None for what nobody knows."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def step(self):
+        self.kept.step()
+
+    def zero_grad(self):
+        self.kept.zero_grad()
+
+    def __getattr__(self, name):
+        return getattr(self.kept, name, None)
+
+
+def optimizer_of_its_own(acc):
+    model = nn.Linear(6, 1)
+    optimizer = Answering(torch.optim.SGD(model.parameters(), lr=0.05))
+    model, optimizer, loader = acc.prepare(model, optimizer, loader_of())
+    for x, y in loader:
+        optimizer.zero_grad()
+        acc.backward(F.mse_loss(model(x), y))
+        optimizer.step()
+    return [model]
+
+
+STEPS = [
+    optimizer_of_its_own,
     moved_and_back,
     attributes_set_on_the_wrapper,
     gan,

@@ -185,3 +185,18 @@ class Trainer:
 def test_trainers(count, named):
     end = "Trainer(model, optimizer, DataLoader(data, batch_size=8, shuffle=True)).run(2)"
     assert len(_said(setup=TRAINER.format(count=count), end=end)) == named
+
+
+@pytest.mark.parametrize(("stride", "named"), [("1", 1), ("len(loader)", 0), ("1.0 / len(loader)", 0)])
+def test_a_count_that_grows_by_an_attribute(stride: str, named: int) -> None:
+    setup = WRAPPER.replace("self.n_steps = 0", f"self.n_steps, self.stride = 0, {stride}")
+    setup = setup.replace("self.n_steps += 1", "self.n_steps += self.stride")
+    ready, update = "scheduled = ScheduledOptim(optimizer, 4, 10)", "scheduled.step_and_update_lr()"
+    assert len(_said(setup=setup, ready=ready, update=update)) == named
+
+
+def test_a_count_that_grows_by_a_name() -> None:
+    update = STEP + "step += stride\nadjust(optimizer, step)"
+    assert _said(setup=FUNCTION, ready=COUNTED + "stride = 1", update=update)
+    assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1 / len(loader)", update=update)
+    assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1\nstride = x.mean()", update=update)
