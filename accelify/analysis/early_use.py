@@ -44,7 +44,32 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
                 continue
             if _runs_or_copies(script, call, model) or _reckons_with_another(script, sites, call, model):
                 return True
+            if _loads_beside(script, call, model):
+                return True
     return False
+
+
+def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+    """Whether an object of the script's own that is made of the model loads its state, which goes where the model is.
+
+    `optimizer = Stepper(model)` and `optimizer.load_state_dict(...)`: prepare only brings that of torch's optimizers.
+    """
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "load_state_dict":
+        return False
+    if script.is_a(func.value, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.SCALER):
+        return False
+    if not script.is_a(func.value, v.INSTANCE) or not _is_moved_before(script, call, model):
+        return False
+    made = [stmt.value for stmt in script.tree.assigns(dotted(func.value) or "")]
+    return any(
+        isinstance(value, ast.Call)
+        and any(
+            model in _models_read(script, given)
+            for given in [*value.args, *[kw.value for kw in value.keywords]]
+        )
+        for value in made
+    )
 
 
 def _reckons_with_another(
