@@ -30,6 +30,7 @@ from accelify.analysis.effect_sites import (
 )
 from accelify.analysis.effects import READING, Effects
 from accelify.analysis.folders import makings
+from accelify.analysis.free_names import free_name_of
 from accelify.analysis.listed_later import ListedLater
 from accelify.analysis.log_files import BEGUN_LOGS, begins_log
 from accelify.analysis.module_names import module_at
@@ -131,6 +132,7 @@ def left(context: Context) -> Iterator[Change]:
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
+            reason += _own_folder(context, call)
             if any(s.deletes and not s.missing for s in sites):
                 reason += "; each deletes what those before it have written"
             if made:
@@ -139,7 +141,26 @@ def left(context: Context) -> Iterator[Change]:
     yield from _printed(context, loud)
 
 
+<<<<<<< HEAD
 def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:
+=======
+def _own_folder(context: Context, call: ast.Call) -> str:
+    """What is to be said of a function that makes a folder of the first name that is free."""
+    script = context.script
+    for callee in in_order(script.callees(call)):
+        found = free_name_of(script, callee)
+        if found is not None:
+            module = script.interpreter.module_of(found[0])
+            file = module.path.name if module.path is not None else "another module"
+            return (
+                f"; it looks for a folder that is not there yet ({file}, line {found[1].lineno}), and each process can "
+                "come to one of its own: let the main process look for it, and broadcast_object_list([...])[0] tell all"
+            )
+    return ""
+
+
+def _printed(context: Context, loud: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
+>>>>>>> fix-3
     """One finding for all lines that calls print on every process."""
     if not loud:
         return

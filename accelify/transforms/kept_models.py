@@ -1,0 +1,58 @@
+"""Objects of other modules that keep a model, save it and load it: its names have no `module.` any more.
+
+keeper.register(net=net)    (of which scripts beside this one load into a DataParallel is said)
+keeper.load(path)           (whose files have the prefix where they were saved before)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accelify.analysis.keeping_objects import keeping_objects
+from accelify.analysis.parallel_wraps import is_behind, wrapped_models
+from accelify.analysis.training_before import trained_before
+from accelify.analysis.wrapping_scripts import keeping_wrappers
+from accelify.findings import Severity
+from accelify.transforms.base import Change, Context
+from accelify.transforms.parallel import PARALLEL
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield findings where such an object loads, and where another script hands one its wrapper."""
+    script = context.script
+    if b"DataParallel" not in context.tree.data:
+        return
+    wrapped, said = wrapped_models(script), set[str]()
+    for one in keeping_objects(script, wrapped.keys()):
+        wraps = [wrap for model in script.models_of(one.model) for wrap in wrapped.get(model, ())]
+        owner = one.callee.owner_class
+        if (
+            owner is None
+            or owner.name in said
+            or not any(is_behind(script, one.call, wrap) for wrap in wraps)
+        ):
+            continue
+        said.add(owner.name)
+        file = one.module.path.name if one.module.path is not None else "another module"
+        loading = [
+            c for c in script.calls() if script.callees(c) & one.loads and not trained_before(script, c)
+        ]
+        if one.loading is not None and loading:
+            where = f"{file}, line {one.loading.lineno}"
+            message = (
+                f"`{owner.name}` loads weights into the model ({where}): files that were saved under DataParallel have "
+                "`module.` before the names of the weights, which the model no longer has"
+            )
+            mark = f"take `module.` off the names of the weights that `{owner.name}` loads ({where})"
+            yield context.todo(PARALLEL, loading[0], message, mark)
+        taker = owner.name if one.callee.name.endswith("__init__") else one.callee.name.rpartition(".")[2]
+        others = keeping_wrappers(script, owner.name, taker, {m.name.rpartition(".")[2] for m in one.loads})
+        found = [f"{name}:{line}" for name, line in others] if one.saving is not None else []
+        # The wrapper that Accelerate makes on several processes has the prefix, too.
+        if found and not context.for_accelerate:
+            message = (
+                f"`{owner.name}` saves weights without `module.` before their names from now on ({file}, line "
+                f"{one.saving.lineno if one.saving is not None else 0}), and a DataParallel that is loaded with them "
+                f"wants it: hand it the model without the wrapper in {', '.join(found)}"
+            )
+            yield context.change(PARALLEL, one.call, message, severity=Severity.WARNING)
