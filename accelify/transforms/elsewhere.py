@@ -141,9 +141,6 @@ def left(context: Context) -> Iterator[Change]:
     yield from _printed(context, loud)
 
 
-<<<<<<< HEAD
-def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:
-=======
 def _own_folder(context: Context, call: ast.Call) -> str:
     """What is to be said of a function that makes a folder of the first name that is free."""
     script = context.script
@@ -159,8 +156,7 @@ def _own_folder(context: Context, call: ast.Call) -> str:
     return ""
 
 
-def _printed(context: Context, loud: list[tuple[ast.Call, Effects]]) -> Iterator[Change]:
->>>>>>> fix-3
+def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:
     """One finding for all lines that calls print on every process."""
     if not loud:
         return

@@ -420,8 +420,6 @@ def copied_behind_prepare(acc):
     return trained
 
 
-STEPS = [
-    copied_behind_prepare,
 class Answering:
     """Answers for the optimizer that it keeps, as a scheduler would, and None for what nobody knows."""
 
@@ -450,6 +448,7 @@ def optimizer_of_its_own(acc):
 
 
 STEPS = [
+    copied_behind_prepare,
     optimizer_of_its_own,
     moved_and_back,
     attributes_set_on_the_wrapper,
