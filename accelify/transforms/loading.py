@@ -23,6 +23,7 @@ from accelify.analysis.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.effects import READING, WRITING, opens_for_writing
 from accelify.analysis.folders import path_text
 from accelify.analysis.loaded import comes_from, loads_of_states
+from accelify.analysis.saved_objects import saved_to
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.training_before import trains_only_behind
@@ -262,6 +263,8 @@ def _is_waited_for_here(context: Context, call: ast.Call, path: str) -> bool:
     if name in _CHECKPOINTS or _writes_inside(context, call, path):
         return True
     kinds = context.effects.of_nodes(call).kinds() if not context.script.callees(call) else set()
+    if saved_to(context.script, call) is not None:
+        return False  # it is waited for behind the statement that writes it
     return PICTURES in kinds or (FILES in kinds and not name and getattr(call.func, "attr", "") == "save")
 
 
