@@ -19,7 +19,7 @@ _WHOLE_TEXT = frozenset(
 )
 _BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
 # What writes options as text that has no devices.
-_DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump")
+_DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.dump", b"OmegaConf.save")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
 def _is_written_out(script: ScriptModel, text: str) -> bool:
     """Whether a module may write the options that hold a name as JSON or YAML, which know no devices."""
     holder = text.partition("[")[0] if "[" in text else text.rpartition(".")[0]
-    words = (b"vars(", b"__dict__", f"dump({holder}".encode(), f"dumps({holder}".encode())
+    named = [f"{word}({holder}".encode() for word in ("dump", "dumps", "save")]
+    words = (b"vars(", b"__dict__", b"asdict(", *named)
     return bool(holder) and any(
         any(word in module.tree.data for word in _DUMPING) and any(word in module.tree.data for word in words)
         for module in script.program.modules.values()

@@ -19,6 +19,7 @@ from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
 from accelify.analysis.syntax import names_in
 from accelify.analysis.told_steps import begun_at_steps, told_steps
+from accelify.analysis.values import Class
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -116,6 +117,10 @@ def _is_alike(context: Context, value: ast.expr) -> bool:
     return bool(callees) and all(script.interpreter.module_of(c) in script.modules for c in callees)
 
 
+def _derives(cls: Class) -> bool:
+    return any(".lr_scheduler." in base for base in cls.external_bases())
+
+
 def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
     """Rates and parts of the loss that go by a count of steps, schedulers that are named already left out."""
     script, plan = context.script, context.plan
@@ -128,12 +133,14 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
         for t in plan.prepared
         if t.kind == v.SCHEDULER and not (t.qualname or "").endswith("ReduceLROnPlateau")
     }
+    # One of the script's own follows the total that it was told, which is looked at where it is made.
+    of_torch = {t for t in schedulers if t.cls is None or _derives(t.cls)}
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
             continue
         if ends_by_steps(script, loop.body[0]):
             continue
-        for told in told_steps(script, loop, schedulers):
+        for told in told_steps(script, loop, of_torch):
             if told.place in done:
                 continue
             done.add(told.place)
@@ -142,7 +149,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 told.place,
                 f"the schedule goes by `{told.counter}`, which counts this process's own batches: of N processes each "
                 "takes 1/N of those of an epoch, and the schedule stays behind",
-                "leave the number out, so that the step goes on by the batches of all processes, or count these",
+                "count the batches of all processes; where no run is resumed, the number can be left out instead",
             )
         for made in begun_at_steps(script, loop, schedulers):
             if made.place in done:

@@ -76,3 +76,13 @@ def test_so_does_what_nobody_asks_for() -> None:
     text = text.replace(", device=config.device", "").replace("    net.to(config.device)\n", "")
     conversion = convert_source(Source.from_text(text, PATH))
     assert "Accelerator(cpu=True)" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "line", ["json.dump(asdict(config), file)", "pyrallis.dump(config, file)", "OmegaConf.save(config, file)"]
+)
+def test_what_is_written_to_a_file_is_a_text(line: str) -> None:
+    text = SCRIPT.format(made="Config()", mark="@dataclass", default="cpu", name="config")
+    text = text.replace("    net = ", f"    {line}\n    net = ", 1)
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert "    config.device = str(accelerator.device)\n" in conversion.new_text

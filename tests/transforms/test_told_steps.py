@@ -9,8 +9,8 @@ from tests.transforms.support import check_transformed, convert
 LAMBDA = "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 - n / 48)\n"
 COUNTED = LAMBDA + "step = 0\n"
 TODO = (
-    "# TODO(accelify ACC407): leave the number out, so that the step goes on by the batches of all processes, or count "
-    "these\n"
+    "# TODO(accelify ACC407): count the batches of all processes; where no run is resumed, the number can be left out "
+    "instead\n"
 )
 
 
@@ -133,3 +133,19 @@ def test_a_schedule_that_begins_at_a_count_of_steps(made: str, named: int) -> No
     assert not _said("total", ready=ready, update=update)
     # Once an epoch it is left as it is.
     assert not _said(ready=ready, update="optimizer.step()\nstep += 1", epoch="scheduler.step()")
+
+
+def test_a_scheduler_of_the_script_s_own_is_named_once() -> None:
+    own = """class Cycle:
+    def __init__(self, optimizer, total):
+        self.optimizer, self.total = optimizer, total
+    def state_dict(self):
+        return {}
+    def step(self, n):
+        for group in self.optimizer.param_groups:
+            group["lr"] = 1 - n / self.total
+"""
+    ready = "scheduler = Cycle(optimizer, 3 * len(loader))\n"
+    update = "optimizer.step()\nscheduler.step(step)\nstep += 1"
+    (only,) = _said(setup=f"{own}step = 0", ready=ready, update=update)
+    assert only.startswith("`scheduler` is no scheduler of torch")
