@@ -16,7 +16,8 @@ from accelify import edits as verbs
 from accelify.analysis.program import Module
 from accelify.findings import Finding
 from accelify.source import Source
-from accelify.transforms.base import Context, MendedElsewhere, Rule
+from accelify.transforms.base import Context, Rule
+from accelify.transforms.mended_elsewhere import MendedElsewhere
 from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
 
 

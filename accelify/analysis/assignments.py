@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Tree, dotted, walk
 
 
@@ -83,6 +84,18 @@ def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
     if first is not None and last is not None and not first <= node.lineno <= last:
         return False  # seen without a walk
     return any(node is n for n in walk(outer))
+
+
+def assigned_once(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """What a name of a function is assigned, once; another expression is itself."""
+    if not isinstance(node, ast.Name):
+        return node
+    given = [
+        s
+        for s in scope.nodes
+        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
+    ]
+    return given[0].value if len(given) == 1 else None
 
 
 def assigns_always(stmt: ast.stmt, assignments: list[ast.stmt]) -> bool:

@@ -16,7 +16,7 @@ from accelify.analysis.handed_back import handed_back, is_super
 from accelify.analysis.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
 from accelify.analysis.reads import Reads, ReadsOfNodes
-from accelify.analysis.records import fields_of
+from accelify.analysis.record_classes import fields_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.torch_calls import TENSOR_KINDS, LibraryCalls, kinds_of, of_kind
 from accelify.analysis.values import (

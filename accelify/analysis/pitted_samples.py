@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis.assignments import assigned_once
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
@@ -83,7 +84,7 @@ class PittedSamples:
     def _counts_as_classes(self, scope: Scope, call: ast.Call) -> bool:
         """`cross_entropy(scores, torch.arange(n))`: each sample is a class of its own."""
         target = call_argument(call, 1, "target")
-        made = _made(scope, target) if target is not None and self._counts(scope) else None
+        made = assigned_once(scope, target) if target is not None and self._counts(scope) else None
         while (
             isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _MOVES
         ):
@@ -126,8 +127,8 @@ def _is_of_scores(scope: Scope, call: ast.Call) -> bool:
         scored = scored or any("softmax" in _called(part) for part in parts)
         if any(_is_product(part) for part in parts):
             return scored
-        names = [n for n in parts if isinstance(n, ast.Name) and _made(scope, n) not in (None, n)]
-        made = _made(scope, names[0]) if len(names) == 1 else None
+        names = [n for n in parts if isinstance(n, ast.Name) and assigned_once(scope, n) not in (None, n)]
+        made = assigned_once(scope, names[0]) if len(names) == 1 else None
         if made is None:
             return False
         taken = made
@@ -161,18 +162,6 @@ def _is_turned(node: ast.expr) -> bool:
         return False
     given = [a.value for a in node.args if isinstance(a, ast.Constant)]
     return _called(node) == "t" or sorted(given, key=str) == [0, 1]
-
-
-def _made(scope: Scope, node: ast.expr) -> ast.expr | None:
-    """What a name of a function is assigned, once; another expression is itself."""
-    if not isinstance(node, ast.Name):
-        return node
-    given = [
-        s
-        for s in scope.nodes
-        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
-    ]
-    return given[0].value if len(given) == 1 else None
 
 
 __all__ = ["PittedSamples"]

@@ -20,7 +20,7 @@ from accelify.analysis.assignments import (
 from accelify.analysis.containers import Containers
 from accelify.analysis.giving import comes_trained, given_things, gives, hands_through, hangs_on, is_looked_at
 from accelify.analysis.only_evaluated import is_only_evaluated
-from accelify.analysis.records import is_record
+from accelify.analysis.record_classes import is_record
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
 from accelify.analysis.sites import Item, PrepareSite

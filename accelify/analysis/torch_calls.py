@@ -10,7 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.reads import ReadsOfNodes
-from accelify.analysis.records import NAMED, NAMED_TUPLE, NAMESPACES, names_given
+from accelify.analysis.record_classes import NAMED, NAMED_TUPLE, NAMESPACES, names_given
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, walk
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values

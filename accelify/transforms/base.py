@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
@@ -21,13 +22,15 @@ from accelify.analysis.following import Locations, before_and_after
 from accelify.analysis.meeting import meeting_scopes
 from accelify.analysis.own_share import OwnShare
 from accelify.analysis.plan import Plan
-from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import children, target_names, walk
 from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
+
+if TYPE_CHECKING:
+    from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,6 @@ class Change:
             message=f"{self.finding.message} (not done: {why})",
         )
         return Change(finding)
-
-
-@dataclass(frozen=True)
-class MendedElsewhere:
-    """What is mended in a module that is not converted: right for who calls it from elsewhere, too."""
-
-    module: Module
-    node: ast.expr
-    edit: Edit
-    rule: Rule
-    message: str
 
 
 class Context:

@@ -21,7 +21,8 @@ from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, MendedElsewhere, Rule
+from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 HOST_COPY = Rule(
     "ACC114",

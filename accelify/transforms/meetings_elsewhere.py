@@ -16,8 +16,9 @@ from accelify import edits as verbs
 from accelify.analysis.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.made_elsewhere import MadeElsewhere, made_elsewhere
 from accelify.edits import Edit
-from accelify.transforms.base import Change, Context, MendedElsewhere, short
+from accelify.transforms.base import Change, Context, short
 from accelify.transforms.meetings import MEETING
+from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 
 def transform(context: Context) -> Iterator[Change]:

@@ -318,22 +318,25 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
     """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
-    found = loading_into_wrappers(script, saved_paths(script)) if call is not None else ()
-    loading = [f"{name}:{line}" for name, line in found]
-    if call is not None and loading:
-        message = (
-            "weights are saved without `module.` before their names from now on, and a DataParallel that is loaded "
-            f"with them wants it: load them into its `.module` in {', '.join(loading)}"
-        )
-        yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
-    cut = cutting_names(script, saved_paths(script)) if call is not None else ()
-    cutting = [f"{name}:{line}" for name, line in cut]
-    if call is not None and cutting:
-        message = (
-            "weights are saved without `module.` before their names from now on, and the first part of each name is "
-            f"cut off where they are loaded: cut off none but `module.` in {', '.join(cutting)}"
-        )
-        yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
+    asked = (
+        (
+            loading_into_wrappers,
+            "a DataParallel that is loaded with them wants it: load them into its `.module`",
+        ),
+        (
+            cutting_names,
+            "the first part of each name is cut off where they are loaded: cut off none but `module.`",
+        ),
+    )
+    for find, why in asked:
+        if call is None:
+            break
+        places = ", ".join(f"{name}:{line}" for name, line in find(script, saved_paths(script)))
+        if places:
+            message = (
+                f"weights are saved without `module.` before their names from now on, and {why} in {places}"
+            )
+            yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
     kept = (
         {c: keys for c in script.calls() if (keys := saved_whole(context.effects, c, wrapped))}
         if wrapped

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.assignments import assigned_once
 from accelify.analysis.filled_matrices import fills_by_pairs, runs_in_forward
 from accelify.analysis.losses import sums_samples
 from accelify.analysis.made_of_numbers import is_made_of_numbers
@@ -437,9 +438,9 @@ def _spread_against(one: ast.expr, other: ast.expr) -> bool:
 
 def _rows_against_columns(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
     """`a.view(n, d, 1) - b.t()`: every row of the one minus every row of the other."""
-    rows = _made(scope, one)
+    rows = assigned_once(scope, one)
     row = _deepened(rows) if rows is not None else None
-    columns = _made(scope, other) if row is not None else None
+    columns = assigned_once(scope, other) if row is not None else None
     if row is None or columns is None:
         return False
     if isinstance(columns, ast.Call) and dotted(columns.func) in ("torch.t", "torch.transpose"):
@@ -466,7 +467,7 @@ def _deepened(node: ast.expr) -> str | None:
 
 def _spread_by_views(scope: Scope, sides: Sequence[ast.expr]) -> bool:
     """Every sample against every sample: `a.view(n, 1, d)` and `b.view(1, n, d)`, or names of these."""
-    viewed = [_viewed(made) for side in sides if (made := _made(scope, side)) is not None]
+    viewed = [_viewed(made) for side in sides if (made := assigned_once(scope, side)) is not None]
     rows = {size for place, size in filter(None, viewed) if place == 1}
     return any(place == 0 and size in rows for place, size in filter(None, viewed))
 
@@ -487,7 +488,7 @@ def _viewed(node: ast.expr) -> tuple[int, str] | None:
 
 def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
     """`a - b` of `a = x.unsqueeze(0).expand(n, m, d)` and `b = y.unsqueeze(1).expand(n, m, d)`, or of these calls."""
-    made = [_made(scope, side) for side in (one, other)]
+    made = [assigned_once(scope, side) for side in (one, other)]
     whole = [_unexpanded(side) for side in made if side is not None]
     if len(whole) < 2 or {_spread(side) for side in whole} != {0, 1}:
         return False
@@ -497,18 +498,6 @@ def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:
     # Of two tensors: a kernel that is handed both, and no grid or boxes of one sample.
     handed = {a.arg for a in scope.parameters()}
     return names[0] == names[1] or (handed >= set(names) and not any(_PLACES.search(name) for name in names))
-
-
-def _made(scope: Scope, node: ast.expr) -> ast.expr | None:
-    """What a name of a function is assigned, once; another expression is itself."""
-    if not isinstance(node, ast.Name):
-        return node
-    given = [
-        s
-        for s in scope.nodes
-        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
-    ]
-    return given[0].value if len(given) == 1 else None
 
 
 def _unexpanded(node: ast.expr) -> ast.expr:

@@ -35,6 +35,7 @@ from .sharding import (
     Shares,
     SkipBatchSampler,
     WholeBatchShard,
+    length_of,
     make_seedable,
     shuffles,
 )
@@ -452,11 +453,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return self._length()
 
     def _length(self) -> int | None:
-        try:
-            return len(self.base_dataloader)
-        except (TypeError, NotImplementedError):
-            # Both are how torch's loaders and samplers say that they have no length.
-            return None
+        return length_of(self.base_dataloader)
 
     def _shares_tell_the_end(self) -> bool:
         return self.shard is not None

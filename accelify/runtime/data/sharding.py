@@ -269,7 +269,7 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
     from ..collectives import broadcast_object
 
     source = iter(batch_sampler) if rank == 0 else iter(())
-    length = _length(batch_sampler)
+    length = length_of(batch_sampler)
     # All of an epoch and one more: who says it is longer than any may never end, as one without a length.
     piece = length + 1 if length is not None and length < _LONGEST else _PIECE
     while True:
@@ -279,13 +279,14 @@ def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
             return
 
 
-def _length(batch_sampler: Any) -> int | None:
-    """How many batches a sampler says it has; None where it has no length, or knows it only behind its order.
+def length_of(batches: Any) -> int | None:
+    """How many batches a sampler or loader says it has; None without a length, or where that is known behind its order.
 
-    A loader of plain torch does not ask it for that before it draws: `len(self.order)` of an order made by `__iter__`.
+    TypeError and NotImplementedError are how torch's say that they have none. A loader of plain torch does not ask its
+    sampler before it draws: `len(self.order)` of an order made by `__iter__` is an AttributeError until then.
     """
     try:
-        return len(batch_sampler)
+        return len(batches)
     except (TypeError, NotImplementedError, AttributeError):
         return None
 

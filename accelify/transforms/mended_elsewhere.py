@@ -1,0 +1,21 @@
+"""What is mended in modules that are not converted."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.analysis.program import Module
+from accelify.edits import Edit
+from accelify.transforms.base import Rule
+
+
+@dataclass(frozen=True)
+class MendedElsewhere:
+    """An edit in such a module: right for who calls it from elsewhere, too."""
+
+    module: Module
+    node: ast.expr
+    edit: Edit
+    rule: Rule
+    message: str
