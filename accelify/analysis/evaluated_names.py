@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from accelify.analysis.syntax import Tree, target_names
+
+# Methods by which an object trains, where they are given something: `model.train()` only sets a mode.
+_TRAINS = re.compile(r"^(train|fit|learn|run|optimi[sz]e|solve)", re.I)
 
 
 def evaluated_names(tree: Tree, call: ast.Call) -> list[str]:
@@ -23,11 +27,25 @@ def evaluated_names(tree: Tree, call: ast.Call) -> list[str]:
 
 
 def picks_by_name(tree: Tree) -> int | None:
-    """The line at which a script calls what it picks by a name of the run: `eval(args.runner)(args)`."""
+    """The line at which a script calls what it picks by a name of the run: `eval(args.runner)(args)`.
+
+    Out of a module by `agents.__dict__[args.agent](args)` it counts where what that makes is trained by a method.
+    """
+    trained = {
+        c.func.value.id
+        for c in tree.nodes(ast.Call)
+        if isinstance(c.func, ast.Attribute) and isinstance(c.func.value, ast.Name)
+        if (c.args or c.keywords) and _TRAINS.match(c.func.attr)
+    }
     for call in tree.nodes(ast.Call):
         picked = call.func
         if isinstance(picked, ast.Subscript) and isinstance(picked.value, ast.Call):
             name, text = picked.value.func, picked.slice
+        elif _is_of_module(picked):
+            stmt = tree.statement(call)
+            if isinstance(stmt, ast.Assign) and trained & {n for t in stmt.targets for n in target_names(t)}:
+                return tree.position(tree.start(call))[0]
+            continue
         elif isinstance(picked, ast.Call) and picked.args:
             name, text = picked.func, picked.args[0]
         else:
@@ -39,3 +57,13 @@ def picks_by_name(tree: Tree) -> int | None:
         ):
             return tree.position(tree.start(call))[0]
     return None
+
+
+def _is_of_module(picked: ast.expr) -> bool:
+    """Whether an expression is `module.__dict__[name]`, with a name that is no constant."""
+    return (
+        isinstance(picked, ast.Subscript)
+        and isinstance(picked.value, ast.Attribute)
+        and picked.value.attr == "__dict__"
+        and not isinstance(picked.slice, ast.Constant)
+    )

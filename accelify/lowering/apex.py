@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.counts import made_once
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
 from accelify.lowering.work import Work
 from accelify.transforms.apex import APEX as RULE
@@ -52,6 +53,7 @@ def lower_apex(work: Work) -> None:
             )
         else:
             work.problem(call, f"line {call.lineno} uses amp.{name}, which has no counterpart")
+    _handed_on(work)
     _same_branches(work)
 
 
@@ -248,6 +250,42 @@ def _state(work: Work, call: ast.Call) -> None:
         work.problem(call, f"line {call.lineno} does something of its own with amp's state")
         return
     work.found(RULE, call, "amp's state is not kept any more")
+
+
+def _handed_on(work: Work) -> None:
+    """amp that is handed to a function, `save(model, amp)`, is no argument any more once nothing there reads it."""
+    script = work.script
+    handed: dict[tuple[Scope, str], list[tuple[ast.Call, ast.expr]]] = {}
+    for call in script.calls():
+        for argument in [*call.args, *(kw.value for kw in call.keywords)]:
+            if not isinstance(argument, ast.Name) or script.qualname(argument) != "apex.amp":
+                continue
+            named = [
+                (scope, name)
+                for scope in script.callees(call)
+                for given, name in handed_to(call, scope)
+                if given is argument
+            ]
+            if not named:
+                work.problem(argument, f"line {argument.lineno} hands apex's amp on to what is not known")
+            for one in named:
+                handed.setdefault(one, []).append((call, argument))
+    for (scope, name), places in handed.items():
+        signature = getattr(scope.node, "args", None)
+        reads = [n for n in work.loads(name) if script.scope_of(n).resolve(name) is scope]
+        if (
+            not isinstance(signature, ast.arguments)
+            or len(places) != len(script.callers(scope))
+            or sum(other is scope for other, _ in handed) > 1
+            or work.left(reads)
+        ):
+            work.problem(places[0][1], f"line {places[0][1].lineno} hands apex's amp on to `{scope.name}`")
+            continue
+        work.drop_parameter(signature, name)
+        for call, argument in places:
+            keyword = next((kw for kw in call.keywords if kw.value is argument), None)
+            work.drop_arguments(call, [keyword or argument])
+        work.found(RULE, places[0][1], f"`{scope.name}` needs amp no more")
 
 
 def _same_branches(work: Work) -> None:

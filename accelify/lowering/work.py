@@ -159,6 +159,23 @@ class Work:
         items = sorted([*call.args, *call.keywords], key=self.tree.start)
         self._drop(items, set(dropped))
 
+    def drop_parameter(self, signature: ast.arguments, name: str) -> None:
+        """Take a parameter out of a signature, with its default and its comma."""
+        places = [*signature.posonlyargs, *signature.args]
+        defaults = [*[None] * (len(places) - len(signature.defaults)), *signature.defaults]
+        told = [
+            *zip(places, defaults, strict=True),
+            *zip(signature.kwonlyargs, signature.kw_defaults, strict=True),
+        ]
+        index = next(i for i, (place, _) in enumerate(told) if place.arg == name)
+        ends = [self.tree.end(default or place) for place, default in told]
+        if index + 1 < len(told):
+            start, end = self.tree.start(told[index][0]), self.tree.start(told[index + 1][0])
+        else:
+            start = ends[index - 1] if index else self.tree.start(told[index][0])
+            end = ends[index]
+        self.edits.append(Replace(start, end, ""))
+
     def drop_entry(self, entries: ast.Dict, index: int) -> None:
         """Take an entry out of a dictionary."""
         firsts = [k if k is not None else w for k, w in zip(entries.keys, entries.values, strict=True)]

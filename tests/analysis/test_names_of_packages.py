@@ -94,6 +94,26 @@ def test_a_class_that_only_the_run_knows_is_told(tmp_path: Path, choice: str) ->
     assert "line 9 picks what it runs by a name that only the run knows" in found.reason
 
 
+@pytest.mark.parametrize(("method", "status"), [("learn_batch(data)", "refused"), ("eval()", "unchanged")])
+def test_a_class_out_of_a_package_by_two_names_of_the_run(tmp_path: Path, method: str, status: str) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "__init__.py").write_text("from . import one\n")
+    (tmp_path / "agents" / "one.py").write_text(TRAINER)
+    lines = [
+        "import sys",
+        "import agents",
+        "data = [1]",
+        "agent = agents.__dict__[sys.argv[1]].__dict__[sys.argv[2]](3)",
+        f"agent.{method}",
+    ]
+    (tmp_path / "train.py").write_text("\n".join(lines))
+    (found,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert found.status == status
+    assert (status == "refused") == (
+        "line 4 picks what it runs by a name that only the run knows" in found.reason
+    )
+
+
 def test_a_class_of_the_name_of_its_file_that_cannot_be_read(tmp_path: Path) -> None:
     """What `pack/__init__.py` takes of it leads nowhere, rather than round and round."""
     (tmp_path / "pack").mkdir()

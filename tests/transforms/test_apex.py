@@ -126,6 +126,26 @@ def test_a_checkpoint_loses_amps_state() -> None:
     assert "state = {'model': accelerator.unwrap_model(model).state_dict()}" in text
 
 
+@pytest.mark.parametrize(
+    ("signature", "call", "after", "called"),
+    [
+        ("model, amp, path", 'model, amp, "a.pt"', "model, path", 'model, "a.pt"'),
+        ("model, path, amp=None", 'model, "a.pt", amp=amp', "model, path", 'model, "a.pt"'),
+    ],
+)
+def test_amp_is_no_argument_any_more(signature: str, call: str, after: str, called: str) -> None:
+    body = 'torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)'
+    text = converted(setup=f"def keep({signature}):\n    {body}\n", end=f"keep({call})")
+    assert f"def keep({after}):" in text
+    assert f"keep({called})" in text
+
+
+def test_amp_that_is_still_read_where_it_is_handed_on_is_left_alone() -> None:
+    conversion = convert(setup="def show(amp):\n    return amp\n", end="show(amp)")
+    assert conversion.status == "refused"
+    assert "line 21 hands apex's amp on to `show`" in conversion.reason
+
+
 @pytest.mark.parametrize("options", ["told = read()", "told = {}\ntold['opt_level'] = level"])
 def test_a_level_that_cannot_be_read_is_none_that_is_taken(options: str) -> None:
     conversion = convert(initialize=f"{options}\nmodel, optimizer = amp.initialize(model, optimizer, **told)")
