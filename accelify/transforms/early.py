@@ -7,6 +7,8 @@ import ast
 from accelify.analysis.scopes import Scope
 from accelify.transforms.base import Context
 
+_SHOWN = 4  # lines of one file in a message
+
 
 def scopes_above(context: Context) -> set[Scope]:
     """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does."""
@@ -45,3 +47,10 @@ def is_early(context: Context, call: ast.Call, above: set[Scope]) -> bool:
         return False
     near = context.reaches_cheaply(call) and context.accelerator(call) is not None
     return not near and context.at_hand.expression(call) is None
+
+
+def lines_at(numbers: set[int]) -> str:
+    """The lines of one file as a message names them: `lines 3, 8`."""
+    shown = [str(number) for number in sorted(numbers)]
+    text = ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
+    return f"line{'s' if len(shown) > 1 else ''} {text}"

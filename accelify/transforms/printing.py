@@ -26,7 +26,9 @@ from accelify.analysis.module_names import module_at
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
+from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.early import is_early, lines_at, scopes_above
 from accelify.transforms.nearby import is_called_within_reach
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
@@ -198,6 +200,16 @@ def _logging(context: Context) -> Iterator[Change]:
             message = f"every process logs this: the Accelerator is made behind it, with `{later}`"
             yield context.change(LOGGING, call, message)
             return
+    above = scopes_above(context)
+    early = [c for c in calls if is_early(context, c, above) and not _is_by_main_only(context, c)]
+    if early:
+        at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
+        message = f"every process logs this, where there is no Accelerator to ask ({at})"
+        yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
+
+
+def _is_by_main_only(context: Context, call: ast.Call) -> bool:
+    return context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call)
 
 
 def _log_files(context: Context) -> Iterator[Change]:

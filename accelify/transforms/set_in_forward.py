@@ -81,20 +81,36 @@ def _bounded(context: Context) -> Iterator[Change]:
 
 def _set_in_forward(cls: Class) -> ast.AST | None:
     own = {dotted(n.targets[0]) for m in cls.scope.children.values() for n in _parameters_made(m)}
+    own |= {
+        name for m in cls.scope.children.values() for n in m.nodes if (name := _registered(n)) is not None
+    }
     forward = next((m for m in cls.scope.children.values() if m.name.endswith("forward")), None)
     for method in _reached(cls, forward) if forward is not None else ():
         made = next(_parameters_made(method), None)
         if made is not None:
             return made
         for node in method.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr == "register_parameter" and dotted(node.func.value) == "self":
-                return node
-            base = (dotted(node.func.value) or "").removesuffix(".data")
-            if node.func.attr in _FILLING and base in own:
+            if _registered(node) is not None or any(name in own for name, _ in _filled(node)):
                 return node
     return None
+
+
+def _registered(node: ast.AST) -> str | None:
+    """`self.x`, of `self.register_parameter("x", ...)`."""
+    if not isinstance(node, ast.Call) or dotted(node.func) != "self.register_parameter" or not node.args:
+        return None
+    return f"self.{node.args[0].value}" if isinstance(node.args[0], ast.Constant) else "self.?"
+
+
+def _filled(node: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
+    """What gets other values in place, and from what: `self.x.data.copy_(y)`, `self.x.data = y`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING:
+        yield (dotted(node.func.value) or "").removesuffix(".data"), node.args
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            name = dotted(target) or ""
+            if name.endswith(".data"):
+                yield name.removesuffix(".data"), [node.value]
 
 
 def _updated_in_forward(cls: Class) -> list[str] | None:
@@ -118,15 +134,9 @@ def _updated_in_forward(cls: Class) -> list[str] | None:
                 # Of one that is only made of what is carried on, that is what a batch adds to.
                 first = [] if beside and target not in read else [target]
                 return list(dict.fromkeys([*first, *beside]))
-        for node in method.nodes:
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in _FILLING
-            ):
-                base = (dotted(node.func.value) or "").removesuffix(".data")
-                if any(base in _attributes_in(argument) for argument in node.args):
-                    return list(dict.fromkeys([base, *beside]))
+        for base, values in (filled for node in method.nodes for filled in _filled(node)):
+            if any(base in _attributes_in(value) for value in values):
+                return list(dict.fromkeys([base, *beside]))
     return None
 
 

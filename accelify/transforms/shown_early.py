@@ -16,9 +16,7 @@ from accelify.analysis.syntax import call_keyword
 from accelify.findings import Severity
 from accelify.transforms import printing, progress
 from accelify.transforms.base import Change, Context
-from accelify.transforms.early import is_early, scopes_above
-
-_SHOWN = 4  # lines of one file in a message
+from accelify.transforms.early import is_early, lines_at, scopes_above
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -31,7 +29,7 @@ def transform(context: Context) -> Iterator[Change]:
     early = [c for c in prints if _is_run_by_all(context, c) and is_early(context, c, above)]
     early.sort(key=context.tree.start)
     if early:
-        at = _numbers({context.tree.locate(context.tree.start(call))[1] for call in early})
+        at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
         message = f"every process prints this, where there is no Accelerator to ask ({at})"
         yield context.change(printing.PRINT, early[0], message, severity=Severity.INFO)
     own, every = context.script.modules, context.script.program.modules.values()
@@ -43,7 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
     for _, module, line in found:
         lines.setdefault(module.path.name if module.path is not None else module.name, set()).add(line)
     if found:
-        places = "; ".join(f"{path}, {_numbers(at)}" for path, at in sorted(lines.items()))
+        places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
         message = f"every process draws the progress bars of functions of other modules ({places})"
         yield context.change(progress.PROGRESS, found[0][0], message, severity=Severity.INFO)
 
@@ -55,9 +53,3 @@ def _is_run_by_all(context: Context, call: ast.Call) -> bool:
 def _is_print(context: Context, call: ast.Call) -> bool:
     plain = isinstance(call.func, ast.Name) and call.func.id == "print" and call_keyword(call, "file") is None
     return plain and context.script.scope_of(call).resolve("print") is None
-
-
-def _numbers(lines: set[int]) -> str:
-    shown = [str(line) for line in sorted(lines)]
-    text = ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
-    return f"line{'s' if len(shown) > 1 else ''} {text}"

@@ -11,6 +11,7 @@ class Net(nn.Linear):
     def __init__(self):
         super().__init__(4, 2)
         self.shift = nn.Parameter(torch.zeros(4))
+        self.register_parameter("late", nn.Parameter(torch.zeros(4)))
         self.register_buffer("mean", torch.zeros(4))
         self.ready = False
 
@@ -30,6 +31,9 @@ class Net(nn.Linear):
         ("self.shift.data.copy_(x.mean(0))", True),
         ("self.shift = nn.Parameter(x.mean(0))", True),
         ("self.register_parameter('late', nn.Parameter(x.mean(0)))", True),
+        ("self.shift.data = x.mean(0)", True),
+        ("self.bias.data = x.mean(0)[:2]", False),
+        ("self.late.data = x.mean(0)", True),
         ("self.mean.copy_(x.mean(0))", False),
         ("x.copy_(self.shift)", False),
     ],

@@ -77,6 +77,27 @@ def test_prints_above_the_accelerator_are_named_once(main: str, guard: str, line
 
 
 @pytest.mark.parametrize(
+    ("main", "guard", "lines"),
+    [
+        ("logging.info(options)", "pass", "line 23"),
+        ("log.info(options)", "log.info('begun')", "lines 23, 28"),
+        ("log.warning(options)", "log.warning('begun')", ""),
+        ("pass", "pass", ""),
+    ],
+)
+def test_lines_logged_above_the_accelerator_are_named_once(main: str, guard: str, lines: str) -> None:
+    text = SCRIPT.format(main=main, guard=guard).replace(
+        'print("made")', 'log.info("made")\n        log.debug("too")'
+    )
+    text = text.replace("\n\n\nclass", "\nlog = logging.getLogger(__name__)\n\n\nclass", 1)
+    found = convert_source(Source.from_text(text.replace("argparse", "argparse, logging", 1), PATH))
+    assert found.status == "converted"
+    assert "logging.disable(logging.INFO)" in found.new_text
+    message = f"every process logs this, where there is no Accelerator to ask ({lines})"
+    assert said(found, "ACC209") == ([message] if lines else [])
+
+
+@pytest.mark.parametrize(
     ("options", "body", "line"),
     [
         ("", "pass", "line 6"),
