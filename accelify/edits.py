@@ -94,7 +94,7 @@ def keep_receiver(tree: Tree, call: ast.Call) -> Replace:
     """Cut a method call down to what it is called on: `x.cuda()` becomes `x`."""
     assert isinstance(call.func, ast.Attribute)
     _check_place(tree, call)
-    return Replace(tree.end(call.func.value), tree.end(call), "")
+    return Replace(tree.receiver_end(call.func), tree.end(call), "")
 
 
 def keep_argument(tree: Tree, call: ast.Call, argument: ast.expr) -> list[Replace]:

@@ -60,6 +60,9 @@ def first_call(tree: Tree) -> ast.Call:
         ("y = -x.cuda()\n", "y = -x\n"),
         ("y = (\n    a\n    .cuda()\n)\n", "y = (\n    a\n)\n"),
         ("y = f(x)[0].cuda(1)\r\nz\r\n", "y = f(x)[0]\r\nz\r\n"),
+        ("y = (a + b).cuda()\n", "y = (a + b)\n"),
+        ("y = (\n    a if b else\n    c  # :)\n).cuda()\n", "y = (\n    a if b else\n    c  # :)\n)\n"),
+        ("y = ((a)).cuda().b\n", "y = ((a)).b\n"),
     ],
 )
 def test_keep_receiver(before: str, after: str) -> None:

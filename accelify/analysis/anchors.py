@@ -412,18 +412,23 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
         for s in body
         if s is not guard and not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     ]
-    wanted = (v.MODEL, v.OPTIMIZER, v.LOADER)
-    for stmt in outside:
-        if script.trains(stmt) or _asks_rank(script, stmt):
-            return body
-        if isinstance(stmt, ast.Assign):
-            if any(script.is_a(stmt.value, kind) for kind in wanted) or chooses_device(script, stmt):
-                return body
-        elif isinstance(stmt, ast.If) and any(
-            isinstance(s, ast.Assign) and chooses_device(script, s) for s in [*stmt.body, *stmt.orelse]
-        ):
-            return body
+    if any(script.trains(s) or _asks_rank(script, s) or _makes(script, s) for s in outside):
+        return body
     return guard.body
+
+
+def _makes(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement, or one that a test stands above, makes what is prepared or chooses the device."""
+    if isinstance(stmt, ast.If):
+        return any(_makes(script, inner) for inner in [*stmt.body, *stmt.orelse])
+    if not isinstance(stmt, ast.Assign):
+        return False
+    # Of several that a function gives only the names say which is which.
+    given = [n for t in stmt.targets if isinstance(t, (ast.Tuple, ast.List)) for n in t.elts]
+    made = [stmt.value, *given]
+    return chooses_device(script, stmt) or any(
+        script.is_a(value, v.MODEL, v.OPTIMIZER, v.LOADER) for value in made
+    )
 
 
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:

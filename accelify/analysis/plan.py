@@ -36,7 +36,7 @@ from accelify.analysis.schedule_lengths import lengths_of, runs_prepared
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.seen_options import bound_before, is_of_another, place_of, wish_seen_from
-from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.sites import KIND_ORDER, Item, PrepareSite
 from accelify.analysis.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.syntax import Node
 from accelify.analysis.values import Thing
@@ -457,7 +457,8 @@ class Plan(ConstructorArguments):
                 return
         for site in self.sites:
             if self.reach.expression(site.after) is None and not self._same_place(site):
-                message = "the Accelerator cannot be had where the model is made"
+                made = min((item.kind for item in site.items), key=KIND_ORDER.__getitem__)
+                message = f"the Accelerator cannot be had where the {made} is made"
                 obstacle = self.reach.obstacles.get(node_of(script, script.scope_of(site.after)))
                 message += f": {obstacle}" if obstacle else ""
                 self.blockers.append(Blocker("ACC007", message, site.after))

@@ -10,7 +10,7 @@ from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.values import Thing
 
-_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
+KIND_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 
 
 @dataclass(eq=False)
@@ -54,5 +54,5 @@ class PrepareSite:
 
     def _ordered(self) -> list[Item]:
         return sorted(
-            self.items, key=lambda i: (_ORDER[i.kind], i.creations[0].lineno, i.creations[0].col_offset)
+            self.items, key=lambda i: (KIND_ORDER[i.kind], i.creations[0].lineno, i.creations[0].col_offset)
         )

@@ -163,6 +163,13 @@ class Tree:
         offset: int = self.line_starts[node.end_lineno - 1] + node.end_col_offset
         return offset
 
+    def receiver_end(self, func: ast.Attribute) -> int:
+        """Byte offset after what an attribute is read of, the parentheses around it too: `(a)` of `(a).x`."""
+        begin = self.end(func.value)
+        between = self.data[begin : self.end(func) - len(func.attr.encode("utf-8"))]
+        code = re.sub(rb"#[^\n]*", lambda comment: b" " * len(comment[0]), between)
+        return begin + code.rfind(b")") + 1
+
     def segment(self, node: Any) -> str:
         """The source of a node."""
         return self.data[self.start(node) : self.end(node)].decode("utf-8")

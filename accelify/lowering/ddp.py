@@ -525,7 +525,7 @@ class _Lowering:
             and self._is_device(call.args[0])
         ):
             rest = [tree.segment(n) for n in [*call.args[1:], *call.keywords]]
-            start, end = tree.end(func.value), tree.end(call)
+            start, end = tree.receiver_end(func), tree.end(call)
             if call.args[1:]:
                 work.problem(call, f"line {call.lineno} moves to a rank and changes the type at once")
                 return

@@ -31,7 +31,7 @@ from accelify.analysis.seen_options import place_of
 from accelify.analysis.selected_devices import SelectedDevices
 from accelify.analysis.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
-from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore, Replace
+from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -112,10 +112,8 @@ def _of_parts(context: Context) -> Iterator[Change]:
                 message += f" ({file}, line {moved.lineno}): leave the move out there"
                 yield context.change(CHOICE, part.device, message)
             elif not context.is_claimed(moved):
-                assert isinstance(moved.func, ast.Attribute)
                 context.claim(moved)
-                edit = Replace(context.tree.end(moved.func.value), context.tree.end(moved), "")
-                yield context.change(CHOICE, moved, message, [edit])
+                yield context.change(CHOICE, moved, message, [verbs.keep_receiver(context.tree, moved)])
 
 
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:

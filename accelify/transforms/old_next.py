@@ -41,7 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         edits: list[Edit] = [
             verbs.insert(tree, tree.start(call), "next("),
-            Replace(tree.end(func.value), tree.end(call), ")"),
+            Replace(tree.receiver_end(func), tree.end(call), ")"),
         ]
         since = "once its loader is prepared" if prepared else "since torch 1.13"
         message = f"`{tree.segment(func.value)}` has no `next` of its own {since}"

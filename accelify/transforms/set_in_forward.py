@@ -99,7 +99,8 @@ def _registered(node: ast.AST) -> str | None:
     """`self.x`, of `self.register_parameter("x", ...)`."""
     if not isinstance(node, ast.Call) or dotted(node.func) != "self.register_parameter" or not node.args:
         return None
-    return f"self.{node.args[0].value}" if isinstance(node.args[0], ast.Constant) else "self.?"
+    name = node.args[0]
+    return f"self.{name.value!s}" if isinstance(name, ast.Constant) else "self.?"
 
 
 def _filled(node: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accelify.convert import Conversion, convert_paths
+import pytest
+
+from accelify.convert import Conversion, convert_paths, convert_source
+from accelify.source import Source
 
 RUN = """\
 import argparse
@@ -67,6 +70,48 @@ def test_it_is_made_inside_where_the_options_are_known(tmp_path: Path) -> None:
 def test_it_is_made_above_where_others_need_it(tmp_path: Path) -> None:
     run = RUN.replace("if __name__", "first = One(argparse.Namespace(use_gpu=False))\n\nif __name__")
     assert "\naccelerator = Accelerator()\n" in converted(tmp_path, run).new_text
+
+
+LOADS = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def loaders(size):
+    data = torch.randn(16, 4)
+    return DataLoader(data, batch_size=size), DataLoader(data, batch_size=2 * size)
+
+
+{loads}
+
+if __name__ == "__main__":
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in train:
+        optimizer.zero_grad()
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loads", "above"),
+    [
+        ("train, test = loaders(4)", True),
+        ("if sys.argv[1:]:\n    train, test = loaders(2)\nelse:\n    train, test = loaders(4)", True),
+        (
+            "if sys.argv[1:]:\n    train = DataLoader(torch.randn(8, 4))\nelse:\n    train = loaders(4)[0]",
+            True,
+        ),
+        ("train, test = [torch.randn(8, 4)], None", False),
+    ],
+)
+def test_it_is_made_above_loaders_that_a_function_gives_there(loads: str, above: bool) -> None:
+    found = convert_source(Source.from_text(LOADS.format(loads=loads), Path("train.py")))
+    assert found.status == "converted", found.reason
+    assert ("\naccelerator = Accelerator(" in found.new_text) is above
 
 
 RUNNER = """\
