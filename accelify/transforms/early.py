@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from accelify.analysis.scopes import Scope
 from accelify.transforms.base import Context
@@ -10,24 +11,34 @@ from accelify.transforms.base import Context
 _SHOWN = 4  # lines of one file in a message
 
 
-def scopes_above(context: Context) -> set[Scope]:
-    """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does."""
+def scopes_above(context: Context) -> dict[Scope, int]:
+    """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does.
+
+    Returns:
+        for each of them the byte offset of its first call that leads there.
+    """
     script, anchor = context.script, context.plan.anchor
     if anchor is None:
-        return set()
+        return {}
     place = anchor.before or anchor.after
     queue = [] if place is None else [script.scope_of(place)]
-    found: set[Scope] = set()
+    found: dict[Scope, int] = {}
     while queue:
         for call in script.callers(queue.pop()):
             scope = script.scope_of(call)
             if scope not in found:
-                found.add(scope)
                 queue.append(scope)
+            found[scope] = min(found.get(scope, context.tree.start(call)), context.tree.start(call))
     return found
 
 
-def is_early(context: Context, call: ast.Call, above: set[Scope]) -> bool:
+def runs_first(context: Context, call: ast.Call, above: dict[Scope, int]) -> bool:
+    """Whether a call is early, and stands above what makes the Accelerator as well."""
+    made = above.get(context.script.scope_of(call))
+    return is_early(context, call, above) and (made is None or context.tree.start(call) < made)
+
+
+def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool:
     """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own.
 
     Args:

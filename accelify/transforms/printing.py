@@ -28,7 +28,7 @@ from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_n
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.early import is_early, lines_at, scopes_above
+from accelify.transforms.early import lines_at, runs_first, scopes_above
 from accelify.transforms.nearby import is_called_within_reach
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
@@ -201,7 +201,7 @@ def _logging(context: Context) -> Iterator[Change]:
             yield context.change(LOGGING, call, message)
             return
     above = scopes_above(context)
-    early = [c for c in calls if is_early(context, c, above) and not _is_by_main_only(context, c)]
+    early = [c for c in calls if runs_first(context, c, above) and not _is_by_main_only(context, c)]
     if early:
         at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
         message = f"every process logs this, where there is no Accelerator to ask ({at})"
