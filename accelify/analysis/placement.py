@@ -440,6 +440,8 @@ class Placement:
         if stmt in item.creations:
             return False
         if item.kind != v.LOADER:
+            if any(stands_in(c, stmt) and self._hands_back(c, item) for c in item.creations):
+                return False  # `if both: model = Both(model, rest)`: what took it in has its name now
             return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
         for node in self._within.read(stmt):
             parent = self.tree.parent(node)

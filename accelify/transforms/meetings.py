@@ -22,6 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.collected import Collecting, collecting, holds_tensors, is_tensor
+from accelify.analysis.devices import negated
 from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.meeting_elsewhere import meeting_elsewhere
 from accelify.analysis.reaching import reaching_assignments
@@ -271,7 +272,7 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]
         return  # the model was there before: what it is given on the host, it wants there
     if context.script.models_run(call) & taken_to_cpu:
         return
-    if _is_without_accelerator(context, call):
+    if _runs_on_cpu(context, call):
         return
     for argument in [tensor for one in given for tensor in _one_by_one(context, one)]:
         if isinstance(argument, ast.Starred) or after.of(argument) != {HOST} or before.of(argument) != {HOST}:
@@ -317,17 +318,26 @@ def _holds_several(context: Context, node: ast.expr) -> bool:
     return any(isinstance(w, (v.Sequence, v.Mapping)) for one in values for w in context.script.values(one))
 
 
-def _is_without_accelerator(context: Context, node: ast.AST) -> bool:
-    """Whether a node only runs where there is no GPU: `else` of `if torch.cuda.is_available():`, so all is there."""
+def _runs_on_cpu(context: Context, node: ast.AST) -> bool:
+    """Whether a node only runs where all is on the CPU: in the `else` of what asks for a GPU."""
     inner = node
     for ancestor in context.tree.ancestors(node):
-        if isinstance(ancestor, ast.If) and context.script.is_a(ancestor.test, v.FLAG):
+        if isinstance(ancestor, ast.If):
             test = ancestor.test
             turned = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-            if inner in (ancestor.body if turned else ancestor.orelse):
-                return isinstance(test, (ast.Name, ast.Attribute, ast.Call)) or turned
+            asked = test.operand if isinstance(test, ast.UnaryOp) and turned else test
+            if inner in (ancestor.body if turned else ancestor.orelse) and _asks_for_gpu(context, asked):
+                return True
         inner = ancestor
     return False
+
+
+def _asks_for_gpu(context: Context, test: ast.expr) -> bool:
+    """Whether a test asks the machine for a GPU, or is the wish that the Accelerator is told: `use_gpu`."""
+    if context.script.is_a(test, v.FLAG):
+        return isinstance(test, (ast.Name, ast.Attribute, ast.Call))
+    wish = context.plan.devices.wish(test) if isinstance(test, _ALONE) else None
+    return wish is not None and context.plan.arguments.get("cpu") == negated(wish[0])
 
 
 def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:

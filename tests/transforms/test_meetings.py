@@ -16,6 +16,7 @@ from tests.transforms.support import check_noop, check_transformed, codes, conve
 
 MOVED = "x, y = x.cuda(), y.cuda()"
 LOSS = "loss = F.cross_entropy(model(x), y)"
+BUILT = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 CHOSEN = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GATHER = "output, b = accelerator.gather_for_metrics((output, b))"
 
@@ -199,6 +200,25 @@ def test_what_a_model_on_the_cpu_is_given_stays_there() -> None:
     check_noop("end", "model.to('cpu')\nseen = sample(model)", setup=setup, batch=MOVED)
     text = convert(setup=setup, batch=MOVED, end="model.to('cpu')\nseen = sample(model)").new_text
     assert "return model(torch.randn(1, 4))" in text
+
+
+@pytest.mark.parametrize(
+    ("test", "given"),
+    [
+        ("use_gpu", "x"),
+        ("not use_gpu", "x.to(accelerator.device)"),
+        ("sys.argv[2:]", "x.to(accelerator.device)"),
+    ],
+)
+def test_what_a_model_is_given_without_the_wish_for_a_gpu_stays(test: str, given: str) -> None:
+    setup = """
+    import sys
+    use_gpu = "gpu" in sys.argv
+    device = torch.device("cuda" if use_gpu else "cpu")
+    """
+    end = f"x = torch.randn(1, 4)\nif {test}:\n    pass\nelse:\n    seen = model(x)"
+    text = convert(setup=setup, build="model = nn.Linear(4, 2).to(device)\n" + BUILT, end=end).new_text
+    assert f"seen = model({given})" in text
 
 
 def test_what_is_moved_under_a_test_for_none_is_not_moved_again() -> None:

@@ -39,6 +39,47 @@ def test_what_is_called_and_trained_in_parts_is_the_model(tmp_path: Path) -> Non
     assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in found.new_text
 
 
+TAKEN_IN = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Both(nn.Module):
+    def __init__(self, first, rest):
+        super().__init__()
+        self.first, self.rest = first, rest
+
+    def forward(self, x):
+        return self.rest(self.first(x))
+
+
+model = nn.Linear(4, 4)
+{lines}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.randn(16, 4), batch_size=4):
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if sys.argv[1:]:\n    model = Both(model, nn.Linear(4, 1))",
+        "if sys.argv[1:]:\n    rest = nn.Linear(4, 1)\n    model = Both(model, rest)\nelse:\n    print('one')",
+        "model = Both(model, nn.Linear(4, 1))",
+    ],
+)
+def test_one_that_another_takes_in_is_prepared_behind_it(lines: str) -> None:
+    found = convert_source(Source.from_text(TAKEN_IN.format(lines=lines), Path("train.py")))
+    prepared = "lr=0.1)\nmodel, optimizer = accelerator.prepare(model, optimizer)\n"
+    assert prepared in found.new_text
+    assert "model = accelerator.prepare(model)" not in found.new_text
+
+
 def test_one_that_is_wrapped_before_it_is_called(tmp_path: Path) -> None:
     made = "net = zoo.__dict__[sys.argv[1]]()\nnet.load_state_dict(torch.load('x'))\nnet.eval()"
     script = TRAIN.format(made=made, run="net").replace(
