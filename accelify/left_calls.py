@@ -30,7 +30,7 @@ def calls_left(script: ScriptModel, threaded: Collection[Scope]) -> Iterator[tup
         if scope.parent is not None and scope.parent.kind == "module":
             homes.setdefault(scope.parent, []).append(scope)
     for module, changed in homes.items():
-        takes = {scope: init_of(scope) if scope.kind == "class" else scope for scope in changed}
+        takes = {scope: init_of(script, scope) if scope.kind == "class" else scope for scope in changed}
         known = {call for one in takes.values() if one is not None for call in script.callers(one)}
         for home in _functions_of(module):
             if script.callers(home):

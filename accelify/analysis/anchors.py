@@ -14,7 +14,7 @@ from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.function_tables import stands_in_called_table
 from accelify.analysis.headers import evaluating_scope
 from accelify.analysis.hidden_devices import hides_devices
-from accelify.analysis.homes import bases_elsewhere, caller_of, class_value, init_of, node_of
+from accelify.analysis.homes import bases_elsewhere, caller_of, class_value, function_of, init_of, node_of
 from accelify.analysis.on_import import needs_it_on_import
 from accelify.analysis.program import Module
 from accelify.analysis.reached import is_called_by_nobody
@@ -85,7 +85,11 @@ class Reach:
         if home is self.root:
             if self.tree.start(node) < self.anchor.offset:
                 # Of a class, methods run when its constructor has made it.
-                if scope is init_of(home) if home.kind == "class" else not self._runs_later(scope):
+                if (
+                    scope is init_of(self.script, home)
+                    if home.kind == "class"
+                    else not self._runs_later(scope)
+                ):
                     return None
             if self.root.kind == "module" and not self._within_guard(node):
                 return None
@@ -187,7 +191,7 @@ class Reach:
         calls = self._calls_of(home)
         # A class that only derives from one that is made here takes what its base takes, and a function that nobody
         # calls what it hands on.
-        if not calls and init_of(home) not in self.script.dormant and not self._is_idle(home):
+        if not calls and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = caller_of(self.script, call)
@@ -198,7 +202,9 @@ class Reach:
                 return self._refuse(home, self.obstacles.get(caller, f"{called}, where it is not known"))
             early = caller is self.root and self.tree.start(call) < self.anchor.offset
             # Of a class, methods run when its constructor has made it.
-            if early and (caller.kind != "class" or self.script.scope_of(call) is init_of(caller)):
+            if early and (
+                caller.kind != "class" or self.script.scope_of(call) is init_of(self.script, caller)
+            ):
                 return self._refuse(home, f"{called}, before it can be made")
             if caller is self.root and caller.kind == "class" and self._reads_a_definition(call):
                 return self._refuse(home, f"{called}, before it can be made")
@@ -226,7 +232,7 @@ class Reach:
 
     def _obstacle(self, home: Scope) -> str | None:
         """Why a function takes no parameter more, or a class nothing to keep; None where it does."""
-        function = home if home.kind == "function" else init_of(home)
+        function = home if home.kind == "function" else init_of(self.script, home)
         shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
             self.elsewhere |= dict.fromkeys(bases_elsewhere(self.script, home))
@@ -300,7 +306,7 @@ class Reach:
         return False
 
     def _calls_of(self, home: Scope) -> list[ast.Call]:
-        function = home if home.kind == "function" else init_of(home)
+        function = home if home.kind == "function" else init_of(self.script, home)
         return self.script.callers(function) if function is not None else []
 
 
@@ -371,12 +377,15 @@ def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
     """Candidates for the scope that makes the Accelerator: the homes themselves, then their callers outwards."""
     ordered = sorted(
         homes,
-        key=lambda s: (script.depth(_function_of(s)), script.tree.start(s.node) if s.kind != "module" else 0),
+        key=lambda s: (
+            script.depth(function_of(script, s)),
+            script.tree.start(s.node) if s.kind != "module" else 0,
+        ),
     )
     queue, seen = list(ordered), set(ordered)
     while queue:
         home = queue.pop(0)
-        for call in script.callers(_function_of(home)):
+        for call in script.callers(function_of(script, home)):
             caller = caller_of(script, call)
             if caller not in seen and caller.kind != "module":
                 seen.add(caller)
@@ -385,13 +394,9 @@ def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
     return ordered
 
 
-def _function_of(home: Scope) -> Scope:
-    return (init_of(home) or home) if home.kind == "class" else home
-
-
 def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> Anchor | None:
     if root.kind == "class":
-        init = init_of(root)
+        init = init_of(script, root)
         if init is None:
             return None
         anchor = _in_block(script, init, init.node.body, needed)

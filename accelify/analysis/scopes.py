@@ -156,6 +156,8 @@ class Scopes:
                 self._build(child)
             elif type(node) in _BINDING:
                 _bind(scope, node)
+        # What a function declares global and assigns is the module's, even where that never assigns it itself.
+        self.module.locals |= scope.locals & scope.globals
         scope.locals -= scope.globals
 
     def all(self) -> Iterator[Scope]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.headers import Default, movable_default
-from accelify.analysis.homes import caller_of
+from accelify.analysis.homes import caller_of, function_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Class
@@ -78,7 +78,7 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
     queue += [scope for scope in reach.threaded if scope.kind != "class" and _has(tree, scope, places)]
     needed = set(queue)
     while queue:
-        for call in context.script.callers(_function(queue.pop())):
+        for call in context.script.callers(function_of(context.script, queue.pop())):
             home = caller_of(context.script, call)
             if home in reach.threaded and home not in needed:
                 needed.add(home)
@@ -120,15 +120,6 @@ def _written(tree: Tree, edit: Edit) -> tuple[int, str] | None:
     return (start, text) if NAME in text else None
 
 
-def _function(scope: Scope) -> Scope:
-    """What takes the parameter: a function itself, of a class its `__init__`."""
-    if scope.kind == "class":
-        for node, child in scope.children.items():
-            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                return child
-    return scope
-
-
 def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
     """Whether a call is the first line of a derived class's `__init__`, whose base then keeps the Accelerator.
 
@@ -141,12 +132,17 @@ def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
     scope = script.scope_of(call)
     home = node_of(script, scope)
     callees = script.callees(call)
-    if home.kind != "class" or scope is not _function(home) or stmt is not _first(scope) or not callees:
+    if (
+        home.kind != "class"
+        or scope is not function_of(script, home)
+        or stmt is not _first(scope)
+        or not callees
+    ):
         return False
     bases = {node_of(script, callee) for callee in callees}
     if not all(base.kind == "class" and base is not home and base in reach.threaded for base in bases):
         return False
-    if any(callee is not _function(node_of(script, callee)) for callee in callees):
+    if any(callee is not function_of(script, node_of(script, callee)) for callee in callees):
         return False
     inner = (n for n in walk(call) if isinstance(n, ast.Call) and n is not call)
     if any(script.callees(n) for n in inner):
@@ -165,7 +161,7 @@ def _first(function: Scope) -> ast.stmt:
 
 def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:
     tree = context.tree
-    function = _function(scope)
+    function = function_of(context.script, scope)
     edits: list[Edit] = []
     if scope.kind == "class":
         first = _first(function)

@@ -47,6 +47,15 @@ def test_scopes() -> None:
     assert {s.kind for s in scopes.functions()} == {"function"}
 
 
+def test_a_global_that_only_a_function_assigns_is_the_module_s() -> None:
+    text = "def f():\n    global a, b\n    a = 1\n    print(b)\n\ndef g():\n    return a\n"
+    scopes = Scopes(Tree(text))
+    by_name = {s.name: s for s in scopes.all()}
+    assert by_name["g"].resolve("a") is scopes.module
+    assert by_name["g"].resolve("b") is None
+    assert by_name["f"].resolve("a") is scopes.module
+
+
 def test_the_scope_of_a_node() -> None:
     tree = Tree("x = 1\ndef f():\n    y = 2\n")
     scopes = Scopes(tree)

@@ -236,3 +236,46 @@ def test_each_class_of_a_table_does_what_its_own_methods_do(tmp_path: Path) -> N
     text = project(tmp_path, main=main)["main"]
     for read in ("y.cpu().numpy()", "y.detach().cpu().numpy()", "y.float().cpu().numpy()"):
         assert f"self.shown = {read}\n" in text
+
+
+INITIALIZED = """\
+class Wrapper:
+    def initialize(self, size):
+        self.size = size
+        self.fc = nn.Linear(size, 1)
+        self.optimizer = {sgd}
+
+
+class Agent({base}):
+    def initialize(self, size):
+        Wrapper.initialize(self, size)
+        print(size)
+
+    def learn(self, x, y):
+        loss = (self.fc(x) - y).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+def initialized(folder: Path, base: str = "Wrapper", more: str = "") -> dict[str, str]:
+    main = HEAD + "from agent import Agent\n\nagent = Agent()\nagent.initialize(3)\n" + LOADER + LEARNS
+    text = TORCH + INITIALIZED.format(sgd=SGD.format("self.fc"), base=base)
+    return project(folder, main=main, agent=text.replace("class Agent", f"{more}class Agent"))
+
+
+def test_a_class_without_a_constructor_is_initialized_with_it(tmp_path: Path) -> None:
+    texts = initialized(tmp_path)
+    assert "agent = Agent()\nagent.initialize(accelerator, 3)\n" in texts["main"]
+    taken = "    def initialize(self, accelerator, size):\n        "
+    assert taken + "Wrapper.initialize(self, accelerator, size)\n" in texts["agent"]
+    assert taken + "self.accelerator = accelerator\n" in texts["agent"]
+    assert "self.accelerator.backward(loss)\n" in texts["agent"]
+
+
+def test_a_constructor_comes_before_what_initializes(tmp_path: Path) -> None:
+    made = "class Made(Wrapper):\n    def __init__(self):\n        self.made = True\n\n\n"
+    texts = initialized(tmp_path, base="Made", more=made)
+    assert "agent = Agent(accelerator)\nagent.initialize(3)\n" in texts["main"]
+    assert "    def __init__(self, accelerator):\n        self.accelerator = accelerator\n" in texts["agent"]
