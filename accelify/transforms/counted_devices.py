@@ -3,10 +3,13 @@
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
 batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
+lr = 0.1 * n_gpu                               ->  lr = 0.1 * accelerator.num_processes
+lr = 0.1 * batch_size / 256                    ->  lr = 0.1 * batch_size * accelerator.num_processes / 256
 
-So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`.
-Where the loader that takes the size is not seen, or made in a module that is not converted, the factor stays and is
-named.
+So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`. A learning rate
+that counts the GPUs as the batch size of the training data did, or is computed from that, goes with the batches of all
+processes. Where the loader that takes the size is not seen, or made in a module that is not converted, the factors
+stay and are named.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.device_counts import COUNTS, DeviceCounts, Product, entries
+from accelify.analysis.learning_rate import is_learning_rate
 from accelify.analysis.program import Module
 from accelify.analysis.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.steps import sources
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Imported, Thing
 from accelify.edits import DeleteStatement, Edit
 from accelify.transforms.base import Change, Context, Rule
@@ -32,31 +36,39 @@ COUNTED = Rule(
     "The batch size counts the GPUs of the machine, and each process takes all of it.",
     effort=2,
 )
-_COUNTS = frozenset({"torch.cuda.device_count"})
-_FAR = 4
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the removal of the factor from each batch size of a loader that is shared out."""
+    """Yield the removal of the factor from each batch size of a loader that is shared out, and the rates with it."""
     if context.plan.batch_size == "total":
         return
-    yield from _in_other_modules(context)
-    asks = any(context.script.qualname(call.func) in _COUNTS for call in context.script.calls())
-    if not asks and not any(_device_lists(context)):
+    script, counts = context.script, DeviceCounts(context.script)
+    named = list(_in_other_modules(context))
+    yield from named
+    if not counts.are_asked:
         return
-    done: set[ast.AST] = set()
-    made = [t.site for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
-    for call in sorted(made, key=context.tree.start):
-        for node in (product for size in _sizes(context, call) for product in _products(context, size)):
-            if node in done or context.is_claimed(node):
-                continue
-            done.add(node)
-            message = "the batch size counts the GPUs of the machine, and each process takes all of it"
-            yield context.change(COUNTED, node, message, _without_factor(context, node))
-    if not done and k.PARALLEL_WRAPPERS & {
-        context.script.qualname(call.func) for call in context.script.calls()
-    }:
-        yield from _of_unseen_loaders(context)
+    done, trained = set[ast.AST](), list[Product]()
+    made = [t for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
+    for thing in sorted(made, key=lambda t: context.tree.start(t.site)):
+        assert isinstance(thing.site, ast.Call)
+        for size in counts.given(thing.site, 1, "batch_size"):
+            for product in counts.products(size):
+                if product.node not in done and context.is_claimed(product.node):
+                    continue
+                trained += [product] if thing in script.training_loaders else []
+                if product.node not in done:
+                    done.add(product.node)
+                    message = (
+                        "the batch size counts the GPUs of the machine, and each process takes all of it"
+                    )
+                    edits = _without_factor(context, counts, product.node)
+                    yield context.change(COUNTED, product.node, message, edits)
+    if not done and k.PARALLEL_WRAPPERS & {script.qualname(call.func) for call in script.calls()}:
+        unseen = list(_of_unseen_loaders(context, counts))
+        yield from unseen
+        named += unseen
+    if trained or named:
+        yield from _rates(context, counts, trained)
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
@@ -107,11 +119,11 @@ def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iter
             for factor in factors:
                 if isinstance(factor, ast.Call):
                     held = script.interpreter.evaluate(module, scope, factor.func)
-                    if any(isinstance(w, Imported) and w.name in _COUNTS for w in held):
+                    if any(isinstance(w, Imported) and w.name in COUNTS for w in held):
                         yield inner
 
 
-def _of_unseen_loaders(context: Context) -> Iterator[Change]:
+def _of_unseen_loaders(context: Context, counts: DeviceCounts) -> Iterator[Change]:
     """Name the sizes that count the GPUs where it is not seen which loader, of another module, takes them."""
     for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
         target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
@@ -119,13 +131,7 @@ def _of_unseen_loaders(context: Context) -> Iterator[Change]:
             stmt
         ):
             continue
-        if isinstance(stmt, ast.AugAssign):
-            counts = isinstance(stmt.op, ast.Mult) and _is_count(context, stmt.value)
-        else:
-            value = stmt.value
-            counts = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)
-            counts = counts and _is_count(context, value.left) != _is_count(context, value.right)
-        if counts:
+        if counts.factor(stmt if isinstance(stmt, ast.AugAssign) else stmt.value) is not None:
             message = (
                 "the batch size counts the GPUs of the machine for DataParallel, and each process takes all of it: "
                 "leave the factor out once each process is given its part of the data"
@@ -133,103 +139,10 @@ def _of_unseen_loaders(context: Context) -> Iterator[Change]:
             yield context.change(COUNTED, stmt, message)
 
 
-def _sizes(context: Context, call: ast.Call) -> Iterator[ast.expr]:
-    """What a loader is told as its batch size: by itself, or in a dictionary, as in `DataLoader(data, **given)`."""
-    size = call_argument(call, 1, "batch_size")
-    if size is not None:
-        yield size
-        return
-    for given in [kw.value for kw in call.keywords if kw.arg is None]:
-        yield from _entries(given)
-        if not isinstance(given, (ast.Name, ast.Attribute)):
-            continue
-        for source in sources(context.script, given):
-            yield from _entries(source)
-        for stmt in context.tree.nodes(ast.Assign):
-            target = stmt.targets[0]
-            if isinstance(target, ast.Subscript) and is_constant(target.slice, "batch_size"):
-                if _is_same(context, target.value, given):
-                    yield stmt.value
-
-
-def _entries(given: ast.expr) -> Iterator[ast.expr]:
-    """The batch size in a dictionary that is written out."""
-    if isinstance(given, ast.Dict):
-        yield from (
-            value
-            for key, value in zip(given.keys, given.values, strict=True)
-            if is_constant(key, "batch_size")
-        )
-    elif isinstance(given, ast.Call) and dotted(given.func) == "dict":
-        size = call_keyword(given, "batch_size")
-        yield from [size] if size is not None else []
-
-
-def _products(context: Context, size: ast.expr) -> Iterator[ast.BinOp | ast.AugAssign]:
-    """The products with a number of devices that a batch size is computed from."""
-    queue, seen = [(size, 0)], set()
-    while queue:
-        node, far = queue.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        for inner in walk(node):
-            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
-                if _is_count(context, inner.left) != _is_count(context, inner.right):
-                    yield inner
-            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < _FAR:
-                queue += [(value, far + 1) for value in sources(context.script, inner)]
-                yield from _times(context, inner)
-
-
-def _times(context: Context, read: ast.Name | ast.Attribute) -> Iterator[ast.AugAssign]:
-    scope, name = context.script.scope_of(read), dotted(read)
-    for stmt in context.tree.nodes(ast.AugAssign):
-        if isinstance(stmt.op, ast.Mult) and dotted(stmt.target) == name is not None:
-            if context.script.scope_of(stmt) is scope and _is_count(context, stmt.value):
-                yield stmt
-
-
-def _is_count(context: Context, node: ast.expr, far: int = 0) -> bool:
-    """Whether an expression is the number of GPUs: the call, a name of it, or that and at least one."""
-    if isinstance(node, ast.Call):
-        if dotted(node.func) == "max" and len(node.args) == 2:
-            return any(_is_count(context, a, far) for a in node.args) and any(
-                isinstance(a, ast.Constant) for a in node.args
-            )
-        if dotted(node.func) == "len" and len(node.args) == 1:
-            return any(_is_same(context, node.args[0], given) for given in _device_lists(context))
-        return context.script.qualname(node.func) in _COUNTS
-    if isinstance(node, ast.IfExp):
-        return any(_is_count(context, a, far) for a in (node.body, node.orelse))
-    if isinstance(node, (ast.Name, ast.Attribute)) and far < _FAR:
-        given = [s for s in sources(context.script, node) if not isinstance(s, ast.Constant)]
-        return bool(given) and all(_is_count(context, s, far + 1) for s in given)
-    return False
-
-
-def _device_lists(context: Context) -> Iterator[ast.expr]:
-    """The lists of GPUs that DataParallel is given, where they have a name."""
-    for call in context.script.calls():
-        if context.script.qualname(call.func) in k.PARALLEL_WRAPPERS:
-            given = call_argument(call, 1, "device_ids")
-            if isinstance(given, (ast.Name, ast.Attribute)):
-                yield given
-
-
-def _is_same(context: Context, node: ast.expr, given: ast.expr) -> bool:
-    """Whether two expressions name one variable or attribute."""
-    name, script = dotted(node), context.script
-    if name is None or name != dotted(given):
-        return False
-    root = name.partition(".")[0]
-    return script.scope_of(node).resolve(root) is script.scope_of(given).resolve(root)
-
-
-def _without_factor(context: Context, node: ast.BinOp | ast.AugAssign) -> list[Edit]:
+def _without_factor(context: Context, counts: DeviceCounts, node: ast.BinOp | ast.AugAssign) -> list[Edit]:
     tree = context.tree
     if isinstance(node, ast.BinOp):
-        rest = node.right if _is_count(context, node.left) else node.left
+        rest = node.right if counts.factor(node) is node.left else node.left
         context.claim(node)
         return [verbs.replace(tree, node, tree.segment(rest))]
     branch = tree.parent(node)
@@ -237,3 +150,112 @@ def _without_factor(context: Context, node: ast.BinOp | ast.AugAssign) -> list[E
     gone = branch if alone and isinstance(branch, ast.stmt) else node
     context.claim(gone)
     return [DeleteStatement(gone)]
+
+
+def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iterator[Change]:
+    """Yield what keeps the learning rates that count the GPUs with the batches of all processes.
+
+    Args:
+        context: of the script.
+        counts: its numbers of GPUs.
+        sizes: the products that leave the batch sizes of the training data; none where those are only named.
+    """
+    tree, gone = context.tree, {size.node for size in sizes}
+    kept = {size.read for size in sizes}
+    found: dict[ast.AST, Product] = {}
+    for product in _products_of_rates(context, counts):
+        if product.node not in gone:
+            found.setdefault(product.node, product)
+        elif product.read is not None and _follows(context, product):
+            found.setdefault(product.read, product)
+    statements = {tree.statement(node) for node in found}
+    for node, product in found.items():
+        if context.is_claimed(node):
+            continue
+        accelerator = context.accelerator(node)
+        if not sizes:
+            message = (
+                "the learning rate counts the GPUs of the machine, as the batch size does: where the factor is left "
+                "out there, let the rate count the processes (`accelerator.num_processes`)"
+            )
+            yield context.change(COUNTED, node, message)
+            continue
+        message = (
+            "the learning rate counts the GPUs of the machine, as the batch size did; a step now takes a batch of each "
+            "process"
+        )
+        if accelerator is None or node in kept:
+            message = f"{message}: count these here (`accelerator.num_processes`)"
+            yield context.change(COUNTED, node, message)
+            continue
+        number = f"{accelerator}.num_processes"
+        factor = counts.factor(product.node) if node is product.node else None
+        if factor is not None:
+            edits: list[Edit] = [verbs.replace(tree, factor, number)]
+            edits += _of_test(context, counts, tree.statement(node), statements, number)
+        else:
+            edits = _multiplied(context, node, number)
+        context.claim(node)
+        yield context.change(COUNTED, node, message, edits)
+
+
+def _products_of_rates(context: Context, counts: DeviceCounts) -> Iterator[Product]:
+    """The products with a number of GPUs in the learning rates that optimizers are given, and in what is named so."""
+    script = context.script
+    for thing in sorted(context.plan.prepared, key=Thing.place):
+        if thing.kind == v.OPTIMIZER and isinstance(thing.site, ast.Call) and thing.module in script.modules:
+            groups = [n for n in walk(thing.site) if isinstance(n, ast.Dict)]
+            rates = [*counts.given(thing.site, 1, "lr"), *(r for g in groups for r in entries(g, "lr"))]
+            for rate in rates:
+                yield from counts.products(rate)
+    for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
+        target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
+        if is_learning_rate(target):
+            if isinstance(stmt, ast.AugAssign) and counts.factor(stmt) is not None:
+                yield Product(stmt, None)
+            yield from counts.products(stmt.value)
+
+
+def _follows(context: Context, product: Product) -> bool:
+    """Whether the variable by which a rate is computed from a batch size was a product with the GPUs where it is read.
+
+    A divisor is none of this: `len(data) // batch_size` is a number of steps.
+    """
+    tree, read = context.tree, product.read
+    assert read is not None
+    if isinstance(product.node, ast.AugAssign) and tree.start(read) < tree.end(product.node):
+        return False
+    inner: ast.AST = read
+    for around in tree.ancestors(read):
+        if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Div, ast.FloorDiv)):
+            if inner is around.right:
+                return False
+        inner = around
+    return True
+
+
+def _multiplied(context: Context, node: ast.AST, number: str) -> list[Edit]:
+    """The edits that multiply what stands in an expression."""
+    tree, around = context.tree, context.tree.parent(node)
+    if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
+        return [verbs.replace(tree, node, f"({tree.segment(node)} * {number})")]
+    return [verbs.insert(tree, tree.end(node), f" * {number}")]
+
+
+def _of_test(
+    context: Context, counts: DeviceCounts, stmt: ast.stmt, rates: set[ast.stmt], number: str
+) -> list[Edit]:
+    """The edit for `if n_gpu > 1:` around a rate, where nothing else stands there: there may be more processes."""
+    branch = context.tree.parent(stmt)
+    if (
+        not isinstance(branch, ast.If)
+        or branch.orelse
+        or stmt is not next(s for s in branch.body if s in rates)
+    ):
+        return []
+    test = branch.test
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not counts.is_count(test.left):
+        return []
+    if not all(one in rates or context.is_claimed(one) for one in branch.body):
+        return []
+    return [verbs.replace(context.tree, test.left, number)]

@@ -186,3 +186,75 @@ def test_a_module_that_is_not_converted_counts_them(tmp_path: Path, counted: str
     said = [(f.line, f.message) for f in conversion.remaining if f.code == "ACC413"]
     assert [at for at, _ in said] == ([7] if line else [])
     assert all(f"data.py, line {line})" in message for _, message in said)
+
+
+SIZED = f"n = {COUNT}\nsize = 8 * n\n"
+OPTIMIZER = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), %s)"
+
+
+@pytest.mark.parametrize(
+    ("rate", "given", "after"),
+    [
+        ("rate = 0.1\nif n:\n    rate *= n", "lr=rate", "    rate *= accelerator.num_processes"),
+        ("rate = 0.1 * n", "lr=rate", "rate = 0.1 * accelerator.num_processes"),
+        ("", f"0.1 * max(1, {COUNT})", "0.1 * accelerator.num_processes)"),
+        ("", "**{'lr': n * 0.1}", "'lr': accelerator.num_processes * 0.1"),
+        ("rate = 0.1 * size / 256", "lr=rate", "rate = 0.1 * size * accelerator.num_processes / 256"),
+        ("", "lr=0.1 * size ** 0.5", "lr=0.1 * (size * accelerator.num_processes) ** 0.5"),
+        (
+            "options = lambda: None\noptions.lr = 0.1 * n",
+            "lr=0.1",
+            "options.lr = 0.1 * accelerator.num_processes",
+        ),
+    ],
+)
+def test_a_rate_that_counts_the_gpus_with_the_batch_goes_with_the_processes(
+    rate: str, given: str, after: str
+) -> None:
+    conversion = convert(build=f"{SIZED}{rate}\n{OPTIMIZER % given}", end=SHARED)
+    assert after in conversion.new_text
+    assert "size = 8\n" in conversion.new_text
+    assert [f.code for f in conversion.applied].count("ACC413") == 2
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [("n > 1", "accelerator.num_processes > 1"), ("n > 1 and model", "n > 1 and model")],
+)
+def test_a_test_around_size_and_rate_alone_asks_for_the_processes(test: str, after: str) -> None:
+    build = f"{MODEL}n = {COUNT}\nsize, rate = 8, 0.1\nif {test}:\n    %s"
+    before = "model = nn.DataParallel(model)\n    size *= n\n    rate *= n"
+    used = "optimizer = torch.optim.SGD(model.parameters(), lr=rate)"
+    conversion = convert(build=f"{build % before}\n{used}", end=SHARED)
+    assert f"if {after}:\n    rate *= accelerator.num_processes\n" in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        f"n = {COUNT}\nsize = 8\n{OPTIMIZER % 'lr=0.1 * n'}",  # of a batch that never counted them
+        f"{SIZED}steps = len(data) // size\n{OPTIMIZER % 'lr=0.1 / steps'}",
+        f"size = 8\nrate = 0.1 * size\nsize *= {COUNT}\n{OPTIMIZER % 'lr=rate'}",  # read before
+    ],
+)
+def test_other_rates_stay(build: str) -> None:
+    conversion = convert(build=build, end=SHARED)
+    assert "num_processes" not in conversion.new_text
+    assert not [f for f in conversion.remaining if f.code == "ACC413"]
+
+
+def test_a_rate_keeps_the_gpus_where_the_total_counts_them() -> None:
+    text = convert("total", build=f"{SIZED}{OPTIMIZER % 'lr=0.1 * n'}", end=SHARED).new_text
+    assert "lr=0.1 * n)" in text
+
+
+def test_where_the_size_is_only_named_the_rate_is_too(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(BALANCED)
+    counted = "opt.batch_size *= opt.num_gpu\n    opt.lr = 0.1 * opt.num_gpu"
+    (tmp_path / "train.py").write_text(
+        TRAIN.format(counted=counted, model="nn.DataParallel(nn.Linear(4, 1))")
+    )
+    (conversion,) = convert_paths([tmp_path / "train.py"])
+    assert counted in conversion.new_text
+    said = [f.message for f in conversion.remaining if f.code == "ACC413"]
+    assert [message.split(" counts")[0] for message in said] == ["the batch size", "the learning rate"]
