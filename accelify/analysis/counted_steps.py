@@ -77,7 +77,7 @@ class CountedSteps:
         for test, place in [*tests]:
             trace.follow(test, place)
         if trace.by_length:
-            return None
+            return next((found for test, place in tests if (found := self._told_number(test, place))), None)
         if trace.counters:
             return min(trace.counters)
         factor = isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, (ast.Mult, ast.Div))
@@ -87,6 +87,17 @@ class CountedSteps:
             and any(isinstance(n, ast.Subscript) and is_constant(n.slice, "lr") for n in walk(stmt.value))
         )
         return "" if factor and not tests else None
+
+    def _told_number(self, test: ast.expr, scope: Scope) -> str | None:
+        """What counts the steps that a test looks for among numbers that were told: `step in milestones`, where `step`
+        is `epoch * len(loader) + i`."""
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.In, ast.Eq)):
+            return None
+        count, told = Trace(self), Trace(self)
+        count.follow(test.left, scope)
+        told.follow(test.comparators[0], scope)
+        over = count.by_length and bool(count.counters) and not told.by_length and not told.counters
+        return dotted(test.left) or min(count.counters) if over else None
 
     def tests(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
         """The tests on which it depends whether a node runs for a batch."""

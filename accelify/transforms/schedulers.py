@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.counts import made_once
+from accelify.analysis.forward_counts import forward_counts
 from accelify.analysis.step_coefficients import step_coefficients
 from accelify.analysis.step_rates import step_rates
 from accelify.analysis.steps import ends_by_steps
@@ -175,6 +176,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 "follows its course N times slower",
                 _HOW,
             )
+        yield from _of_models(context, done)
         for part in step_coefficients(script, loop):
             if part.node in done or context.tree.in_fstring(part.node):
                 continue
@@ -186,6 +188,25 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 "of N processes each makes 1/N of the steps of an epoch, and this part of the loss comes N times later",
                 _HOW,
             )
+
+
+def _of_models(context: Context, done: set[ast.AST]) -> Iterator[Change]:
+    """What models make of the number of their own forwards."""
+    script = context.script
+    for count in forward_counts(script) if any(t.kind == v.MODEL for t in context.plan.prepared) else ():
+        if count.place in done:
+            continue
+        done.add(count.place)
+        module = count.cls.module
+        own = module in script.modules
+        where = (
+            f" ({module.path.name}, line {count.place.lineno})" if module.path is not None and not own else ""
+        )
+        message = (
+            f"`{count.cls.name}`{where} goes by `{count.name}`, its own count of forwards: of N processes each makes "
+            "1/N of those of an epoch, and what it makes of the count comes N times later"
+        )
+        yield context.todo(CUSTOM, count.place if own else script.backwards[0].call, message, _HOW)
 
 
 def _is_custom(context: Context, node: ast.expr) -> bool:

@@ -69,6 +69,12 @@ class Poly:
         for group in optimizer.param_groups:
             group['lr'] = 0.1 * (1 - done / self.total)
 """
+TOLD = """
+def adjust(optimizer, step, told):
+    if step in told:
+        for group in optimizer.param_groups:
+            group['lr'] = 0.1 ** told.index(step)
+"""
 STEP = "optimizer.step()\n"
 COUNTED = "step = 0\n"
 
@@ -82,6 +88,7 @@ BY_STEPS = {
     "sometimes": (DECAY, COUNTED, STEP + "step += 1\nif step % 100 == 0:\n    decay(optimizer)"),
     "factor": (DECAY, "", STEP + "decay(optimizer)"),
     "of a configured number": (POLY, COUNTED, STEP + "step += 1\nadjust(optimizer, step, 5000)"),
+    "at told numbers": (TOLD, "told = [9, 19]", "adjust(optimizer, epoch * len(loader) + i, told)\n" + STEP),
     "in the loop": (
         "",
         COUNTED,
@@ -93,6 +100,11 @@ SILENT = {
     "epochs": (FUNCTION, "", "adjust(optimizer, epoch)\n" + STEP),
     "share of an epoch": (FUNCTION, "", "adjust(optimizer, epoch + i / len(loader))\n" + STEP),
     "steps of all epochs": (POLY, "", "adjust(optimizer, epoch * len(loader) + i, 3 * len(loader))\n" + STEP),
+    "at numbers of a length": (
+        TOLD,
+        "told = [n * len(loader) for n in (1, 2)]",
+        "adjust(optimizer, epoch * len(loader) + i, told)\n" + STEP,
+    ),
     "by a class": (CLASS, "poly = Poly(len(loader))", "poly(optimizer, i, epoch)\n" + STEP),
     "by the loss": (DECAY, "", STEP + "if epoch > 1:\n    decay(optimizer)"),
     "until a step": (
