@@ -402,14 +402,15 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
     def _dict(
         self, module: Module, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
     ) -> Values:
-        """A dictionary of what `dict(x=x.cuda())` names, and the tensors in `dict(batch)`, `dict((k, v) for ...)`."""
+        """A dictionary of what `dict(x=x.cuda())` names, and the tensors in `dict(batch)`, `dict((k, v) for ...)`, or
+        the parameters in `dict(model.named_parameters())`."""
         mapping = self.things.setdefault((node, "mapping"), Mapping())
         assert isinstance(mapping, Mapping)
         for value in arguments[0] if arguments else ():
             for element in self.element_values(module, node, value):
                 pair = isinstance(element, Sequence) and len(element.elements) == 2
                 held = element.elements[1] if isinstance(element, Sequence) and pair else {element}
-                self.add(mapping.rest, _tensors(held))
+                self.add(mapping.rest, _tensors(held) | of_kind([held], v.PARAMETERS))
         for key, values in keywords.items():
             if key is not None:
                 self.add(mapping.entries.setdefault(key, set()), values)

@@ -24,11 +24,12 @@ from accelify.analysis.effects import READING, WRITING, opens_for_writing
 from accelify.analysis.folders import path_text
 from accelify.analysis.loaded import comes_from, loads_of_states
 from accelify.analysis.saved_objects import saved_to
-from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
 from accelify.analysis.training_before import trains_only_behind
 from accelify.analysis.values import Method, Thing
-from accelify.edits import Edit, InsertBefore
+from accelify.edits import Edit, InsertAfter, InsertBefore
+from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
@@ -188,13 +189,64 @@ def _waits(context: Context) -> Iterator[Change]:
         if not plain and not paths:
             continue
         place = _behind_writing(context, tree.statement(call), paths, done, script.callees(call))
-        accelerator = context.accelerator(place) if place is not None else None
-        if place is None or accelerator is None or not context.runs_everywhere(place):
+        if place is None:
+            continue
+        accelerator = context.accelerator(place)
+        if accelerator is None or not context.runs_everywhere(place):
+            if name == "torch.load" or script.callees(call) & loading or _loads_elsewhere(context, call):
+                yield from _behind_saves(context, call, place, done)
             continue
         done.add(place)
         context.waiting.add(place)
         edit = InsertBefore(place, (f"{accelerator}.wait_for_everyone()",))
         yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])
+
+
+def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[ast.stmt]) -> Iterator[Change]:
+    """A load where nobody can wait: the others wait behind the save, or the load is named.
+
+    Args:
+        context: of the script.
+        call: loads, or runs the function that does.
+        place: the statement before which its block saves.
+        done: the statements by which all have waited.
+    """
+    script, tree = context.script, context.tree
+    read = {path_text(script, c.args[0]) for c in _run_by(context, [call]) if _is_load(context, c)}
+    block = tree.block_of(place)[2]
+    earlier = [n for s in block[: block.index(place)] for n in walk(s) if isinstance(n, ast.Call)]
+    saves = [c for c in _run_by(context, earlier) if script.qualname(c.func) in _CHECKPOINTS]
+    same = [c for c in saves if len(c.args) > 1 and path_text(script, c.args[1]) in read]
+    done.add(place)
+    for save in same:
+        stmt = tree.statement(save)
+        accelerator = context.accelerator(stmt)
+        if accelerator is not None and isinstance(stmt, ast.Expr) and context.runs_everywhere(stmt):
+            done.add(stmt)
+            wait = InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",))
+            yield context.change(LOAD, save, "another process may load this before it is written", [wait])
+            return
+    if context.accelerator(place) is not None or same:
+        at = f" (line {tree.locate(tree.start(saves[-1]))[1]})" if saves else ""
+        message = (
+            f"only the main process saves what this loads{at}, and another may come here before that: where all come "
+            "by, let them wait in between (accelerator.wait_for_everyone())"
+        )
+        yield context.change(LOAD, call, message, severity=Severity.WARNING)
+
+
+def _is_load(context: Context, call: ast.Call) -> bool:
+    return context.script.qualname(call.func) == "torch.load" and bool(call.args)
+
+
+def _run_by(context: Context, calls: list[ast.Call]) -> list[ast.Call]:
+    """Some calls, and those of the functions of the script that they run."""
+    found, reached = list(calls), set[Scope]()
+    for call in found:
+        for callee in in_order(context.script.callees(call) - reached):
+            reached.add(callee)
+            found += [n for n in callee.nodes if isinstance(n, ast.Call)]
+    return found
 
 
 def _is_before_training(context: Context, call: ast.Call) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
@@ -355,3 +355,62 @@ def test_a_state_in_memory_is_not_waited_for() -> None:
     end = "best = model.state_dict()\ntorch.save(best, 'a.pt')\nother = nn.Linear(4, 2)\nother.load_state_dict(best)"
     text = place_of(convert(end=end).new_text, "end")
     assert text.endswith("'a.pt')\nother = nn.Linear(4, 2)\nother.load_state_dict(best)")
+
+
+TRAIN_AND_TEST = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+PATH = "net.pt"
+
+
+def train():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    best = 0
+    for x in DataLoader(torch.randn(16, 4), batch_size=4):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+{save}
+
+
+def test():
+    state = torch.load({read})
+
+
+if __name__ == "__main__":
+    train()
+    test()
+"""
+SAVED = "    torch.save(model.state_dict(), PATH)"
+SAVED_BY_LOSS = "        if loss < best:\n            torch.save(model.state_dict(), PATH)"
+
+
+@pytest.mark.parametrize(
+    ("save", "read", "waits", "said"),
+    [
+        (SAVED, "PATH", 1, 0),
+        (SAVED, "'other.pt'", 0, 0),
+        (SAVED_BY_LOSS, "PATH", 0, 1),
+    ],
+)
+def test_who_loads_without_an_accelerator_is_waited_for_behind_the_save(
+    save: str, read: str, waits: int, said: int
+) -> None:
+    text = TRAIN_AND_TEST.format(save=save, read=read)
+    found = convert_source(Source.from_text(text, Path("train.py")))
+    behind = "state_dict(), PATH)\n    accelerator.wait_for_everyone()\n"
+    assert found.new_text.count(behind) == waits
+    messages = [f.message for f in found.remaining if f.code == "ACC207"]
+    assert len(messages) == said
+    assert all("only the main process saves what this loads (line 19)" in message for message in messages)
+
+
+def test_a_load_to_which_not_all_may_come_is_named() -> None:
+    save = "        if loss < best:\n            torch.save(model.state_dict(), PATH)\n            test()"
+    found = convert_source(Source.from_text(TRAIN_AND_TEST.format(save=save, read="PATH"), Path("train.py")))
+    assert [f.line for f in found.remaining if f.code == "ACC207"] == [20, 29]

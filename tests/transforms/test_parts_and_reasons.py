@@ -80,6 +80,26 @@ def test_one_that_another_takes_in_is_prepared_behind_it(lines: str) -> None:
     assert "model = accelerator.prepare(model)" not in found.new_text
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        "dict(body.named_parameters()).items()",
+        "body.named_parameters()",
+        "{k: p for k, p in body.named_parameters()}.items()",
+    ],
+)
+def test_one_whose_parameters_are_looked_at_one_by_one(pairs: str) -> None:
+    text = frame(
+        build="body, head = nn.Linear(4, 3), nn.Linear(3, 2)\nparameters = []\n"
+        f"for key, value in {pairs}:\n    parameters += [{{'params': [value], 'lr': 0.1}}]\n"
+        "first = torch.optim.SGD(parameters)\noptimizer = torch.optim.SGD(head.parameters(), lr=0.1)",
+        loss="loss = F.cross_entropy(head(body(x)), y)",
+        update="first.step()\noptimizer.step()",
+    )
+    found = convert_source(Source.from_text(text, Path("train.py")))
+    assert "body, head, first, optimizer, loader = accelerator.prepare(" in found.new_text
+
+
 def test_one_that_is_wrapped_before_it_is_called(tmp_path: Path) -> None:
     made = "net = zoo.__dict__[sys.argv[1]]()\nnet.load_state_dict(torch.load('x'))\nnet.eval()"
     script = TRAIN.format(made=made, run="net").replace(
