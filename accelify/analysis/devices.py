@@ -64,6 +64,8 @@ class Devices:
                     continue
                 if not self.is_device_expression(value) and not self._is_current(value, target):
                     continue
+                if isinstance(target, ast.Attribute) and self._is_told_place(target, value):
+                    continue
                 whole = self._whole_choice(stmt) if value is stmt.value else None
                 test = self._condition(stmt, value, whole)
                 cpu, names = self._cpu(test, stmt)
@@ -120,6 +122,25 @@ class Devices:
         if not isinstance(value, ast.Call) or not k.DEVICE_NAME.search(name):
             return False
         return self.script.qualname(value.func) == "torch.cuda.current_device"
+
+    def _is_told_place(self, target: ast.Attribute, value: ast.expr) -> bool:
+        """Whether an attribute keeps the word for where something was put last: nothing is moved to what it says.
+
+        `if self.place != place: net = move(net); self.place = place`, and `self.place = "cpu"` at first.
+        """
+        text = dotted(target)
+        if not isinstance(value, ast.Constant) or text is None:
+            return False
+        reads = [
+            n
+            for n in self.tree.nodes(ast.Attribute)
+            if n.attr == target.attr and isinstance(n.ctx, ast.Load) and dotted(n) == text
+        ]
+        told = any(
+            isinstance(s.value, ast.Name) and s.value.id in self.script.scope_of(s).positional()
+            for s in self.tree.assigns(text)
+        )
+        return told and bool(reads) and all(isinstance(self.tree.parent(n), ast.Compare) for n in reads)
 
     def _set_aside(self) -> None:
         """Keep apart the names for the CPU that stand beside a choice: places to fetch to, and nobody's wish."""

@@ -481,7 +481,8 @@ class SideEffects:
             mode = call_argument(call, 1, "mode")
             return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
-            if attribute in _STREAM_METHODS:
+            # A stream takes one thing: `memory.write(row, erase, add)` is none.
+            if attribute in _STREAM_METHODS and len(call.args) < 2:
                 return None if self._is_buffer(module, scope, call.func.value) else LOGS
             if attribute == "save" and call.args and not self.interpreter.calls.get(call):
                 return FILES

@@ -3,6 +3,8 @@
 self.target[index] = 0.7 * self.target[index] + 0.3 * p.detach()    # in `forward`, entry by entry
 self.scale = 0.9 * self.scale + 0.1 * output.detach().mean()        # a running value
 
+bank.update(features.detach(), index)       # `self.rows.index_copy_(0, index, features)` of what the loss reads
+
 Each process keeps what its own batches bring. Of entries that belong to samples, a process has those of its own
 samples only, which shuffling hands to another one in the next epoch.
 """
@@ -25,7 +27,11 @@ _AGREEING = frozenset(
     "reduce gather gather_for_metrics broadcast all_reduce all_gather all_gather_into_tensor".split()
 )
 
-Update = ast.Assign | ast.AugAssign
+_WRITING = frozenset(
+    "copy_ index_copy_ index_add_ scatter_ scatter_add_ index_put_ masked_scatter_ lerp_".split()
+)
+
+Update = ast.Assign | ast.AugAssign | ast.Expr
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,9 @@ def kept_in_losses(
         batch: the names in it that hold something of the batch.
         prepared: what prepare places: the buffers of models are kept alike by that.
     """
-    for call in _calls_of_losses(script, loop):
+    calls = _calls_of_losses(script, loop)
+    yield from _written_beside(script, loop, batch, prepared, calls)
+    for call in calls:
         if script.models_run(call) & prepared or not _is_kept_for_rounds(call, loop):
             continue
         for method in in_order(script.callees(call)):
@@ -60,6 +68,76 @@ def kept_in_losses(
                 for update, attribute in _kept(method, given):
                     if not _by_entry(update) or _is_shuffled(script, loop):
                         yield KeptInLoss(call, method, update, attribute)
+
+
+def _written_beside(
+    script: ScriptModel, loop: BatchLoop, batch: set[str], prepared: Set[Thing], losses: list[ast.Call]
+) -> Iterator[KeptInLoss]:
+    """What a call beside the loss writes into an object that the loss is worked out with: a bank of features."""
+    read = {
+        (method.owner_class, attribute)
+        for call in losses
+        for method in in_order(script.callees(call))
+        if method.is_method
+        for attribute in _returned(method)
+    }
+    calls = [n.value for s in loop.body for n in walk(s) if isinstance(n, ast.Expr)] if read else []
+    for call in calls:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        held = script.things(call.func.value)
+        if held & prepared or call in losses or not _is_kept_for_rounds(call, loop):
+            continue
+        for method in in_order(script.callees(call)):
+            given = {name for argument, name in handed_to(call, method) if names_in(argument) & batch}
+            written = _written(method, given) if method.is_method and given else ()
+            for update, attribute in written:
+                if (method.owner_class, attribute) in read:
+                    yield KeptInLoss(call, method, update, attribute)
+                    break
+
+
+def _returned(method: Scope) -> Iterator[str]:
+    """The attributes of its object that a method gives something of."""
+    assigned: dict[str, list[ast.expr]] = {}
+    for node in method.nodes:
+        if isinstance(node, ast.Assign):
+            for name in (n for t in node.targets for n in target_names(t)):
+                assigned.setdefault(name, []).append(node.value)
+    values = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
+    for node in _read_for(values, assigned):
+        attribute = own_attribute(method, node)
+        if attribute is not None:
+            yield attribute
+
+
+def _written(method: Scope, given: set[str]) -> Iterator[tuple[Update, str]]:
+    """The statements of a method that write something of its parameters into attributes of its object."""
+    if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in _AGREEING for n in method.nodes):
+        return
+    derived = _derived(method, given)
+    for node in method.nodes:
+        target: ast.expr | None = None
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            func = node.value.func
+            if isinstance(func, ast.Attribute) and func.attr in _WRITING and names_in(node.value) & derived:
+                target = func.value
+        elif isinstance(node, ast.Assign) and names_in(node.value) & derived:
+            target = node.targets[0]
+        attribute = own_attribute(method, target) if target is not None else None
+        if attribute is not None and isinstance(node, (ast.Assign, ast.Expr)):
+            yield node, attribute
+
+
+def _derived(method: Scope, given: set[str]) -> set[str]:
+    """Some parameters of a method, and the variables that are made of them."""
+    derived, before = set(given), -1
+    while before < len(derived):
+        before = len(derived)
+        for node in method.nodes:
+            if isinstance(node, ast.Assign) and names_in(node.value) & derived:
+                derived |= {n for t in node.targets for n in target_names(t)}
+    return derived
 
 
 def _calls_of_losses(script: ScriptModel, loop: BatchLoop) -> list[ast.Call]:
@@ -94,17 +172,12 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
     )
 
 
-def _kept(method: Scope, given: set[str]) -> Iterator[tuple[Update, str]]:
+def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
     """The statements of a method that keep something of its parameters, with the attributes that are read there."""
     nodes = method.nodes
     if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in _AGREEING for n in nodes):
         return
-    derived, before = set(given), -1
-    while before < len(derived):
-        before = len(derived)
-        for node in nodes:
-            if isinstance(node, ast.Assign) and names_in(node.value) & derived:
-                derived |= {n for t in node.targets for n in target_names(t)}
+    derived = _derived(method, given)
     assigned: dict[str, list[ast.expr]] = {}
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -146,7 +219,7 @@ def _takes_out(node: ast.expr) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in _TAKEN_OUT for n in walk(node))
 
 
-def _by_entry(update: Update) -> bool:
+def _by_entry(update: ast.Assign | ast.AugAssign) -> bool:
     target = update.targets[0] if isinstance(update, ast.Assign) else update.target
     return isinstance(target, ast.Subscript)
 

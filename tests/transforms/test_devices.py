@@ -614,3 +614,27 @@ def test_options_that_are_written_as_text_hold_text(written: str, device: str) -
     imports += 'parser.add_argument("--device", default="cpu")\nargs = parser.parse_args()'
     text = convert(imports=imports, build=build, batch="x, y = x.to(args.device), y.to(args.device)").new_text
     assert f"\nargs.device = {device}\n" in text
+
+
+PLACED = """
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 2)
+        self.place = "cpu"
+
+    def put(self, place):
+        if self.place != place:
+            self.net = self.net.cuda() if place == "gpu" else self.net.cpu()
+            {keep}
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "cpu"),
+    [("self.place = place", False), ("self.net.to(self.place)", True)],
+)
+def test_the_word_for_where_something_was_put_last_is_no_wish(keep: str, cpu: bool) -> None:
+    text = convert(
+        setup=PLACED.format(keep=keep), build="agent = Agent()\nmodel = agent.net\n" + SGD
+    ).new_text
+    assert ('self.place = "cpu"' not in text) is cpu

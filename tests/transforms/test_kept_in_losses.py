@@ -102,3 +102,57 @@ def test_a_criterion_of_another_module_is_named_at_its_call(tmp_path: Path) -> N
     conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
     (message,) = named(conversion)
     assert "is set in `Smoothed.forward` (losses.py, line 12) from" in message
+
+
+BANK = """
+class Bank({base}):
+    def __init__(self):
+        {init}
+        self.rows = torch.zeros(64, 2)
+
+    def {name}(self, x):
+        scores = x @ self.rows.t()
+        return scores / 0.1
+
+    def note(self, features, index):
+        old = self.rows[index]
+        {line}
+
+bank = Bank()
+"""
+WORKED_OUT = "out = model(x)\nloss = F.cross_entropy(out, y) + {run}(out).pow(2).mean()"
+
+
+@pytest.mark.parametrize("kind", [MODULE, PLAIN])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.rows.index_copy_(0, index, old * 0.5 + features.data * 0.5)",
+        "self.rows[index] = old + features.data",
+    ],
+)
+def test_a_bank_that_is_filled_beside_the_loss_is_named(kind: dict[str, str], line: str) -> None:
+    run = "bank" if kind is MODULE else "bank.loss"
+    setup = BANK.format(line=line, **kind)
+    conversion = convert(
+        setup=setup, loss=WORKED_OUT.format(run=run), update="optimizer.step()\nbank.note(out, y)"
+    )
+    (message,) = named(conversion)
+    assert message.startswith("`self.rows` is set in `Bank.note` from one process's own part of the batch")
+
+
+@pytest.mark.parametrize(
+    ("line", "run", "noted"),
+    [
+        ("self.count = len(features)", "bank.loss", "out, y"),  # not read by the loss
+        ("self.rows[index] = old + features.data", "torch.sigmoid", "out, y"),
+        ("self.rows[index] = old + 1", "bank.loss", "1, 2"),  # nothing of the batch
+    ],
+)
+def test_other_notes_are_not(line: str, run: str, noted: str) -> None:
+    conversion = convert(
+        setup=BANK.format(line=line, **PLAIN),
+        loss=WORKED_OUT.format(run=run),
+        update=f"optimizer.step()\nbank.note({noted})",
+    )
+    assert not named(conversion)
