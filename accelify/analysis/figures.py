@@ -460,6 +460,20 @@ def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
     return None, None
 
 
+def keeps_mean(node: ast.AST) -> bool:
+    """Whether what goes on from round to round is a mean by itself: `mean += (value - mean) / n`, `0.9 * mean + ...`."""
+    if isinstance(node, ast.AugAssign):
+        text = ast.unparse(node.target)
+        return isinstance(node.value, ast.BinOp) and any(
+            isinstance(n, ast.expr) and ast.unparse(n) == text for n in walk(node.value)
+        )
+    target, value = addition(node)
+    if target is None or value is None or not isinstance(node, ast.Assign):
+        return False
+    whole, text = node.value, ast.unparse(target)
+    return not (isinstance(whole, ast.BinOp) and text in (ast.unparse(whole.left), ast.unparse(whole.right)))
+
+
 def _factors(node: ast.expr) -> list[str]:
     return [ast.unparse(node.left), ast.unparse(node.right)] if isinstance(node, ast.BinOp) else []
 

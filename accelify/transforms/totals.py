@@ -31,6 +31,7 @@ from accelify.analysis.figures import (
     end_of,
     head_of,
     is_table,
+    keeps_mean,
     place_of,
 )
 from accelify.analysis.set_divisors import SetDivisors
@@ -253,6 +254,7 @@ class _Totals:
         if (
             kind != "mean"
             or self._splits_batches
+            or keeps_mean(self.additions[place])
             or (added is not None and self.figures.is_part_of_mean(added))
         ):
             return kind

@@ -338,3 +338,31 @@ def test_a_sum_that_is_trained_on_keeps_its_gradient() -> None:
     """
     text = convert(end=before).new_text
     assert "smooth += model(x).pow(2).mean()\naccelerator.backward(smooth)" in text
+
+
+@pytest.mark.parametrize(
+    ("update", "reduction"),
+    [
+        ("mean += (loss.item() - mean) / (i + 1)", "mean"),
+        ("mean = (mean * i + loss.item()) / (i + 1)", "mean"),
+        ("mean = 0.9 * mean + 0.1 * loss.item()", "mean"),
+        ("mean += loss.item()", "sum"),
+        ("mean = mean + loss.item()", "sum"),
+    ],
+)
+def test_what_keeps_a_mean_is_no_sum(update: str, reduction: str) -> None:
+    text = convert(ready=RUN.format(update=update)).new_text
+    assert f'mean = accelerator.reduce(mean, reduction="{reduction}")' in text
+
+
+RUN = """
+for run in range(2):
+    mean = 0
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        {update}
+    print(mean)
+"""
