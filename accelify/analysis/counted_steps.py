@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.counts import size_of
 from accelify.analysis.enumerated import counter_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import Loop, ScriptModel
-from accelify.analysis.syntax import assigned_pairs, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import assigned_pairs, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4
@@ -41,11 +42,15 @@ class CountedSteps:
         self._calls = {n for scope in queue for n in self.nodes(scope) if isinstance(n, ast.Call)}
         self._assigning: dict[Scope, dict[str, list[ast.Assign]]] = {}
         self._counters: list[tuple[str, Scope]] = []
+        # Those of them that count samples or tokens.
+        self.of_batches: set[str] = set()
         for scope in queue:
             for node in self.nodes(scope):
                 name, by = _counted_up(node)
-                if name is not None and (isinstance(by, ast.Constant) or self._is_one(by, scope)):
+                of_batch = by is not None and scope is self.scope and self._is_size(by)
+                if name is not None and (isinstance(by, ast.Constant) or of_batch or self._is_one(by, scope)):
                     self._counters.append((name, scope))
+                    self.of_batches |= {name} if of_batch else set()
 
     def module(self, scope: Scope) -> Module:
         """The module in which a scope stands."""
@@ -143,6 +148,23 @@ class CountedSteps:
                         found.setdefault(one, []).append(stmt)
         return found.get(name, [])
 
+    def _is_size(self, added: ast.expr) -> bool:
+        """Whether what is added is a number of samples or tokens of the batch: `x.size(0)`, `(y >= 0).sum()`."""
+        given = (
+            set(target_names(self.loop.target)) if isinstance(self.loop, (ast.For, ast.AsyncFor)) else set()
+        )
+        if not names_in(added) & given:
+            return False
+        if (
+            isinstance(added, ast.Call)
+            and isinstance(added.func, ast.Attribute)
+            and added.func.attr == "item"
+        ):
+            added = added.func.value
+        if isinstance(added, ast.Call) and isinstance(added.func, ast.Attribute) and added.func.attr == "sum":
+            return isinstance(added.func.value, ast.Compare)
+        return size_of(added) is not None
+
     def _is_one(self, added: ast.expr | None, scope: Scope) -> bool:
         """Whether a name, or an attribute of `self`, is set to 1 and to nothing else."""
         name = dotted(added) if isinstance(added, (ast.Name, ast.Attribute)) else None
@@ -214,7 +236,10 @@ class Trace:
                         self.follow(test, place)
 
     def _read(self, name: str, scope: Scope) -> None:
-        own = scope.self_name()
+        method = scope
+        while not method.is_method and method.parent is not None and method.parent.kind == "function":
+            method = method.parent
+        own = method.self_name()
         if "." in name:
             if own is None or name.split(".")[0] != own or name.count(".") > 1:
                 return

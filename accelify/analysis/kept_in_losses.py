@@ -23,7 +23,7 @@ from accelify.analysis.syntax import call_keyword, is_constant, names_in, target
 from accelify.analysis.values import Thing
 
 _TAKEN_OUT = frozenset({"detach", "data", "item", "numpy"})
-_AGREEING = frozenset(
+AGREEING = frozenset(
     "reduce gather gather_for_metrics broadcast all_reduce all_gather all_gather_into_tensor".split()
 )
 
@@ -113,9 +113,9 @@ def _returned(method: Scope) -> Iterator[str]:
 
 def _written(method: Scope, given: set[str]) -> Iterator[tuple[Update, str]]:
     """The statements of a method that write something of its parameters into attributes of its object."""
-    if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in _AGREEING for n in method.nodes):
+    if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in method.nodes):
         return
-    derived = _derived(method, given)
+    derived = derived_from(method, given)
     for node in method.nodes:
         target: ast.expr | None = None
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -129,7 +129,7 @@ def _written(method: Scope, given: set[str]) -> Iterator[tuple[Update, str]]:
             yield node, attribute
 
 
-def _derived(method: Scope, given: set[str]) -> set[str]:
+def derived_from(method: Scope, given: set[str]) -> set[str]:
     """Some parameters of a method, and the variables that are made of them."""
     derived, before = set(given), -1
     while before < len(derived):
@@ -175,9 +175,9 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
 def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
     """The statements of a method that keep something of its parameters, with the attributes that are read there."""
     nodes = method.nodes
-    if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in _AGREEING for n in nodes):
+    if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in nodes):
         return
-    derived = _derived(method, given)
+    derived = derived_from(method, given)
     assigned: dict[str, list[ast.expr]] = {}
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -230,4 +230,4 @@ def _is_shuffled(script: ScriptModel, loop: BatchLoop) -> bool:
     return bool(shuffled) and all(is_constant(one, True) for one in shuffled)
 
 
-__all__ = ["KeptInLoss", "kept_in_losses"]
+__all__ = ["AGREEING", "KeptInLoss", "derived_from", "kept_in_losses"]

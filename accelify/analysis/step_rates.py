@@ -23,12 +23,14 @@ class StepRate:
     """A learning rate that is set once for each batch.
 
     `place` is the statement that sets it, or where that stands in a module which is not converted, the call that runs
-    it; `counter` what it is counted by, None where it is changed by a factor each time.
+    it; `counter` what it is counted by, None where it is changed by a factor each time. `of_batches` is whether that
+    counts samples or tokens.
     """
 
     place: ast.stmt | ast.Call
     calls: tuple[ast.Call, ...]
     counter: str | None
+    of_batches: bool = False
 
 
 def step_rates(script: ScriptModel, loop: Loop) -> Iterator[StepRate]:
@@ -47,7 +49,7 @@ def step_rates(script: ScriptModel, loop: Loop) -> Iterator[StepRate]:
             here = module in script.modules
             found = steps.counter(stmt, scope, chain)
             if found is not None:
-                yield StepRate(stmt if here else chain[0], chain, found or None)
+                yield StepRate(stmt if here else chain[0], chain, found or None, found in steps.of_batches)
                 break
 
 

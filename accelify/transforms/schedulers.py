@@ -16,7 +16,7 @@ from accelify.analysis import values as v
 from accelify.analysis.counts import made_once
 from accelify.analysis.forward_counts import forward_counts
 from accelify.analysis.step_coefficients import step_coefficients
-from accelify.analysis.step_rates import step_rates
+from accelify.analysis.step_rates import StepRate, step_rates
 from accelify.analysis.steps import ends_by_steps
 from accelify.analysis.syntax import names_in
 from accelify.analysis.told_steps import begun_at_steps, told_steps
@@ -168,6 +168,9 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
             if rate.place in done or named & set(rate.calls):
                 continue
             done.add(rate.place)
+            if rate.of_batches:
+                yield _by_samples(context, rate)
+                continue
             how = f"set from `{rate.counter}`, a count of steps" if rate.counter else "changed at every step"
             yield context.todo(
                 CUSTOM,
@@ -188,6 +191,17 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 "of N processes each makes 1/N of the steps of an epoch, and this part of the loss comes N times later",
                 _HOW,
             )
+
+
+def _by_samples(context: Context, rate: StepRate) -> Change:
+    """A rate that follows a count of samples or tokens, of which each process counts its own share."""
+    message = (
+        f"this learning rate is set from `{rate.counter}`, a count of one process's own samples: of N processes each "
+        "has 1/N of those of an epoch, so that the rate follows its course N times slower, and it parts between "
+        "processes where their shares differ"
+    )
+    mark = 'add up what all processes count: accelerator.reduce(count, reduction="sum")'
+    return context.todo(CUSTOM, rate.place, message, mark)
 
 
 def _of_models(context: Context, done: set[ast.AST]) -> Iterator[Change]:

@@ -17,6 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.bounded_rows import bounded_embeddings
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.updated_buffers import updated_buffers
 from accelify.analysis.values import Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -38,10 +39,15 @@ def transform(context: Context) -> Iterator[Change]:
     script = context.script
     yield from _bounded(context)
     for cls in script.interpreter.classes():
-        if b"Parameter(" not in cls.module.tree.data or script.interpreter.kind_of_class(cls) != v.MODEL:
+        words = (b"Parameter(", b"register_buffer(")
+        if (
+            not any(word in cls.module.tree.data for word in words)
+            or script.interpreter.kind_of_class(cls) != v.MODEL
+        ):
             continue
         found = _set_in_forward(cls)
         if found is None:
+            yield from _of_buffers(context, cls)
             continue
         own = cls.module in script.modules
         where = "" if own else f" ({cls.module.path.name})" if cls.module.path is not None else ""
@@ -58,6 +64,23 @@ def transform(context: Context) -> Iterator[Change]:
                 '(accelerator.reduce(..., reduction="sum"))'
             )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _of_buffers(context: Context, cls: Class) -> Iterator[Change]:
+    """Codebooks and the like, which are kept in buffers: those of the main process are kept for all."""
+    forward = next((m for m in cls.scope.children.values() if m.name.endswith("forward")), None)
+    updated = updated_buffers(cls, _reached(cls, forward)) if forward is not None else None
+    if updated is None:
+        return
+    names, place = updated
+    own = cls.module in context.script.modules
+    where = "" if own or cls.module.path is None else f" ({cls.module.path.name}, line {place.lineno})"
+    message = (
+        f"`{cls.name}`{where} moves {_listed(names)} on in every forward by one process's own batch, and those of the "
+        "main process are kept for all: sum what the batch adds over all processes first "
+        '(accelerator.reduce(..., reduction="sum"))'
+    )
+    yield context.change(IN_FORWARD, place if own else context.script.backwards[0].call, message)
 
 
 def _bounded(context: Context) -> Iterator[Change]:

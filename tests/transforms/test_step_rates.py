@@ -212,3 +212,24 @@ def test_a_count_that_grows_by_a_name() -> None:
     assert _said(setup=FUNCTION, ready=COUNTED + "stride = 1", update=update)
     assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1 / len(loader)", update=update)
     assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1\nstride = x.mean()", update=update)
+
+
+@pytest.mark.parametrize(
+    ("count", "by_samples"),
+    [
+        ("x.size(0)", True),
+        ("len(x)", True),
+        ("(y >= 0).sum()", True),
+        ("(y >= 0).sum().item()", True),
+        ("1", False),
+    ],
+)
+def test_a_count_of_samples(count: str, by_samples: bool) -> None:
+    (found,) = _said(setup=FUNCTION, ready=COUNTED, update=STEP + f"step += {count}\nadjust(optimizer, step)")
+    assert ("`step`, a count of one process's own samples" in found.message) is by_samples
+
+
+def test_what_is_added_up_of_the_losses_is_no_count() -> None:
+    assert not _said(
+        setup=FUNCTION, ready=COUNTED, update=STEP + "step += loss.sum()\nadjust(optimizer, step)"
+    )
