@@ -273,7 +273,12 @@ that goes on from a checkpoint begins too early in it: save and load the schedul
 
 So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
 `loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
-on each of N processes, and it comes N times later.""",
+on each of N processes, and it comes N times later.
+
+And so does what a model makes of the number of its own forwards (`self.calls += 1`, a drop rate of `self.calls`): let
+that count go up by the number of processes, which the model is told. A count of samples or tokens
+(`tokens += (y >= 0).sum()`) is one process's own: add up those of all,
+`accelerator.reduce(count, reduction="sum")`.""",
     "ACC408": """\
 Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
 compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep

@@ -4,6 +4,7 @@ k = k + 0.1 * (real - fake).item()
                         ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
 self.radius.data = quantile(dist.detach())    (a finding: it is made of one process's own part of the batch)
 self.target[index] = mix(self.target[index], p.detach())    (the same, in the forward of a criterion)
+bank.update(features.detach(), index)         (the same, of rows that the loss reads)
 """
 
 from __future__ import annotations

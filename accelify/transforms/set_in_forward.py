@@ -5,6 +5,8 @@ if not self.initialized:
 
 self.sums = nn.Parameter(self.sums * decay + (1 - decay) * chosen.t() @ x)     (a finding: in every forward)
 
+self.codes = decay * self.codes + (1 - decay) * means(x)    (the same for buffers that the output is made with)
+
 codes = nn.Embedding(count, size, max_norm=1)     (a finding: it scales the rows that this process looks up)
 """
 
