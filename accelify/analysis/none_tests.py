@@ -1,7 +1,8 @@
 """Tests whether something is None: the same on every process, unless the data decides what is there.
 
-`extra = net(x) if args.extra else None` is None everywhere or nowhere, whatever numbers it holds; a batch that its
-`collate_fn` gives up, a match in a text and what a test of one process's figures has set are not.
+`extra = net(x) if args.extra else None` is None everywhere or nowhere, whatever numbers it holds, and so is
+`next(batches, None)`, as all processes have as many batches; a batch that its `collate_fn` gives up, a match in a text
+and what a test of one process's figures has set are not.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import ast
 from collections.abc import Callable, Collection, Iterable
 
 from accelify.analysis import values as v
+from accelify.analysis.figures import draws
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names
+from accelify.analysis.values import Thing
 
 _NEVER = (
     ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set,
@@ -93,6 +96,8 @@ class NoneTests:
             return True
         if (script.qualname(func) or "").startswith("torch."):
             return True
+        if draws(call):
+            return self._is_of_samples(self._drawn_from(call)) and all(_is_fixed(a) for a in call.args[1:])
         callees = script.callees(call)
         if callees:
             return all(self._gives(callee, far) for callee in callees)
@@ -120,7 +125,7 @@ class NoneTests:
         if isinstance(stmt, ast.AugAssign):
             return True
         if isinstance(stmt, (ast.For, ast.AsyncFor)):
-            return self._is_of_samples(stmt)
+            return self._is_of_samples(self.script.iterated(stmt.iter))
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
             return False
         for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
@@ -134,9 +139,14 @@ class NoneTests:
                 return self.is_alike(value, far - 1)
         return False
 
-    def _is_of_samples(self, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether a loop's batches are put together by DataLoader itself, which raises where a sample has a None."""
-        loaders = self.script.iterated(loop.iter)
+    def _drawn_from(self, call: ast.Call) -> set[Thing]:
+        """The loaders of which `next(iterator)` draws a batch."""
+        loaders = {t for b in self.script.things(call, v.BATCH) for t in b.link("loader")}
+        return loaders or {t for argument in call.args[:1] for t in self.script.iterated(argument)}
+
+    @staticmethod
+    def _is_of_samples(loaders: set[Thing]) -> bool:
+        """Whether DataLoader itself puts together the batches, which raises where a sample has a None."""
         return bool(loaders) and all(
             loader.qualname == _LOADER
             and isinstance(loader.site, ast.Call)
@@ -168,6 +178,12 @@ class NoneTests:
     def _is_decided(self, stmt: ast.stmt) -> bool:
         """Whether a test of one process's own figures lets a statement run."""
         return any(ancestor in self.decisions for ancestor in self.tree.ancestors(stmt))
+
+
+def _is_fixed(default: ast.expr) -> bool:
+    """Whether what `next` gives behind the last batch is written out: `None`, `(None, None)`."""
+    parts = default.elts if isinstance(default, (ast.Tuple, ast.List)) else [default]
+    return all(isinstance(part, ast.Constant) for part in parts)
 
 
 __all__ = ["NoneTests", "asks_for_key", "asks_for_none"]

@@ -581,7 +581,7 @@ class OwnShare:
         for inner in (n for s in [*stmt.body, *stmt.orelse] for n in walk(s)):
             if isinstance(inner, ast.AugAssign):
                 self._accumulate(inner.target, inner, held)
-            elif isinstance(inner, ast.Assign):
+            elif isinstance(inner, ast.Assign) and not self.script.iterated(inner.value):
                 for target in inner.targets:
                     slot = self.slot(target)
                     if slot is not None and self._outlives_a_batch(slot, inner, besides=stmt):

@@ -842,3 +842,53 @@ def test_lists_of_a_dictionary_that_are_divided_by_all_batches(
     messages = [f.message for f in conversion.remaining if f.code == "ACC306"]
     assert len(messages) == 1
     assert ("`sum(one)` is divided by what counts the data of all processes" in messages[0]) is said
+
+
+DRAWN = """
+loader = DataLoader(data, batch_size=8, shuffle=True{collate})
+batches = iter(loader)
+for round in range(9):
+    for i in range(2):
+        {drawn}
+        if {test}:
+            batches = iter(loader)
+            x, y = next(batches)
+        else:
+            x, y = batch
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if round % 4 == 0:
+        print(round, loss.item())
+"""
+END = [
+    ("batch = next(batches, None)", "batch is None"),
+    ("i, batch = next(enumerate(batches), (0, None))", "batch is None"),
+]
+
+
+@pytest.mark.parametrize(("drawn", "test"), END)
+def test_all_processes_come_to_the_end_of_their_batches_together(drawn: str, test: str) -> None:
+    assert not found(end=DRAWN.format(collate="", drawn=drawn, test=test))
+
+
+@pytest.mark.parametrize(
+    ("collate", "drawn", "test"),
+    [
+        (", collate_fn=put", *END[0]),  # which may give a batch up
+        ("", "batch = next(batches, round if model(x).sum() > 3 else None)", "batch is None"),
+        ("", "batch = next(batches)", "batch[0].sum() > 3"),
+    ],
+)
+def test_a_batch_that_is_given_up_decides_and_its_iterator_is_no_figure(
+    collate: str, drawn: str, test: str
+) -> None:
+    put = "def put(x):\n    return torch.utils.data.default_collate(x) if sum(y for _, y in x) else None"
+    assert found(imports=put, end=DRAWN.format(collate=collate, drawn=drawn, test=test)) == {"ACC414"}
+
+
+def test_an_iterator_that_is_made_anew_under_a_test_of_the_data_is_no_figure() -> None:
+    body = "if loss.item() > 3:\n            others = iter(test_loader)"
+    ready = LOOP.format(fresh="others = iter(test_loader)", body=body, result="next(others)")
+    assert not found(ready=ready, epoch="print(train_epoch())")
