@@ -8,7 +8,8 @@ tqdm.write(text)  ->  if accelerator.is_main_process:
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)
 
-What functions of modules print that are not converted is named where all processes have to call them.
+What functions of modules print that are not converted is named where all processes have to call them, and so is what
+functions and classes print that are called by others than those which have the Accelerator.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from accelify.analysis.done import needed_beside, statement_for
 from accelify.analysis.effect_sites import PRINTERS
 from accelify.analysis.log_files import begins_log
 from accelify.analysis.module_names import module_at
+from accelify.analysis.own_main import calls_of_other_mains
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import lines_at, runs_first, scopes_above
-from accelify.transforms.nearby import is_called_within_reach
+from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
@@ -43,6 +45,8 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _beside_bars(context)
     tree = context.tree
     told: set[Scope] = set()
+    beyond: list[ast.Call] = []
+    above, own_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call in context.script.calls():
         if not (
             isinstance(call.func, ast.Name)
@@ -64,6 +68,8 @@ def transform(context: Context) -> Iterator[Change]:
                 yield context.change(
                     PRINT, call, f"every process prints this: `{home.name}` has no way to the Accelerator"
                 )
+            elif home.kind != "module" and home not in told and context.script.scope_of(call) not in above:
+                beyond += [call] if is_run_by_all(context, call, own_mains) else []
             continue
         func = call.func
         yield context.change(
@@ -72,6 +78,19 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
         )
+    if beyond:
+        yield _printed_beyond(context, beyond)
+
+
+def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
+    """One finding for all lines of functions that the Accelerator is not handed to for the sake of a line."""
+    lines: dict[str, set[int]] = {}
+    for call in calls:
+        path, line, _ = context.tree.locate(context.tree.start(call))
+        lines.setdefault(path.replace("\\", "/").rsplit("/", 1)[-1], set()).add(line)
+    places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
+    message = f"every process prints this, where the Accelerator is not at hand ({places})"
+    return context.change(PRINT, calls[0], message, severity=Severity.INFO)
 
 
 def _to_terminal(context: Context, call: ast.Call) -> bool:

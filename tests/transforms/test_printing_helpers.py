@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from accelify.convert import Conversion, convert_source
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import Conversion, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH
 
@@ -73,3 +77,79 @@ def test_a_function_that_is_handed_on_is_said_too() -> None:
     found = convert(SCRIPT.replace("    test(model)\n", "    test(model)\n    model.apply(test)\n"))
     assert "def test(model):\n    print(" in found.new_text
     assert "every process prints this: `test` has no way to the Accelerator" in prints(found)
+
+
+BEYOND = "every process prints this, where the Accelerator is not at hand (train.py, lines {})"
+NETWORK = """\
+def part(width):
+    print("part")
+    return nn.Linear(4, width)
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.part = self.found(width)
+
+    def found(self, width):
+        print("found")
+        return part(width)
+
+    def forward(self, x):
+        return self.part(x)
+
+
+def built(width):
+    return Net(width)
+
+
+"""
+
+
+def beyond(made: str, **changed: str) -> list[str]:
+    """What is said of the prints of a network that another function than the one which trains makes."""
+    text = SCRIPT.replace("def main():\n", f"{NETWORK}def main():\n")
+    for before, after in changed.items():
+        text = text.replace(before, after)
+    return [m for m in prints(convert(text.replace("nn.Linear(4, 2)\n", f"{made}\n"))) if "Report" not in m]
+
+
+def test_what_is_printed_farther_from_the_accelerator_is_said_once() -> None:
+    assert beyond("built(2)") == [BEYOND.format("23, 33")]
+
+
+def test_a_network_that_is_made_by_who_has_the_accelerator_is_said_as_before() -> None:
+    assert beyond("Net(2)", **{"return Net(width)": "return width"}) == [
+        BEYOND.replace("lines", "line").format("23"),
+        "every process prints this: `Net` has no way to the Accelerator",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"return Net(width)": "return nn.Linear(4, width)"},
+        {"self.found(width)": "nn.Linear(4, width)"},
+        {'print("found")': "pass", "return part(width)": "try:\n            return nn.Linear(4, width)\n"
+         "        except ValueError:\n            return part(width)"},
+    ],
+)  # fmt: skip
+def test_what_nobody_comes_to_is_not_said(changed: dict[str, str]) -> None:
+    assert beyond("built(2)", **changed) == []
+
+
+@pytest.mark.parametrize(
+    "call", ["Deep().go()", "if __name__ == '__main__':\n    Deep().go()", "def unused():\n    Deep().go()"]
+)
+def test_of_another_module_only_what_the_script_runs_is_said(tmp_path: Path, call: str) -> None:
+    (tmp_path / "steps.py").write_text(
+        "from torch.nn import functional as F\n\n\n"
+        "class Deep:\n    def go(self):\n        self.tell()\n\n    def tell(self):\n        print(1)\n\n\n"
+        "def step(model, optimizer, x, y):\n    loss = F.cross_entropy(model(x), y)\n"
+        f"    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n\n\n{call}\n"
+    )
+    begin, end = SCRIPT.index("        loss = "), SCRIPT.index("    test(model)")
+    text = SCRIPT[:begin] + "        step(model, optimizer, x, y)\n" + SCRIPT[end:]
+    (tmp_path / "train.py").write_text(f"from steps import step\n{text}")
+    found = {c.source.path.name: prints(c) for c in convert_project(Source.read(tmp_path / "train.py"))}
+    assert bool(found["steps.py"]) is call.startswith("Deep")
