@@ -110,7 +110,7 @@ class LibraryCalls:
             return set().union(*ran)
         if name == "apex.amp.initialize":
             return self._initialized(node, arguments, keywords)
-        if k.is_progress(name):
+        if k.is_progress(name) and not name.endswith("range"):  # `trange(epochs)` goes over numbers
             return first or (keywords.get("iterable") or set())
         if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
             if name == "copy.deepcopy":

@@ -7,6 +7,8 @@ self.sums = nn.Parameter(self.sums * decay + (1 - decay) * chosen.t() @ x)     (
 
 self.codes = decay * self.codes + (1 - decay) * means(x)    (the same for buffers that the output is made with)
 
+update_bn(loader, model)     (each process from its own share of the loader)
+
 codes = nn.Embedding(count, size, max_norm=1)     (a finding: it scales the rows that this process looks up)
 """
 
@@ -22,7 +24,7 @@ from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.analysis.updated_buffers import updated_buffers
 from accelify.analysis.values import Class
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 
 IN_FORWARD = Rule(
     "ACC422",
@@ -31,6 +33,7 @@ IN_FORWARD = Rule(
     Severity.WARNING,
     effort=15,
 )
+_ANEW = frozenset({"update_bn", "bn_update"})
 _FILLING = frozenset({"copy_", "set_"})
 
 
@@ -40,6 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     script = context.script
     yield from _bounded(context)
+    yield from _made_anew(context)
     for cls in script.interpreter.classes():
         words = (b"Parameter(", b"register_buffer(")
         if (
@@ -66,6 +70,24 @@ def transform(context: Context) -> Iterator[Change]:
                 '(accelerator.reduce(..., reduction="sum"))'
             )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _made_anew(context: Context) -> Iterator[Change]:
+    """Statistics of batch norm that are made anew over a loader, without a backward that would share them."""
+    script = context.script
+    for call in script.calls():
+        name = script.qualname(call.func) or str(getattr(call.func, "attr", ""))
+        if name.rsplit(".", 1)[-1] not in _ANEW or script.callees(call):
+            continue
+        shared = [a for a in call.args if script.things(a, v.LOADER) & context.plan.prepared]
+        if shared:
+            text = short(context.tree.segment(shared[0]))
+            message = (
+                f"`{short(context.tree.segment(call.func))}` takes the statistics of batch norm from one process's "
+                f"share of `{text}`, so that each process has others: give it a loader of all the data that is not "
+                "prepared"
+            )
+            yield context.change(IN_FORWARD, call, message)
 
 
 def _of_buffers(context: Context, cls: Class) -> Iterator[Change]:

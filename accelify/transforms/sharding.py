@@ -69,7 +69,8 @@ def _fixed_batch_size(context: Context) -> Iterator[Change]:
 
 
 def _unsharded(context: Context) -> Iterator[Change]:
-    loaders = context.script.training_loaders
+    # A bar that counts rounds (`trange(epochs)`) gives no data.
+    loaders = {t for t in context.script.training_loaders if not k.is_progress(t.qualname)}
     backward = context.script.backwards[0].call
     if context.plan.shares_training_data:
         doubtful = sorted({one for t, one in context.plan.doubtful.items() if t in loaders})

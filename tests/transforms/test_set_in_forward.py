@@ -101,3 +101,18 @@ def test_rows_that_a_forward_scales_in_place(rows: str, made: str, said: str) ->
     found = [f.message for f in conversion.remaining if f.code == "ACC422"]
     assert len(found) == bool(said)
     assert all(said in message and "gather_for_metrics(indices)" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        ("torch.optim.swa_utils.update_bn(loader, model)", True),
+        ("optimizer.bn_update(loader, model)", True),
+        ("torch.optim.swa_utils.update_bn([x], model)", False),
+    ],
+)
+def test_statistics_that_are_made_anew_over_a_share(again: str, said: bool) -> None:
+    conversion = convert(end=again)
+    found = [f.message for f in conversion.remaining if f.code == "ACC422"]
+    assert bool(found) is said
+    assert all("from one process's share of `loader`" in message for message in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -319,3 +320,25 @@ def test_tensors_of_the_configured_size_that_meet_the_batch(made: str, batch: st
 def test_a_tensor_type_in_the_loop_takes_the_size_at_hand() -> None:
     before, after = "h = Tensor(batch_size, 4)", "h = Tensor(x.size(0), 4)"
     check_transformed("batch", before, after, setup=TYPE, build=NAMED["build"])
+
+
+@pytest.mark.parametrize("rounds", ["range(options.epochs)", "trange(options.epochs)"])
+def test_a_bar_over_rounds_is_no_data(rounds: str) -> None:
+    text = f"""
+import argparse
+import torch
+from tqdm import trange
+
+options = argparse.ArgumentParser().parse_args()
+x = torch.randn(8, 4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rounds = {rounds}
+for _ in rounds:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+    found = convert_source(Source.from_text(text, Path("train.py")))
+    (message,) = [f.message for f in found.remaining if f.code == "ACC402"]
+    assert message.startswith("its training data is not seen to come from a DataLoader")
