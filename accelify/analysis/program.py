@@ -14,7 +14,7 @@ from accelify.analysis.own_main import only_for_main
 from accelify.analysis.registries import WORD, registering
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.search_path import NEVER_FOLLOWED, added_roots, roots_of
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import Tree, is_constant, walk
 
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
@@ -136,7 +136,23 @@ class Program:
         if place is None or place.name != "__init__.py":
             return False
         package = self._module_at(outer, place)
-        return package is not None and last in package.scopes.module.locals and _rebinds(package, last)
+        if package is None:
+            return False
+        if last in package.scopes.module.locals:
+            return _rebinds(package, outer, last)
+        return self._place(name) is not None and self._star_rebinds(package, outer, last, {package})
+
+    def _star_rebinds(self, module: Module, package: str, name: str, seen: set[Module]) -> bool:
+        """Whether `from other import *` brings what a package's module of that name is hidden by."""
+        for node in module.tree.nodes(ast.ImportFrom):
+            base = absolute_name(node, module.package)
+            place = self._place(base) if base and node.names[0].name == "*" else None
+            other = self._module_at(base, place) if base and place is not None else None
+            if other is None or other in seen or not _is_public(other, name):
+                continue
+            if _rebinds(other, package, name) or self._star_rebinds(other, package, name, seen | {other}):
+                return True
+        return False
 
     def load(self, name: str) -> Module | None:
         """The project's module of a dotted name, read now if it was not yet; None where there is none."""
@@ -370,15 +386,25 @@ class _Names:
                     self.imports.setdefault(alias.asname or alias.name, []).append(parts)
 
 
-def _rebinds(package: Module, name: str) -> bool:
-    """Whether a package's own lines bind a name to something else than its module of that name."""
-    if any(getattr(node, "name", "") == name for node in package.scopes.module.children):
+def _rebinds(module: Module, package: str, name: str) -> bool:
+    """Whether a module's own lines bind a name to something else than a package's module of that name."""
+    if any(getattr(node, "name", "") == name for node in module.scopes.module.children):
         return True
     return any(
-        (alias.asname or alias.name) == name and absolute_name(node, package.package) != package.name
-        for node in package.tree.nodes(ast.ImportFrom)
+        (alias.asname or alias.name) == name and absolute_name(node, module.package) != package
+        for node in module.tree.nodes(ast.ImportFrom)
         for alias in node.names
     )
+
+
+def _is_public(module: Module, name: str) -> bool:
+    """Whether `from module import *` may bring a name: `__all__` has it, where that is written out once."""
+    listed = [stmt.value for stmt in module.tree.assigns("__all__")]
+    if not listed:
+        return not name.startswith("_")
+    told = getattr(listed[0], "elts", None)
+    touched = sum(node.id == "__all__" for node in module.tree.nodes(ast.Name))
+    return told is None or touched > 1 or any(is_constant(part, name) for part in told)
 
 
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:

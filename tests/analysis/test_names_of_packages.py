@@ -38,12 +38,23 @@ class Trainer:
         ("from . import Trainer\n", "Trainer", "from pack import Trainer\nTrainer.Trainer(3).train()\n"),
         ("", "Trainer", "from pack import Trainer\nTrainer.Trainer(3).train()\n"),
         ("from .Trainer import *\n", "Trainer", "from pack.Trainer import Trainer\nTrainer(3).train()\n"),
+        ("from .Trainer import *\n", "Trainer", "from pack import Trainer\nTrainer(3).train()\n"),
+        ("from pack.Trainer import *\n", "Trainer", "import pack as p\np.Trainer(3).train()\n"),
+        ("from .Trainer import *\n", "Trainer", "import pack.Trainer as made\nmade(3).train()\n"),
+        ("from .all import *\n", "Trainer", "import pack\npack.Trainer(3).train()\n"),
+        ("from .some import *\n", "Trainer", "from pack import Trainer\nTrainer.Trainer(3).train()\n"),
+        ("from .listed import *\n", "Trainer", "from pack import Trainer\nTrainer.Trainer(3).train()\n"),
     ],
 )
 def test_the_class_is_found(tmp_path: Path, package: str, home: str, script: str) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text(package)
     (tmp_path / "pack" / f"{home}.py").write_text(TRAINER)
+    (tmp_path / "pack" / "all.py").write_text("from .Trainer import *\n")
+    (tmp_path / "pack" / "some.py").write_text("from . import Trainer\n")
+    (tmp_path / "pack" / "listed.py").write_text(
+        "__all__ = ['other']\ndef Trainer(): pass\ndef other(): pass\n"
+    )
     if home == "work":  # which the name does not mean
         (tmp_path / "pack" / "Trainer.py").write_text("Trainer = None\n")
     (tmp_path / "train.py").write_text(script)
@@ -124,3 +135,35 @@ def test_a_class_of_the_name_of_its_file_that_cannot_be_read(tmp_path: Path) -> 
     found = convert_project(Source.read(tmp_path / "train.py"))
     assert found[0].status == "converted", found[0].reason
     assert any(todo.code == "ACC429" for todo in found[0].remaining)
+
+
+KEEP = """\
+import os
+import time
+
+
+class keep:
+    def __init__(self, name):
+        self.path = self.made(name)
+
+    def made(self, name):
+        path = os.path.join("runs", name + time.strftime("%H%M%S"))
+        os.makedirs(path)
+        return path
+
+    def tell(self, text):
+        with open(os.path.join(self.path, "log.txt"), "a") as file:
+            file.write(text)
+"""
+
+
+def test_what_a_class_of_its_module_s_name_writes_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "__init__.py").write_text("from keep.keep import *\n")
+    (tmp_path / "keep" / "keep.py").write_text(KEEP)
+    lines = "kept = kp.keep('run')\ntrainer = Trainer(3)\ntrainer.train()\nkept.tell('done')\n"
+    (tmp_path / "train.py").write_text(f"import keep as kp\n{TRAINER}\n{lines}")
+    (found,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert "if trainer.accelerator.is_main_process:\n    kept.tell('done')\n" in found.new_text
+    (said,) = [one.message for one in found.remaining if one.code == "ACC210"]
+    assert "os.makedirs in keep.py, line 11" in said
