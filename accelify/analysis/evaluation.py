@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
@@ -19,11 +20,12 @@ from accelify.analysis.picked import Picked, PickedEntries
 from accelify.analysis.reaching import last_assignment
 from accelify.analysis.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.taken_before import TakenBefore, taken_before
 from accelify.analysis.values import Thing
 
 NO_MODEL = "no call of a model was seen in it"
+_CRITERION = re.compile(r"crit|loss", re.I)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -160,7 +162,7 @@ class _Analysis:
         stmt = self.statements[last]
         number = self._number_of_the_model(forward)
         if number is not None:
-            return f"`{number}` is a number that the model makes of the local batch"
+            return f"`{number[0]}` is a number that {number[1]} makes of the local batch"
         shaped = not_by_samples(self.script, self.loop, self.result.loaders)
         if shaped is not None and not (PADDED in shaped and self._of_sequences(forward)):
             return shaped
@@ -217,8 +219,9 @@ class _Analysis:
                     found.add(node.attr)
         return found
 
-    def _number_of_the_model(self, forward: list[int]) -> str | None:
-        """A loss that the model gives back: `logits, loss = model(x, y)`, and `loss.item()` behind it.
+    def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
+        """A loss that the model, or a criterion that is one, gives back, and which of them does:
+        `logits, loss = model(x, y)`, and `loss.item()` behind it.
 
         What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
         """
@@ -240,7 +243,8 @@ class _Analysis:
                 number = _taken_as_number(node)
                 added = _addend(number, sums) if number is not None else None
                 if added is not None:
-                    return added
+                    maker = dotted(stmt.value.func) or ""
+                    return added, f"`{maker}`" if _CRITERION.search(maker) else "the model"
         return None
 
     def _keeps_something(self) -> bool:

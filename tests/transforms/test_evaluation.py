@@ -274,6 +274,30 @@ print(total / len(test_loader))
     )
 
 
+def test_a_number_that_a_criterion_of_the_script_s_gives_is_not_called_the_model_s() -> None:
+    setup = """
+    class Smooth(nn.Module):
+        def each(self, output, y):
+            return 0.9 * F.cross_entropy(output, y, reduction="none") - 0.1 * output.mean(1)
+
+        def forward(self, output, y):
+            return self.each(output, y).mean()
+
+    criterion = Smooth()
+    """
+    end = """
+    total = 0
+    for x, y in test_loader:
+        output = model(x)
+        loss = criterion(output, y)
+        total += loss.item() * x.size(0)
+    print(total / len(data))
+    """
+    conversion = convert(setup=setup, loss="loss = criterion(model(x), y)", end=end)
+    (message,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "`loss` is a number that `criterion` makes of the local batch" in message
+
+
 @pytest.mark.parametrize("bound", ["8", "batch_size", "args.batch_size"])
 def test_samples_that_are_counted_off(bound: str) -> None:
     """As many samples as were gathered, and not as many as one process's batch has."""
