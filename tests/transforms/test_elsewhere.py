@@ -898,3 +898,31 @@ def test_what_the_forward_of_a_loss_prints_is_said(tmp_path: Path, made: str) ->
     assert findings(conversion, "ACC201") == [said]
     assert place_of(conversion.new_text, "loss") == "loss = criterion(model(x), y)"
     assert not findings(conversion)
+
+
+DRAWS = """
+class Drawn(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows = torch.zeros(8, 4)
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.rows[index]{more}
+
+drawn = Drawn()
+"""
+
+
+@pytest.mark.parametrize(("more", "alone"), [(" + torch.rand(4)", False), ("", True)])
+def test_a_line_that_looks_at_a_sample_which_is_drawn_is_left_to_all(
+    tmp_path: Path, more: str, alone: bool
+) -> None:
+    helper = "def note(text):\n    with open('log.txt', 'a') as f:\n        f.write(text)\n"
+    conversion = converted(tmp_path, helper, setup=DRAWS.format(more=more), ready="note(str(drawn[0].shape))")
+    guarded = "if accelerator.is_main_process:\n    note(str(drawn[0].shape))"
+    assert place_of(conversion.new_text, "ready") == (guarded if alone else "note(str(drawn[0].shape))")
+    assert [message.endswith("it draws random numbers") for message in findings(conversion)] == [True] * (
+        not alone
+    )
