@@ -5,6 +5,10 @@ while True:
     if not os.path.isdir(path):
         break
 os.makedirs(path)    subprocess.Popen("mkdir -p %s" % path, shell=True)
+
+while os.path.exists(root + str(version)):
+    version += 1
+os.makedirs(root + str(version))
 """
 
 from __future__ import annotations
@@ -41,20 +45,21 @@ def free_name_of(
 
 
 def _looked_for(loop: ast.While) -> set[str]:
-    """The paths which a loop gives another name until there is nothing of it."""
+    """The paths, as they are written, which a loop gives another name until there is nothing of it."""
     tests = [loop.test]
     tests += [
         n.test for n in walk(loop) if isinstance(n, ast.If) and any(isinstance(s, ast.Break) for s in n.body)
     ]
-    asked = {
-        dotted(path) or ""
+    asked = [
+        path
         for test in tests
         for call in walk(test)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
         for path in (call.args or [call.func.value])
-    }
+    ]
     given = {dotted(t) for n in walk(loop) if isinstance(n, ast.Assign) for t in n.targets}
-    return {path for path in asked if path and path in given}
+    given |= {dotted(n.target) for n in walk(loop) if isinstance(n, ast.AugAssign)}
+    return {ast.unparse(path) for path in asked if given & ({dotted(n) for n in walk(path)} - {None})}
 
 
 def _makes(node: ast.AST, path: str) -> bool:
@@ -63,7 +68,7 @@ def _makes(node: ast.AST, path: str) -> bool:
         return False
     if makes_folder(node):
         made = folder_made(node)
-        return made is not None and dotted(made) == path
+        return made is not None and ast.unparse(made) == path
     if dotted(node.func) not in SHELL:
         return False
     inside = list(walk(node))

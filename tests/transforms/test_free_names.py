@@ -61,6 +61,16 @@ def test_each_process_can_come_to_a_folder_of_its_own(tmp_path: Path, look: str,
 
 
 @pytest.mark.parametrize(
+    "make", ["os.makedirs(args.path + str(args.n))", "os.mkdir(args.path + str(args.n))"]
+)
+@pytest.mark.parametrize("counted", ["args.n += 1", "args.n = args.n + 1"])
+def test_each_process_can_come_to_a_number_of_its_own(tmp_path: Path, make: str, counted: str) -> None:
+    look = f"while os.path.exists(args.path + str(args.n)):\n        {counted}"
+    assert _is_said(tmp_path, look, make)
+    assert not _is_said(tmp_path, look.replace("str(args.n)", "'x'"), make)
+
+
+@pytest.mark.parametrize(
     ("look", "make"),
     [
         (DRAWN, SHELL),
