@@ -103,7 +103,7 @@ def test_the_standard_library_comes_through_unchanged() -> None:
         assert (conversion.status, conversion.changed) == (UNCHANGED, False), path
         assert source.encode(conversion.new_text) == path.read_bytes(), path
         seen += 1
-    assert seen >= 200
+    assert seen >= 100  # of a Python without its own tests, as Debian has it
 
 
 def test_the_standard_library_with_a_training_loop_behind() -> None:
