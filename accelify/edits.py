@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelify.analysis.conditions import asks_for_several, only_reads
-from accelify.analysis.devices import negated
+from accelify.analysis.negation import negated
 from accelify.analysis.syntax import Tree
 
 _INDENTATION = 600

@@ -6,10 +6,19 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.device_choices import binds_device, chooses_device, settles_device
-from accelify.analysis.devices import option_name
+from accelify.analysis.anchor_statements import (
+    DEFINITIONS,
+    asks_rank,
+    defines,
+    extends_arguments,
+    is_harmless,
+    is_header,
+    leads,
+    makes_role,
+    parses_arguments,
+)
+from accelify.analysis.device_choices import binds_device, settles_device
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.function_tables import stands_in_called_table
 from accelify.analysis.headers import evaluating_scope
@@ -20,15 +29,11 @@ from accelify.analysis.program import Module
 from accelify.analysis.reached import is_called_by_nobody
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, dotted, names_in, walk
+from accelify.analysis.syntax import Node, dotted, names_in
 from accelify.analysis.trained import keeps_optimizer
 from accelify.analysis.values import Class, Function
 
 NAME = "accelerator"
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_CONFIG_NAMES = frozenset(
-    "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
-)
 _HARMLESS_DECORATORS = frozenset(
     {
         "torch.no_grad",
@@ -38,13 +43,6 @@ _HARMLESS_DECORATORS = frozenset(
         "builtins.classmethod",
     }
 )
-# Calls before which the Accelerator need not exist yet.
-_HARMLESS_CALLS = (
-    "torch.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all random.seed numpy.random.seed "
-    "torch.cuda.is_available torch.accelerator.is_available torch.backends.mps.is_available "
-    "warnings.filterwarnings matplotlib.use logging.getLogger torch.device torch.accelerator.current_accelerator "
-    "torch.set_default_dtype torch.set_num_threads torch.use_deterministic_algorithms"
-).split()
 
 
 @dataclass(eq=False)
@@ -329,7 +327,7 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
         for h in homes
     ):
         defined = {
-            n for stmt in script.tree.module.body if stmt is not script.main_guard for n in _defines(stmt)
+            n for stmt in script.tree.module.body if stmt is not script.main_guard for n in defines(stmt)
         }
         body = script.tree.module.body if needed_names <= defined else _module_block(script, core)
         return _in_block(script, script.scopes.module, body, needed_names)
@@ -417,23 +415,9 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
         for s in body
         if s is not guard and not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     ]
-    if any(script.trains(s) or _asks_rank(script, s) or _makes(script, s) for s in outside):
+    if any(script.trains(s) or asks_rank(script, s) or makes_role(script, s) for s in outside):
         return body
     return guard.body
-
-
-def _makes(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement, or one that a test stands above, makes what is prepared or chooses the device."""
-    if isinstance(stmt, ast.If):
-        return any(_makes(script, inner) for inner in [*stmt.body, *stmt.orelse])
-    if not isinstance(stmt, ast.Assign):
-        return False
-    # Of several that a function gives only the names say which is which.
-    given = [n for t in stmt.targets if isinstance(t, (ast.Tuple, ast.List)) for n in t.elts]
-    made = [stmt.value, *given]
-    return chooses_device(script, stmt) or any(
-        script.is_a(value, v.MODEL, v.OPTIMIZER, v.LOADER) for value in made
-    )
 
 
 def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
@@ -441,170 +425,48 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
     earliest = 0
     constrained = False
     for index, stmt in enumerate(block):
-        if (script.trains(stmt) or _asks_rank(script, stmt)) and not isinstance(stmt, _DEFINITIONS):
+        if (script.trains(stmt) or asks_rank(script, stmt)) and not isinstance(stmt, DEFINITIONS):
             break
         if settles_device(script, block, index, needed):
-            if not any(_extends_arguments(script, s, needed) for s in block[index:]):
+            if not any(extends_arguments(script, s, needed) for s in block[index:]):
                 break
-        if _is_header(stmt) or (
+        if is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):
             if index == earliest and not constrained:
                 earliest = index + 1
-        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and _leading(
-            block, index
-        ):
+        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and leads(block, index):
             earliest = max(earliest, index + 1)
         if (
-            _parses_arguments(script, stmt)
+            parses_arguments(script, stmt)
             or (
                 needed
-                and _defines(stmt) & needed
+                and defines(stmt) & needed
                 and not script.trains(stmt)
                 and not named_before(script, stmt)
             )
-            or _extends_arguments(script, stmt, needed)
+            or extends_arguments(script, stmt, needed)
             or hides_devices(script, stmt)
         ):
             earliest = max(earliest, index + 1)
             constrained = True
     place = earliest
-    while place < len(block) and _harmless(script, block[place]):
+    while place < len(block) and is_harmless(script, block[place]):
         place += 1
     if place == len(block) or not binds_device(script, block[place]):
         place = earliest
     if not constrained:
         # Definitions between imports and code stay where they are; the Accelerator comes after them.
-        while place < len(block) and isinstance(block[place], _DEFINITIONS):
+        while place < len(block) and isinstance(block[place], DEFINITIONS):
             place += 1
     anchor = Anchor(scope, block)
-    if place < len(block) and not (place and isinstance(block[place], _DEFINITIONS)):
+    if place < len(block) and not (place and isinstance(block[place], DEFINITIONS)):
         anchor.before = block[place]
         anchor.offset = tree.start(block[place])
     else:
         anchor.after = block[place - 1]
         anchor.offset = tree.end(block[place - 1])
     return anchor
-
-
-def _leading(block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports, definitions and plain constants stand before a statement."""
-    return all(
-        _is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
-    )
-
-
-def _is_constant(stmt: ast.stmt) -> bool:
-    """`__author__ = "..."`, `SEED = 1`, as they stand above the imports of a file."""
-    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
-
-
-def _is_header(stmt: ast.stmt) -> bool:
-    if isinstance(
-        stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global)
-    ):
-        return True
-    if isinstance(stmt, ast.Try):
-        return any(isinstance(s, (ast.Import, ast.ImportFrom)) for s in stmt.body)
-    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
-
-
-def _parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
-    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
-        return False
-    func = dotted(stmt.value.func) or ""
-    roles = (v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR, v.PARAMETERS)
-    if script.is_a(stmt.value, *roles):
-        return False  # `opt = SGD(...)` is no namespace of options
-    if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in walk(stmt.value)):
-        return False
-    if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
-        return True
-    if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (
-        "parse_args",
-        "parse",
-        "parse_known_args",
-    ):
-        return True
-    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-    return (
-        any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
-        and "parser" not in func.lower()
-    )
-
-
-def _extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
-    """Whether a statement changes options that the Accelerator's arguments read.
-
-    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets its own.
-    """
-    if not needed or isinstance(stmt, _DEFINITIONS):
-        return False
-    if isinstance(stmt, (ast.Assign, ast.If)):
-        return any(
-            isinstance(t, (ast.Attribute, ast.Subscript))
-            and isinstance(t.value, ast.Name)
-            and t.value.id in needed
-            and _is_flag(option_name(t) or "")
-            for inner in walk(stmt)
-            if isinstance(inner, ast.Assign)
-            for t in inner.targets
-        )
-    return any(
-        isinstance(node, ast.Call) and sets_attributes(script, node, needed)
-        for node in (walk(stmt) if isinstance(stmt, (ast.Expr, ast.For)) else ())
-    )
-
-
-def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str]) -> bool:
-    """Whether a call sets attributes, whatever their names, of something by a needed name."""
-    if isinstance(call.func, ast.Name):
-        target = call.args[0] if call.func.id == "setattr" and len(call.args) == 3 else None
-        return isinstance(target, ast.Name) and target.id in needed
-    if not isinstance(call.func, ast.Attribute) or dotted(call.func.value) not in needed:
-        return False
-    return any(
-        isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
-        for callee in script.callees(call)
-        for inner in walk(callee.node)
-    )
-
-
-def _is_flag(name: str) -> bool:
-    """Whether a name reads like an option for the accelerator."""
-    return any(known.search(name) for known in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
-
-
-def _defines(stmt: ast.stmt) -> set[str]:
-    if isinstance(stmt, (*_DEFINITIONS, ast.For, ast.While)):
-        return set()
-    attributes = {
-        dotted(n) or "" for n in walk(stmt) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-    }
-    return attributes | {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
-    if isinstance(stmt, (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass)):
-        return True
-    if binds_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
-        return False
-    if _asks_rank(script, stmt):
-        return False
-    for node in walk(stmt):
-        if isinstance(node, ast.Call):
-            name = script.qualname(node.func)
-            if name not in _HARMLESS_CALLS and not (
-                isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
-            ):
-                return False
-    return True
-
-
-def _asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement asks the Accelerator for something that its plain form cannot say."""
-    start, end = script.tree.start(stmt), script.tree.end(stmt)
-    return any(start <= script.tree.start(n) < end for n in script.placeholders)
 
 
 __all__ = ["NAME", "Anchor", "Reach", "find_anchor", "names_in", "node_of"]

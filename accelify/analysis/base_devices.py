@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices import names_cpu, negated
+from accelify.analysis.devices import names_cpu
+from accelify.analysis.negation import negated
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk

@@ -14,10 +14,11 @@ from accelify.analysis.attributes import told_here
 from accelify.analysis.base_devices import wish_of_base_class
 from accelify.analysis.default_devices import is_never_told
 from accelify.analysis.device_constants import DeviceConstant
-from accelify.analysis.devices import Devices, is_option_for_gpu, negated
+from accelify.analysis.devices import Devices, is_option_for_gpu
 from accelify.analysis.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.named_devices import NamedDevice, device_arguments, named_devices
+from accelify.analysis.negation import negated
 from accelify.analysis.read_off import is_read_off, is_set_nowhere
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model

@@ -236,10 +236,7 @@ class Trace:
                         self.follow(test, place)
 
     def _read(self, name: str, scope: Scope) -> None:
-        method = scope
-        while not method.is_method and method.parent is not None and method.parent.kind == "function":
-            method = method.parent
-        own = method.self_name()
+        own = scope.method_around.self_name()
         if "." in name:
             if own is None or name.split(".")[0] != own or name.count(".") > 1:
                 return

@@ -13,6 +13,7 @@ from accelify.analysis.device_texts import is_numbered_gpu
 from accelify.analysis.effect_sites import defaults_of, is_stored
 from accelify.analysis.fallback_devices import named_before
 from accelify.analysis.machine_flags import MachineFlags
+from accelify.analysis.negation import negated
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
@@ -579,33 +580,3 @@ def _has_else(node: ast.If) -> bool:
     if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         return _has_else(node.orelse[0])
     return True
-
-
-def negated(text: str, inside: bool = False) -> str:
-    """The opposite of a condition, in the shortest form."""
-    text = text.strip()
-    tree = ast.parse(text, mode="eval").body
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return text[3:].strip()
-    if text in ("True", "False"):
-        return "False" if text == "True" else "True"
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
-        opposite = {
-            ast.Eq: "!=",
-            ast.NotEq: "==",
-            ast.Lt: ">=",
-            ast.GtE: "<",
-            ast.Gt: "<=",
-            ast.LtE: ">",
-            ast.Is: "is not",
-            ast.IsNot: "is",
-            ast.In: "not in",
-            ast.NotIn: "in",
-        }
-        sign = opposite.get(type(tree.ops[0]))
-        if sign is not None:
-            parts = [ast.get_source_segment(text, part) for part in (tree.left, tree.comparators[0])]
-            return f"{parts[0]} {sign} {parts[1]}"
-    if isinstance(tree, (ast.BoolOp, ast.IfExp, ast.Compare, ast.Lambda)):
-        return f"not ({text})"
-    return f"not {text}"

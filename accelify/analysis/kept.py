@@ -120,10 +120,7 @@ def class_of(scope: Scope) -> Scope | None:
 
 def own_attribute(scope: Scope, target: ast.expr) -> str | None:
     """`x` of `self.x`, `self.x[...]` and `self.x.y` in a method."""
-    method = scope
-    while not method.is_method and method.parent is not None and method.parent.kind == "function":
-        method = method.parent
-    own = method.self_name()
+    own = scope.method_around.self_name()
     node: ast.expr = target
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:

@@ -99,11 +99,7 @@ def _written_beside(
 
 def _returned(method: Scope) -> Iterator[str]:
     """The attributes of its object that a method gives something of."""
-    assigned: dict[str, list[ast.expr]] = {}
-    for node in method.nodes:
-        if isinstance(node, ast.Assign):
-            for name in (n for t in node.targets for n in target_names(t)):
-                assigned.setdefault(name, []).append(node.value)
+    assigned = _assigned(method)
     values = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
     for node in _read_for(values, assigned):
         attribute = own_attribute(method, node)
@@ -178,11 +174,7 @@ def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.Aug
     if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in nodes):
         return
     derived = derived_from(method, given)
-    assigned: dict[str, list[ast.expr]] = {}
-    for node in nodes:
-        if isinstance(node, ast.Assign):
-            for name in (n for t in node.targets for n in target_names(t)):
-                assigned.setdefault(name, []).append(node.value)
+    assigned = _assigned(method)
     out = {name for name, values in assigned.items() if any(map(_takes_out, values))}
     returned = _read_for(
         [n.value for n in nodes if isinstance(n, ast.Return) and n.value is not None], assigned
@@ -200,6 +192,16 @@ def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.Aug
         )
         if reads and (carried or any(n.lineno < node.lineno for n in reads)):
             yield node, attribute
+
+
+def _assigned(method: Scope) -> dict[str, list[ast.expr]]:
+    """What the variables of a method are given, by name."""
+    assigned: dict[str, list[ast.expr]] = {}
+    for node in method.nodes:
+        if isinstance(node, ast.Assign):
+            for name in (n for t in node.targets for n in target_names(t)):
+                assigned.setdefault(name, []).append(node.value)
+    return assigned
 
 
 def _read_for(values: list[ast.expr], assigned: dict[str, list[ast.expr]]) -> list[ast.Attribute]:

@@ -466,22 +466,6 @@ class Placement:
             for c in self.counted
         )
 
-    def filled_behind(self, site: PrepareSite, item: Item) -> ast.Call | None:
-        """Where a ModuleList or the like gets another part after it was prepared, None where it does not."""
-        for call in self.script.calls() if item.kind == v.MODEL and item.container is None else ():
-            func = call.func
-            if not isinstance(func, ast.Attribute) or func.attr not in (
-                "append",
-                "extend",
-                "insert",
-                "add_module",
-            ):
-                continue
-            if self.script.scope_of(call) is site.scope and self.tree.start(call) > self.tree.end(site.after):
-                if item.things & self.script.models_of(func.value):
-                    return call
-        return None
-
     def _kept_and_run(self, item: Item) -> bool:
         """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
         key = item.holder.name, frozenset(item.things)

@@ -23,6 +23,7 @@ from accelify.analysis.devices import Devices
 from accelify.analysis.distributed import already_distributed
 from accelify.analysis.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.filled_behind import filled_behind
 from accelify.analysis.hand_cut import find_hand_cut
 from accelify.analysis.inline_loaders import handed_on_at_once, loops_over_sites
 from accelify.analysis.loaders import is_shardable, trains_on_whole_batches
@@ -226,7 +227,7 @@ class Plan(ConstructorArguments):
                 ):
                     message = f"`{item.holder.name}` is made only behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
-                late = self.placement.filled_behind(site, item)
+                late = filled_behind(self.script, site, item)
                 if late is not None:
                     message = f"`{item.holder.name}` is still filled behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, late))

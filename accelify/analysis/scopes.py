@@ -106,6 +106,14 @@ class Scope:
         """Whether it is a method whose first parameter is an object of its class."""
         return self.is_method and self.self_name() is not None and not self.is_class_method
 
+    @property
+    def method_around(self) -> Scope:
+        """The method that a function stands in, whose `self` it sees; the outermost function where there is none."""
+        scope = self
+        while not scope.is_method and scope.parent is not None and scope.parent.kind == "function":
+            scope = scope.parent
+        return scope
+
     def resolve(self, name: str) -> Scope | None:
         """The scope that binds a name as seen from here; None for builtins and unknown names."""
         scope: Scope | None = self

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.anchors import sets_attributes
+from accelify.analysis.anchor_statements import sets_attributes
 from accelify.analysis.containers import DICT, TUPLE
 from accelify.analysis.homes import node_of
 from accelify.analysis.named_devices import device_for

@@ -13,6 +13,7 @@ from accelify.analysis.anchors import NAME, node_of
 from accelify.analysis.at_hand import AtHand
 from accelify.analysis.collected import filling_loops
 from accelify.analysis.done import needed_beside
+from accelify.analysis.drawn_samples import draws_samples
 from accelify.analysis.effect_sites import goes_over_files
 from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
 from accelify.analysis.evaluation import EvaluationLoop
@@ -446,16 +447,7 @@ class Context:
                         unwrapped = not callee.is_method and self._hands_over_model(call)
                         reason = self.effects.not_alone(effects, unwrapped=unwrapped)
                     reason = reason or effects.tied
-        return reason or needed_beside(self.effects, node) or self._draws_samples(node)
-
-    def _draws_samples(self, node: ast.AST) -> str:
-        """Why all have to take the samples that a node takes by their places: they are drawn; "" where they are not."""
-        for read in (n for n in walk(node) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)):
-            for thing in self.script.things(read.value):
-                method = thing.cls.method("__getitem__") if thing.cls is not None else None
-                if method is not None and (reason := self.effects.of(method[1]).tied):
-                    return reason
-        return ""
+        return reason or needed_beside(self.effects, node) or draws_samples(self.script, self.effects, node)
 
     def _hands_over_model(self, call: ast.Call) -> bool:
         given = [*call.args, *[kw.value for kw in call.keywords]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.analysis.devices import Devices, negated
+from accelify.analysis.devices import Devices
+from accelify.analysis.negation import negated
 from tests.analysis.support import model_of
 
 CHOICE = "device = torch.device('cuda' if {} else 'cpu')"
