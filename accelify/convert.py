@@ -10,11 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.converted_before import calls_without, imports_package, is_handed_an_accelerator
-from accelify.analysis.evaluated_names import picks_by_name
 from accelify.analysis.joined import JoinedTree
-from accelify.analysis.plan import Blocker, Plan
+from accelify.analysis.modules.converted_before import (
+    calls_without,
+    imports_package,
+    is_handed_an_accelerator,
+)
+from accelify.analysis.modules.evaluated_names import picks_by_name
+from accelify.analysis.planning.anchors import NAME, node_of
+from accelify.analysis.planning.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelify.analysis.conditions import asks_for_several, only_reads
-from accelify.analysis.negation import negated
+from accelify.analysis.statements.conditions import asks_for_several, only_reads
+from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
 
 _INDENTATION = 600

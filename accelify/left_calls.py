@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from accelify.analysis.homes import init_of
+from accelify.analysis.planning.homes import init_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 

@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from accelify.analysis.plan import Plan
+from accelify.analysis.modules.search_path import top_of_project
+from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.search_path import top_of_project
 from accelify.findings import Finding, Safety
 from accelify.left_calls import calls_left
 from accelify.project import Imports

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from accelify.analysis.imported_by_name import imports_by_name
-from accelify.analysis.search_path import added_roots, roots_of
+from accelify.analysis.modules.imported_by_name import imports_by_name
+from accelify.analysis.modules.search_path import added_roots, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.reasons import Blocker
+from accelify.analysis.planning.reasons import Blocker
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Imported

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
-from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, dotted

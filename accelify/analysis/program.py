@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelify.analysis.evaluated_names import evaluated_names
-from accelify.analysis.imported_by_name import imports_by_name
-from accelify.analysis.own_main import only_for_main
-from accelify.analysis.registries import WORD, registering
+from accelify.analysis.modules.evaluated_names import evaluated_names
+from accelify.analysis.modules.imported_by_name import imports_by_name
+from accelify.analysis.modules.own_main import only_for_main
+from accelify.analysis.modules.registries import WORD, registering
+from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, roots_of
 from accelify.analysis.scopes import Scope, Scopes
-from accelify.analysis.search_path import NEVER_FOLLOWED, added_roots, roots_of
 from accelify.analysis.syntax import Tree, is_constant, walk
 
 # A project module beyond this size is data or generated; it is not read for roles.

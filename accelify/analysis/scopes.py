@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from accelify.analysis.statements.without_object import is_without_object
 from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
-from accelify.analysis.without_object import is_without_object
 
 
 @dataclass(eq=False)

@@ -10,21 +10,21 @@ from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.evaluated_between import is_drawn_to_train
-from accelify.analysis.handed_on import batches_in, loaders_in, puts_part_in
+from accelify.analysis.data.evaluated_between import is_drawn_to_train
+from accelify.analysis.data.handed_on import batches_in, loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
-from accelify.analysis.idle_calls import idle_calls, leading_to_backward
-from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
-from accelify.analysis.left_to_others import left_to_others
+from accelify.analysis.losses.reducing_helpers import only_reduces
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.own_main import own_main
+from accelify.analysis.modules.left_to_others import left_to_others
+from accelify.analysis.modules.own_main import own_main
+from accelify.analysis.modules.reached import dormant_scopes
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
-from accelify.analysis.reached import dormant_scopes
-from accelify.analysis.reaching import reaching_assignments
-from accelify.analysis.reducing_helpers import only_reduces
-from accelify.analysis.regions import kept_region
+from accelify.analysis.schedules.idle_calls import idle_calls, leading_to_backward
+from accelify.analysis.schedules.regions import kept_region
 from accelify.analysis.scopes import Scope, scope_around
+from accelify.analysis.statements.reaching import reaching_assignments
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
 from accelify.analysis.trained import TrainedModels, is_autograd_function, is_in_model
 from accelify.analysis.uniform import UniformValues

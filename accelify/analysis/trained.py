@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.batch_fits import BatchFits
 from accelify.analysis.holders import Holder
-from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.interpretation.interpreter import Interpreter
+from accelify.analysis.models.batch_fits import BatchFits
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument, dotted

@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING, cast
 
 from accelify.analysis import values as v
-from accelify.analysis.enumerated import counter_of
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
+from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names
 from accelify.analysis.values import Thing, Values
 

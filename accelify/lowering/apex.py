@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.counts import made_once
+from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
 from accelify.lowering.work import Work

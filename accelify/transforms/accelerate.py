@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.reduction_kinds import SUM
+from accelify.analysis.losses.reduction_kinds import SUM
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant
 from accelify.analysis.values import Thing

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.anchor_statements import sets_attributes
-from accelify.analysis.containers import DICT, TUPLE
-from accelify.analysis.homes import node_of
-from accelify.analysis.named_devices import device_for
-from accelify.analysis.separate_runs import begins_run
-from accelify.analysis.sites import Item, PrepareSite
+from accelify.analysis.devices.named import device_for
+from accelify.analysis.interpretation.containers import DICT, TUPLE
+from accelify.analysis.planning.anchor_statements import sets_attributes
+from accelify.analysis.planning.homes import node_of
+from accelify.analysis.planning.sites import Item, PrepareSite
+from accelify.analysis.schedules.separate_runs import begins_run
 from accelify.analysis.values import Mapping, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity

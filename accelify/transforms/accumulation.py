@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.windows import accumulates_by_hand
+from accelify.analysis.schedules.windows import accumulates_by_hand
 from accelify.edits import DeleteStatement, Edit, Indent, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule

@@ -13,10 +13,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.given_none import are_none
-from accelify.analysis.input_gradients import InputGradients
-from accelify.analysis.reduction_kinds import MIXED, SUM
+from accelify.analysis.losses.input_gradients import InputGradients
+from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import Backward
+from accelify.analysis.statements.given_none import are_none
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Mapping, Sequence
 from accelify.edits import Edit, InsertBefore, Replace

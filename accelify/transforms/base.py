@@ -9,22 +9,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.at_hand import AtHand
-from accelify.analysis.collected import filling_loops
-from accelify.analysis.done import needed_beside
-from accelify.analysis.drawn_samples import draws_samples
-from accelify.analysis.effect_sites import goes_over_files
-from accelify.analysis.effects import CLOCKS, RANDOM, SideEffects
-from accelify.analysis.evaluation import EvaluationLoop
-from accelify.analysis.figures import BatchLoop, Figures, Place, draws, plain
-from accelify.analysis.followed import Settled, follow, follow_reordered
-from accelify.analysis.following import Locations, before_and_after
-from accelify.analysis.meeting import meeting_scopes
-from accelify.analysis.own_share import OwnShare
-from accelify.analysis.plan import Plan
+from accelify.analysis.data.drawn_samples import draws_samples
+from accelify.analysis.data.followed import Settled, follow, follow_reordered
+from accelify.analysis.devices.following import Locations, before_and_after
+from accelify.analysis.files.effect_sites import goes_over_files
+from accelify.analysis.files.effects import CLOCKS, RANDOM, SideEffects
+from accelify.analysis.metrics.collected import filling_loops
+from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.figures import BatchLoop, Figures, Place, draws, plain
+from accelify.analysis.metrics.own_share import OwnShare
+from accelify.analysis.planning.anchors import NAME, node_of
+from accelify.analysis.planning.at_hand import AtHand
+from accelify.analysis.planning.meeting import meeting_scopes
+from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import children, target_names, walk
 from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore

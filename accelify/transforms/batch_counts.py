@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing

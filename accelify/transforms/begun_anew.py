@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
 from accelify.transforms import rounds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.cached_samples import cached_samples
+from accelify.analysis.data.cached_samples import cached_samples
 from accelify.transforms import files
 from accelify.transforms.base import Change, Context
 

@@ -13,13 +13,13 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.carried import Update, numbers_in, weights
-from accelify.analysis.carried_statistics import keeps_statistic
-from accelify.analysis.figures import BatchLoop, Figures, Place
-from accelify.analysis.kept_in_losses import kept_in_losses
+from accelify.analysis.losses.carried import Update, numbers_in, weights
+from accelify.analysis.losses.carried_statistics import keeps_statistic
+from accelify.analysis.losses.kept_in_losses import kept_in_losses
+from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
+from accelify.analysis.models.weight_writes import weight_write
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import walk
-from accelify.analysis.weight_writes import weight_write
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule

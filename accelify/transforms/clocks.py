@@ -25,17 +25,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import node_of
-from accelify.analysis.clock_texts import ClockTexts, is_text_of_time
-from accelify.analysis.effect_sites import TERMINAL
-from accelify.analysis.folders import folder_made, makes_folder
-from accelify.analysis.handed_options import holders, is_read_between, reads
-from accelify.analysis.module_variables import is_read_behind_only
-from accelify.analysis.numbered_folders import gives_numbered
+from accelify.analysis.files.clock_texts import ClockTexts, is_text_of_time
+from accelify.analysis.files.effect_sites import TERMINAL
+from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.numbered_folders import gives_numbered
+from accelify.analysis.files.writer_folders import opens_log
+from accelify.analysis.modules.module_variables import is_read_behind_only
+from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.statements.handed_options import holders, is_read_between, reads
 from accelify.analysis.syntax import call_keyword, dotted, walk
-from accelify.analysis.writer_folders import opens_log
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.device_counts import COUNTS, DeviceCounts, Product, entries
-from accelify.analysis.learning_rate import is_learning_rate
+from accelify.analysis.devices.counts import COUNTS, DeviceCounts, Product, entries
 from accelify.analysis.program import Module
-from accelify.analysis.schedule_lengths import Length
+from accelify.analysis.schedules.learning_rate import is_learning_rate
+from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Imported, Thing

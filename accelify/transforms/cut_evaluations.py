@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.counts import steps_of
-from accelify.analysis.enumerated import counter_of
-from accelify.analysis.evaluation import NO_MODEL, EvaluationLoop
+from accelify.analysis.metrics.counts import steps_of
+from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
+from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, short

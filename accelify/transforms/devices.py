@@ -18,18 +18,18 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.anchors import NAME
-from accelify.analysis.bound_later import bound_later
-from accelify.analysis.default_devices import calls_without
-from accelify.analysis.device_texts import is_numbered_gpu
-from accelify.analysis.devices import DeviceAssignment
-from accelify.analysis.handed_options import holders, reads
-from accelify.analysis.hidden_devices import hidden_on_import, hides_all, hiding
-from accelify.analysis.named_devices import device_arguments, device_for
-from accelify.analysis.parts_on_cpu import parts_on_cpu
-from accelify.analysis.seen_options import place_of
-from accelify.analysis.selected_devices import SelectedDevices
-from accelify.analysis.steps import sources
+from accelify.analysis.devices.bound_later import bound_later
+from accelify.analysis.devices.defaults import calls_without
+from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
+from accelify.analysis.devices.named import device_arguments, device_for
+from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
+from accelify.analysis.devices.seen_options import place_of
+from accelify.analysis.devices.selected import SelectedDevices
+from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.wishes import DeviceAssignment
+from accelify.analysis.planning.anchors import NAME
+from accelify.analysis.schedules.steps import sources
+from accelify.analysis.statements.handed_options import holders, reads
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity

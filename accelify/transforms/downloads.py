@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from accelify.analysis.effect_sites import DOWNLOADS
-from accelify.analysis.effects import opens_for_writing
-from accelify.analysis.fetch_options import told_to_download
-from accelify.analysis.fetches import asked_to_download, is_download
-from accelify.analysis.renderings import fetches_repository
+from accelify.analysis.data.fetch_options import told_to_download
+from accelify.analysis.data.fetches import asked_to_download, is_download
+from accelify.analysis.files.effect_sites import DOWNLOADS
+from accelify.analysis.files.effects import opens_for_writing
+from accelify.analysis.files.renderings import fetches_repository
 from accelify.analysis.syntax import call_keyword, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.early_draws import early_draw
+from accelify.analysis.data.early_draws import early_draw
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.sharding import UNSHARDED

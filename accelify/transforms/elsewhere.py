@@ -15,9 +15,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.asked_paths import behind_questions
-from accelify.analysis.done import calls_done, statement_for
-from accelify.analysis.effect_sites import (
+from accelify.analysis.files.asked_paths import behind_questions
+from accelify.analysis.files.effect_sites import (
     ASKING,
     DOWNLOADS,
     FILES,
@@ -28,16 +27,17 @@ from accelify.analysis.effect_sites import (
     Site,
     is_printed,
 )
-from accelify.analysis.effects import READING, Effects
-from accelify.analysis.folders import makings
-from accelify.analysis.free_names import free_name_of
-from accelify.analysis.listed_later import ListedLater
-from accelify.analysis.log_files import BEGUN_LOGS, begins_log
-from accelify.analysis.module_names import module_at
-from accelify.analysis.own_main import calls_of_other_mains
-from accelify.analysis.reached import is_never_run
-from accelify.analysis.sample_files import writes_own
+from accelify.analysis.files.effects import READING, Effects
+from accelify.analysis.files.folders import makings
+from accelify.analysis.files.free_names import free_name_of
+from accelify.analysis.files.listed_later import ListedLater
+from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log
+from accelify.analysis.files.sample_files import writes_own
+from accelify.analysis.modules.module_names import module_at
+from accelify.analysis.modules.own_main import calls_of_other_mains
+from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
+from accelify.analysis.statements.done import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity

@@ -18,9 +18,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.analysis.option_defaults import constants_in, is_false_by_default, option_defaults
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default, option_defaults
 from accelify.analysis.syntax import call_keyword, dotted, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity

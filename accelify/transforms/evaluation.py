@@ -15,9 +15,9 @@ from dataclasses import replace
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import made_once, size_of
-from accelify.analysis.evaluation import NO_MODEL, EvaluationLoop
-from accelify.analysis.loaders import is_shardable
+from accelify.analysis.data.loaders import is_shardable
+from accelify.analysis.metrics.counts import made_once, size_of
+from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.edits import Edit, InsertAfter, InsertBefore

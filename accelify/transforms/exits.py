@@ -19,11 +19,11 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.caught import is_caught
-from accelify.analysis.clock_tests import asks_clock, has_clocks
-from accelify.analysis.counts import shape_of, size_of
-from accelify.analysis.figures import Figures
-from accelify.analysis.loaders import drops_last
+from accelify.analysis.data.loaders import drops_last
+from accelify.analysis.files.clock_tests import asks_clock, has_clocks
+from accelify.analysis.metrics.counts import shape_of, size_of
+from accelify.analysis.metrics.figures import Figures
+from accelify.analysis.statements.caught import is_caught
 from accelify.analysis.syntax import Tree, is_constant, walk
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity

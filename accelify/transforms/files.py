@@ -19,32 +19,32 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify import edits as verbs
-from accelify.analysis.array_files import dumps_to_file
-from accelify.analysis.asked_paths import (
+from accelify.analysis.files.array_files import dumps_to_file
+from accelify.analysis.files.asked_paths import (
     asked_paths,
     bare_path,
     behind_questions,
     needed_at_once,
     reads_by_name,
 )
-from accelify.analysis.done import calls_done, closed_beside, statement_for
-from accelify.analysis.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
-from accelify.analysis.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
-from accelify.analysis.folders import folder_made, folders_asked_for, makes_folder, path_text
-from accelify.analysis.listed_beside import is_listed_beside
-from accelify.analysis.listed_later import ListedLater
-from accelify.analysis.module_names import module_at
-from accelify.analysis.only_written import is_only_written
-from accelify.analysis.opened_paths import opened_path
-from accelify.analysis.pictures import saves_picture
-from accelify.analysis.read_later import ReadLater
-from accelify.analysis.renderings import renders
-from accelify.analysis.sample_files import writes_own
-from accelify.analysis.saved_objects import saved_to
+from accelify.analysis.files.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
+from accelify.analysis.files.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
+from accelify.analysis.files.folders import folder_made, folders_asked_for, makes_folder, path_text
+from accelify.analysis.files.listed_beside import is_listed_beside
+from accelify.analysis.files.listed_later import ListedLater
+from accelify.analysis.files.only_written import is_only_written
+from accelify.analysis.files.opened_paths import opened_path
+from accelify.analysis.files.pictures import saves_picture
+from accelify.analysis.files.read_later import ReadLater
+from accelify.analysis.files.renderings import renders
+from accelify.analysis.files.sample_files import writes_own
+from accelify.analysis.files.saved_objects import saved_to
+from accelify.analysis.files.shell import run_for_all, writes_by_shell
+from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.scopes import Scope
-from accelify.analysis.shell import run_for_all, writes_by_shell
+from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
+from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
 from accelify.analysis.syntax import call_argument, walk
-from accelify.analysis.tolerated import is_tolerated, must_be_new
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.waits import read_in_functions

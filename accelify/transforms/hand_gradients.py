@@ -19,10 +19,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.bare_tensors import UpdatedTensor, tensors_updated_by_hand
-from accelify.analysis.copied import leaves_no_gradients
-from accelify.analysis.input_gradients import InputGradients
-from accelify.analysis.reduction_kinds import MEAN, SUM
+from accelify.analysis.losses.input_gradients import InputGradients
+from accelify.analysis.losses.reduction_kinds import MEAN, SUM
+from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
+from accelify.analysis.models.copied import leaves_no_gradients
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
 from accelify.analysis.values import Function

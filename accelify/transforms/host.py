@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.loaders import collating
-from accelify.analysis.locations import ARRAY, DEVICE, HOST
-from accelify.analysis.read_on_host import can_be_mended, reads_on_host
+from accelify.analysis.data.loaders import collating
+from accelify.analysis.devices.locations import ARRAY, DEVICE, HOST
+from accelify.analysis.devices.read_on_host import can_be_mended, reads_on_host
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.locations import DEVICE, HOST
+from accelify.analysis.devices.locations import DEVICE, HOST
 from accelify.edits import Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule

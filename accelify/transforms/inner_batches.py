@@ -13,8 +13,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.loaders import collating, drops_last
-from accelify.analysis.padded import results_of
+from accelify.analysis.data.loaders import collating, drops_last
+from accelify.analysis.data.padded import results_of
 from accelify.analysis.syntax import dotted
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.keeping_objects import keeping_objects
-from accelify.analysis.parallel_wraps import is_behind, wrapped_models
-from accelify.analysis.training_before import trained_before
-from accelify.analysis.wrapping_scripts import keeping_wrappers
+from accelify.analysis.models.keeping_objects import keeping_objects
+from accelify.analysis.models.parallel_wraps import is_behind, wrapped_models
+from accelify.analysis.models.wrapping_scripts import keeping_wrappers
+from accelify.analysis.schedules.training_before import trained_before
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL

@@ -12,9 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.counts import made_once
-from accelify.analysis.figures import BatchLoop
-from accelify.analysis.loaders import drops_last
+from accelify.analysis.data.loaders import drops_last
+from accelify.analysis.metrics.counts import made_once
+from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 from accelify.analysis.values import Mapping, Thing
 from accelify.transforms.base import Change, Context, Rule

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.learning_rate import handed_to_a_rate, is_learning_rate
-from accelify.analysis.schedule_lengths import lengths_of
+from accelify.analysis.schedules.learning_rate import handed_to_a_rate, is_learning_rate
+from accelify.analysis.schedules.schedule_lengths import lengths_of
+from accelify.analysis.schedules.told_totals import told_totals
+from accelify.analysis.statements.unread import is_unread
 from accelify.analysis.syntax import dotted, walk
-from accelify.analysis.told_totals import told_totals
-from accelify.analysis.unread import is_unread
 from accelify.analysis.values import Thing
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short

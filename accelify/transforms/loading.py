@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.done import statement_for
-from accelify.analysis.effect_sites import FILES, PICTURES, defaults_of
-from accelify.analysis.effects import READING, WRITING, opens_for_writing
-from accelify.analysis.folders import path_text
-from accelify.analysis.loaded import comes_from, loads_of_states
-from accelify.analysis.saved_objects import saved_to
+from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
+from accelify.analysis.files.effects import READING, WRITING, opens_for_writing
+from accelify.analysis.files.folders import path_text
+from accelify.analysis.files.loaded import comes_from, loads_of_states
+from accelify.analysis.files.saved_objects import saved_to
+from accelify.analysis.schedules.training_before import trains_only_behind
 from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.statements.done import statement_for
 from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
-from accelify.analysis.training_before import trains_only_behind
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity

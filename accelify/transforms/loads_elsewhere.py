@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.come_to import come_to
+from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, target_names, walk

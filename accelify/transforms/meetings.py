@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.collected import Collecting, collecting, holds_tensors, is_tensor
-from accelify.analysis.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
-from accelify.analysis.meeting_elsewhere import meeting_elsewhere
-from accelify.analysis.negation import negated
-from accelify.analysis.reaching import reaching_assignments
+from accelify.analysis.devices.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
+from accelify.analysis.devices.meeting_elsewhere import meeting_elsewhere
+from accelify.analysis.metrics.collected import Collecting, collecting, holds_tensors, is_tensor
 from accelify.analysis.script import is_in_model
+from accelify.analysis.statements.negation import negated
+from accelify.analysis.statements.reaching import reaching_assignments
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
 from accelify.edits import Edit
 from accelify.findings import Severity

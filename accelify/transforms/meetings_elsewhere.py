@@ -13,8 +13,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
-from accelify.analysis.made_elsewhere import MadeElsewhere, made_elsewhere
+from accelify.analysis.devices.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
+from accelify.analysis.devices.made_elsewhere import MadeElsewhere, made_elsewhere
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.meetings import MEETING

@@ -11,11 +11,11 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.loaded import comes_from, with_callers
-from accelify.analysis.merged_weights import merged_weights, taken_out_at
-from accelify.analysis.parallel_wraps import is_behind, wrapped_models
-from accelify.analysis.training_before import trained_before
-from accelify.analysis.weight_names import PREFIX
+from accelify.analysis.files.loaded import comes_from, with_callers
+from accelify.analysis.models.merged_weights import merged_weights, taken_out_at
+from accelify.analysis.models.parallel_wraps import is_behind, wrapped_models
+from accelify.analysis.models.weight_names import PREFIX
+from accelify.analysis.schedules.training_before import trained_before
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL

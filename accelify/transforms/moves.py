@@ -15,9 +15,9 @@ from typing import Any
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.early_use import is_needed_before_prepare
-from accelify.analysis.locations import HOST
-from accelify.analysis.shared_factories import is_told_device
+from accelify.analysis.devices.locations import HOST
+from accelify.analysis.models.early_use import is_needed_before_prepare
+from accelify.analysis.models.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity

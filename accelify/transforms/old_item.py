@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accelify.analysis.scalar_losses import ScalarLosses
+from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.syntax import is_constant
 from accelify.edits import YIELDING, Replace
 from accelify.findings import Severity

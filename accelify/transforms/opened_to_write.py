@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.come_to import come_to
+from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument
 from accelify.transforms.base import Change, Context

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.own_counts import WEIGHTS, OwnCounts
+from accelify.analysis.losses.own_counts import WEIGHTS, OwnCounts
 from accelify.analysis.scopes import Scope
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short

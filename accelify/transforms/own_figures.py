@@ -17,14 +17,14 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.carried import weights
-from accelify.analysis.figures import place_of
-from accelify.analysis.kept_and_shown import gives_kept
-from accelify.analysis.own_share import OwnShare
-from accelify.analysis.recorded_sums import RecordedSums
-from accelify.analysis.slots import TOTAL, Held
+from accelify.analysis.losses.carried import weights
+from accelify.analysis.metrics.figures import place_of
+from accelify.analysis.metrics.kept_and_shown import gives_kept
+from accelify.analysis.metrics.own_share import OwnShare
+from accelify.analysis.metrics.recorded_sums import RecordedSums
+from accelify.analysis.models.weight_writes import model_changes
+from accelify.analysis.statements.slots import TOTAL, Held
 from accelify.analysis.syntax import dotted, walk
-from accelify.analysis.weight_writes import model_changes
 from accelify.transforms.base import Change, Context, Rule, short
 
 FIGURE = Rule(

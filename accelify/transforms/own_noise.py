@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
-from accelify.analysis.counts import size_of
-from accelify.analysis.followed import runs_in
+from accelify.analysis.data.followed import runs_in
+from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.syntax import call_argument, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short

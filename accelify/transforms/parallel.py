@@ -29,25 +29,25 @@ from itertools import pairwise
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.conditions import only_reads
-from accelify.analysis.loaded import comes_from, loads_elsewhere, with_callers
-from accelify.analysis.parallel_wraps import is_behind, is_unread_and_stays, wrapping_calls
-from accelify.analysis.run_elsewhere import runs_on_host
-from accelify.analysis.saved_weights import saved_paths, saved_whole, saves_weights
-from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.stray_unwrapping import stray_unwrapping
-from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.training_before import trained_before
-from accelify.analysis.unwrapped_elsewhere import unwrapped_elsewhere
-from accelify.analysis.values import Sequence, Thing
-from accelify.analysis.weights_elsewhere import weights_elsewhere
-from accelify.analysis.wrapped_elsewhere import wrapped_elsewhere
-from accelify.analysis.wrapping_scripts import (
+from accelify.analysis.devices.run_elsewhere import runs_on_host
+from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
+from accelify.analysis.models.parallel_wraps import is_behind, is_unread_and_stays, wrapping_calls
+from accelify.analysis.models.saved_weights import saved_paths, saved_whole, saves_weights
+from accelify.analysis.models.stray_unwrapping import stray_unwrapping
+from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
+from accelify.analysis.models.weights_elsewhere import weights_elsewhere
+from accelify.analysis.models.wrapped_elsewhere import wrapped_elsewhere
+from accelify.analysis.models.wrapping_scripts import (
     cutting_names,
     loading_into_wrappers,
     taken_out,
     taking_out_of_wrappers,
 )
+from accelify.analysis.schedules.training_before import trained_before
+from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.statements.conditions import only_reads
+from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.values import Sequence, Thing
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule

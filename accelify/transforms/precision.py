@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.regions import kept_region
+from accelify.analysis.schedules.regions import kept_region
 from accelify.edits import DeleteStatement, Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule

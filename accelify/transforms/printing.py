@@ -19,13 +19,13 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
-from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.done import needed_beside, statement_for
-from accelify.analysis.effect_sites import PRINTERS
-from accelify.analysis.log_files import begins_log
-from accelify.analysis.module_names import module_at
-from accelify.analysis.own_main import calls_of_other_mains
+from accelify.analysis.files.effect_sites import PRINTERS
+from accelify.analysis.files.log_files import begins_log
+from accelify.analysis.modules.module_names import module_at
+from accelify.analysis.modules.own_main import calls_of_other_mains
+from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
-from accelify.analysis.homes import node_of
-from accelify.analysis.module_names import module_at
+from accelify.analysis.modules.module_names import module_at
+from accelify.analysis.planning.homes import node_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 from accelify.edits import Edit

@@ -19,8 +19,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.counts import made_once
-from accelify.analysis.figures import (
+from accelify.analysis.losses.reduction_kinds import SUM
+from accelify.analysis.metrics.counts import made_once
+from accelify.analysis.metrics.figures import (
     SHARE,
     BatchLoop,
     Figures,
@@ -31,9 +32,8 @@ from accelify.analysis.figures import (
     place_of,
     plain,
 )
-from accelify.analysis.meters import Meter, meter_of
-from accelify.analysis.recorded_sums import RecordedSums, Sums
-from accelify.analysis.reduction_kinds import SUM
+from accelify.analysis.metrics.meters import Meter, meter_of
+from accelify.analysis.metrics.recorded_sums import RecordedSums, Sums
 from accelify.analysis.syntax import names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety

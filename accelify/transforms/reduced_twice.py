@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.reducing_helpers import adds_up
+from accelify.analysis.losses.reducing_helpers import adds_up
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule

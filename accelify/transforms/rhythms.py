@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.schedule_lengths import given_to, lengths_read_by
+from accelify.analysis.schedules.schedule_lengths import given_to, lengths_read_by
 from accelify.analysis.syntax import dotted
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH

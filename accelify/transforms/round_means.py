@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import Figures
-from accelify.analysis.loaders import drops_last
-from accelify.analysis.round_means import mean_over_rounds
+from accelify.analysis.data.loaders import drops_last
+from accelify.analysis.metrics.figures import Figures
+from accelify.analysis.metrics.round_means import mean_over_rounds
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 

@@ -30,9 +30,9 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.counts import steps_of
-from accelify.analysis.loaders import has_length
-from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.data.loaders import has_length
+from accelify.analysis.metrics.counts import steps_of
+from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
 from accelify.findings import Severity

@@ -12,9 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.figures import Figures
-from accelify.analysis.sample_counts import SampleCount, SampleCounts
-from accelify.analysis.schedule_lengths import lengths_read_by
+from accelify.analysis.metrics.figures import Figures
+from accelify.analysis.metrics.sample_counts import SampleCount, SampleCounts
+from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import walk
 from accelify.edits import Edit
 from accelify.findings import Safety

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.opened_paths import opened_path
-from accelify.analysis.sample_files import writes_own
+from accelify.analysis.files.opened_paths import opened_path
+from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.edits import Edit, Indent, InsertBefore, Replace

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import made_once
-from accelify.analysis.forward_counts import forward_counts
-from accelify.analysis.step_coefficients import step_coefficients
-from accelify.analysis.step_rates import StepRate, step_rates
-from accelify.analysis.steps import ends_by_steps
+from accelify.analysis.losses.step_coefficients import step_coefficients
+from accelify.analysis.metrics.counts import made_once
+from accelify.analysis.models.forward_counts import forward_counts
+from accelify.analysis.schedules.step_rates import StepRate, step_rates
+from accelify.analysis.schedules.steps import ends_by_steps
+from accelify.analysis.schedules.told_steps import begun_at_steps, told_steps
 from accelify.analysis.syntax import names_in
-from accelify.analysis.told_steps import begun_at_steps, told_steps
 from accelify.analysis.values import Class
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short

@@ -18,10 +18,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.bounded_rows import bounded_embeddings
+from accelify.analysis.models.bounded_rows import bounded_embeddings
+from accelify.analysis.models.updated_buffers import updated_buffers
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted, names_in, walk
-from accelify.analysis.updated_buffers import updated_buffers
 from accelify.analysis.values import Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short

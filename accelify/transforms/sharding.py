@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.counts import first_of_shape
-from accelify.analysis.followed import runs_in
-from accelify.analysis.handed_on import only_from_lists
-from accelify.analysis.kept_sizes import state_of_kept_size
-from accelify.analysis.loaders import drops_last, is_shardable, trains_on_whole_batches
+from accelify.analysis.data.followed import runs_in
+from accelify.analysis.data.handed_on import only_from_lists
+from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_whole_batches
+from accelify.analysis.metrics.counts import first_of_shape
+from accelify.analysis.models.kept_sizes import state_of_kept_size
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Thing

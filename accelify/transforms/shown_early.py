@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.bars_elsewhere import bars_elsewhere
-from accelify.analysis.own_main import calls_of_other_mains
+from accelify.analysis.metrics.bars_elsewhere import bars_elsewhere
+from accelify.analysis.modules.own_main import calls_of_other_mains
 from accelify.analysis.syntax import call_keyword
 from accelify.findings import Severity
 from accelify.transforms import printing, progress

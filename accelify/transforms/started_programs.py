@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.shell import SHELL, run_for_all, writes_by_shell
+from accelify.analysis.files.shell import SHELL, run_for_all, writes_by_shell
 from accelify.edits import Indent
 from accelify.transforms.base import Change, Context
 from accelify.transforms.files import FILES

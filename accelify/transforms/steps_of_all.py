@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.counted_steps import CountedSteps
+from accelify.analysis.schedules.counted_steps import CountedSteps
 from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
 from accelify.transforms.base import Change, Context

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.figures import BatchLoop, Figures, Place, head_of, is_table, place_of, plain
+from accelify.analysis.metrics.figures import BatchLoop, Figures, Place, head_of, is_table, place_of, plain
 from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.module_names import module_at
+from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.syntax import call_keyword
 from accelify.edits import Edit
 from accelify.transforms import progress

@@ -12,10 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.anchors import NAME, node_of
-from accelify.analysis.headers import Default, movable_default
-from accelify.analysis.homes import caller_of, function_of
+from accelify.analysis.planning.anchors import NAME, node_of
+from accelify.analysis.planning.homes import caller_of, function_of
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.headers import Default, movable_default
 from accelify.analysis.syntax import Tree, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace

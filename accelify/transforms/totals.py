@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.averages import divisors, shown_undivided
-from accelify.analysis.counts import counts_all, counts_own, size_of, steps_of
-from accelify.analysis.figures import (
+from accelify.analysis.metrics.averages import divisors, shown_undivided
+from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, steps_of
+from accelify.analysis.metrics.figures import (
     LEFT,
     BatchLoop,
     Figures,
@@ -34,7 +34,7 @@ from accelify.analysis.figures import (
     keeps_mean,
     place_of,
 )
-from accelify.analysis.set_divisors import SetDivisors
+from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.syntax import children, dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.asked_elsewhere import asked_elsewhere
-from accelify.analysis.copied import copied_parameters, is_run_only
-from accelify.analysis.made_anew import made_anew
-from accelify.analysis.parallel_wraps import is_unread_and_stays
-from accelify.analysis.reaching import made_of
+from accelify.analysis.models.asked_elsewhere import asked_elsewhere
+from accelify.analysis.models.copied import copied_parameters, is_run_only
+from accelify.analysis.models.made_anew import made_anew
+from accelify.analysis.models.parallel_wraps import is_unread_and_stays
 from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.statements.reaching import made_of
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace

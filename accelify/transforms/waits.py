@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.asked_paths import asked_paths, outermost_question
-from accelify.analysis.read_later import ReadLater
+from accelify.analysis.files.asked_paths import asked_paths, outermost_question
+from accelify.analysis.files.read_later import ReadLater
 from accelify.transforms.base import Context
 
 

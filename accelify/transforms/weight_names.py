@@ -16,9 +16,17 @@ import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.parallel_wraps import is_behind, is_for_several, wrapped_models
+from accelify.analysis.models.parallel_wraps import is_behind, is_for_several, wrapped_models
+from accelify.analysis.models.weight_names import (
+    PAIRS,
+    PREFIX,
+    WORDS,
+    by_name,
+    reading_of,
+    sources_in,
+    sources_of,
+)
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.weight_names import PAIRS, PREFIX, WORDS, by_name, reading_of, sources_in, sources_of
 from accelify.edits import Edit, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.assignments import assigned_once
-from accelify.analysis.filled_matrices import fills_by_pairs, runs_in_forward
-from accelify.analysis.losses import sums_samples
-from accelify.analysis.made_of_numbers import is_made_of_numbers
-from accelify.analysis.pitted_samples import PittedSamples
+from accelify.analysis.devices.filled_matrices import fills_by_pairs, runs_in_forward
+from accelify.analysis.devices.made_of_numbers import is_made_of_numbers
+from accelify.analysis.losses.pitted_samples import PittedSamples
+from accelify.analysis.losses.reductions import sums_samples
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.done import calls_done, needed_beside, statement_for
-from accelify.analysis.folders import makings
-from accelify.analysis.listed_later import ListedLater
+from accelify.analysis.files.folders import makings
+from accelify.analysis.files.listed_later import ListedLater
+from accelify.analysis.files.writer_folders import needs_folder_of
+from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
 from accelify.analysis.syntax import Tree, dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.analysis.writer_folders import needs_folder_of
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.transforms.base import Change, Context, Rule
 

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from accelify.analysis import values as v
-from accelify.analysis.figures import BatchLoop, Figures
+from accelify.analysis.metrics.figures import BatchLoop, Figures
+from accelify.analysis.models.weight_writes import weight_of, weight_write
+from accelify.analysis.models.written_tables import is_run, written_tables
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
 from accelify.analysis.values import Class, Function
-from accelify.analysis.weight_writes import weight_of, weight_write
-from accelify.analysis.written_tables import is_run, written_tables
 from accelify.transforms.base import Change, Context, Rule, short
 
 WRITTEN = Rule(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.analysis.interpreter import Interpreter
+from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.program import Program
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree

@@ -1,0 +1,107 @@
+"""Data sets that keep in a file what they make of a sample, and read the file where it is there.
+
+def __getitem__(self, index):
+    if os.path.exists(cache):
+        return np.load(cache)
+    sample = prepare(self.paths[index])
+    np.savez_compressed(cache, **sample)
+
+Workers of one loader never take the same sample at a time. Processes that each go through all of the data do: one reads
+what another is still writing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+
+from accelify.analysis import values as v
+from accelify.analysis.files.effect_sites import FILES, Site
+from accelify.analysis.files.effects import SideEffects
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument
+from accelify.analysis.values import Class, Thing, order_of
+
+# What puts a whole file in the place of the one that is missing, at once.
+_AT_ONCE = ("os.rename", "os.replace", "shutil.move")
+_FARTHEST = 6
+
+
+@dataclass(frozen=True)
+class CachedSamples:
+    """A loader that every process reads whole, the class of its data, where that writes, and the script's call."""
+
+    call: ast.Call
+    cls: Class
+    site: Site
+
+
+def cached_samples(
+    script: ScriptModel, effects: SideEffects, shared: Set[Thing], alone: Callable[[ast.AST], bool]
+) -> Iterator[CachedSamples]:
+    """The loaders of such data sets, by the calls of the script that make them or come to it.
+
+    Args:
+        script: its model, with the modules that are converted.
+        effects: what functions do to the world.
+        shared: loaders that give each process its own part of the data.
+        alone: whether only one process comes to a node of the script.
+    """
+    if not any(b"__getitem__" in module.tree.data for module in script.program.modules.values()):
+        return
+    loaders = [
+        thing
+        for thing in script.interpreter.things.values()
+        if isinstance(thing, Thing) and thing.kind == v.LOADER and thing not in shared
+    ]
+    done: set[tuple[ast.Call, Class]] = set()
+    for loader in sorted(loaders, key=order_of):
+        for cls in _data_of(script, loader):
+            found = cls.method("__getitem__")
+            site = _kept(effects, found[1]) if found is not None else None
+            call = _seen_from(script, loader) if site is not None else None
+            if site is None or call is None or (call, cls) in done or alone(call):
+                continue
+            done.add((call, cls))
+            yield CachedSamples(call, cls, site)
+
+
+def _data_of(script: ScriptModel, loader: Thing) -> list[Class]:
+    """The classes of the program whose objects a loader goes through."""
+    data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
+    if data is None or loader.module is None or loader.site is None:
+        return []
+    held = script.interpreter.evaluate(loader.module, loader.module.scopes.of(loader.site), data)
+    return sorted({one.cls for one in held if isinstance(one, Thing) and one.cls is not None}, key=order_of)
+
+
+def _kept(effects: SideEffects, method: Scope) -> Site | None:
+    """Where a function writes a file that is missing, and reads it where it is there."""
+    found = effects.of(method)
+    written = [site for site in found.sites if site.kind == FILES]
+    if not found.reads or any(site.name in _AT_ONCE for site in written):
+        return None
+    return next((site for site in written if site.missing and not site.deletes), None)
+
+
+def _seen_from(script: ScriptModel, loader: Thing) -> ast.Call | None:
+    """The call of the converted modules that makes a loader, or comes to the function of another one that does."""
+    assert loader.module is not None
+    assert loader.site is not None
+    if loader.module in script.modules:
+        return loader.site if isinstance(loader.site, ast.Call) else None
+    around = [loader.module.scopes.of(loader.site)]
+    seen = set(around)
+    for _ in range(_FARTHEST):
+        calls = [pair for scope in around for pair in script.interpreter.callers.get(scope, [])]
+        own = [call for module, call in calls if module in script.modules]
+        if own:
+            return min(own, key=script.tree.start)
+        around = [module.scopes.of(call) for module, call in calls if module.scopes.of(call) not in seen]
+        seen.update(around)
+    return None
+
+
+__all__ = ["CachedSamples", "cached_samples"]

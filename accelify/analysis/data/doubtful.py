@@ -1,0 +1,72 @@
+"""Loaders that share their name with what is none: `get_loader()` gives a DataLoader, or an endless one of its own.
+
+`prepare` shares out and places what torch's DataLoader gives, and hands anything else back as it is. Which of the two a
+name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds
+of what comes, in another case, from a call that cannot be seen: `loader = lib.make_other_loader()`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Set
+
+from accelify.analysis import values as v
+from accelify.analysis.data.loaders import is_shardable
+from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, names_in
+from accelify.analysis.values import Class, Thing
+
+
+def doubtful_loaders(script: ScriptModel, loaders: Set[Thing]) -> dict[Thing, str]:
+    """Of some loaders those whose name can hold something else to go through, with the name of its class."""
+    found: dict[Thing, str] = {}
+    for holder in script.holders:
+        held = {t for t in holder.things & loaders if t.kind == v.LOADER}
+        if not held or holder.cls is not None:
+            continue
+        values_given = [getattr(stmt, "value", None) for stmt, _ in holder.assignments]
+        if any(value is not None and holder.name in names_in(value) for value in values_given):
+            continue  # loader = Prefetcher(loader): what is prepared is the first of the two
+        values = script.interpreter.variables.get((holder.scope, holder.name), ()) if holder.scope else ()
+        others = {
+            w.cls.name
+            for w in values
+            if isinstance(w, Thing) and w.kind == v.INSTANCE and w.cls is not None and _is_gone_through(w.cls)
+        }
+        if others:
+            found.update(dict.fromkeys(held, min(others)))
+    return found
+
+
+def unseen_beside(
+    script: ScriptModel, loaders: Set[Thing], evaluations: Iterable[EvaluationLoop]
+) -> dict[Thing, str]:
+    """The training loaders of calls that cannot be seen which share every name with some that are prepared, and are so
+    with them; each with what is called.
+
+    Args:
+        script: its model.
+        loaders: what is prepared.
+        evaluations: whose loaders are none of these, as they know by themselves what is shared out.
+    """
+    found = {}
+    evaluated = {t for evaluation in evaluations for t in evaluation.loaders}
+    for thing in script.training_loaders - loaders - evaluated:
+        called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
+        holders = script.holders_of(thing)
+        if called is None or thing.cls is not None or is_shardable(thing) or not holders:
+            continue
+        if all(any(is_shardable(t) for t in holder.things & loaders) for holder in holders):
+            found[thing] = called
+    return found
+
+
+def _is_gone_through(cls: Class) -> bool:
+    """Whether a class gives batches and is no loader of a library's, which could be torch's in the end."""
+    if any(base.endswith("Loader") for base in cls.external_bases()):
+        return False
+    return cls.method("__iter__") is not None or cls.method("__next__") is not None
+
+
+__all__ = ["doubtful_loaders", "unseen_beside"]

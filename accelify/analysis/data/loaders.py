@@ -1,0 +1,183 @@
+"""Which loaders are torch's own: they can be shared out from outside, and their batches come on the host."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.data.told_arguments import told
+from accelify.analysis.metrics.counts import made_once
+from accelify.analysis.program import Module
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import (
+    Node,
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    target_names,
+    walk,
+)
+from accelify.analysis.values import Function, Imported, Thing, Values
+
+
+def is_shardable(thing: Thing) -> bool:
+    """Whether a loader is known to be torch's DataLoader, which can be sharded from outside."""
+    if thing.kind != v.LOADER:
+        return False
+    if thing.qualname in k.LOADER_CLASSES:
+        return True
+    return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
+
+
+def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
+    """Whether torch's loader is sure to go through its data in an order that is drawn anew for each pass."""
+    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+        return False
+    if call_keyword(thing.site, "generator") is not None:
+        return False
+    asked = call_argument(thing.site, 2, "shuffle")
+    return all(is_constant(given, True) for given in told(script, thing, asked))
+
+
+def drops_last(script: ScriptModel, thing: Thing) -> bool:
+    """Whether torch's loader is sure to leave out a last batch that is not full, by itself or by its batch sampler."""
+    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+        return False
+    own = thing.cls is not None  # a class of the script's, with arguments in an order of its own
+    asked = call_argument(thing.site, -1 if own else 8, "drop_last")
+    sampler = call_argument(thing.site, -1 if own else 4, "batch_sampler")
+    if isinstance(sampler, ast.Name) and thing.module in script.modules:
+        sampler = made_once(script, sampler)
+    if isinstance(sampler, ast.Call) and (dotted(sampler.func) or "").endswith("BatchSampler"):
+        asked = call_argument(sampler, 2, "drop_last")
+    if isinstance(asked, ast.Compare):
+        return _is_true_as_told(script, thing, asked)
+    return all(is_constant(given, True) for given in told(script, thing, asked))
+
+
+def has_length(script: ScriptModel, thing: Thing) -> bool:
+    """Whether nothing says that a loader goes through a stream, which has no length to ask for."""
+    data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
+    if data is None or thing.module is None:
+        return True
+    return not any(_is_stream(value) for value in _values(script, thing, data) if isinstance(value, Thing))
+
+
+def _is_stream(data: Thing) -> bool:
+    """Whether a data set is iterable only: by its base, or by the name of a class that is not read."""
+    if data.cls is not None:
+        iterable = any("Iterable" in base.rsplit(".", 1)[-1] for base in data.cls.external_bases())
+        return iterable and data.cls.method("__len__") is None
+    if not isinstance(data.site, ast.Call):
+        return False
+    streamed = call_keyword(data.site, "streaming")
+    name = (dotted(data.site.func) or "").rsplit(".", 1)[-1]
+    return "Iterable" in name or (streamed is not None and is_constant(streamed, True))
+
+
+def trains_on_whole_batches(script: ScriptModel) -> bool:
+    """Whether every training loader is sure to leave out a batch that is smaller than the others."""
+    return all(drops_last(script, loader) for loader in script.training_loaders)
+
+
+def _is_true_as_told(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
+    """Whether `phase == "train"` is so, whatever can be told for what stands on its left."""
+    other = test.comparators[0]
+    if len(test.ops) != 1 or not isinstance(test.left, ast.Name) or not isinstance(other, ast.Constant):
+        return False
+    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+        return False
+    wanted = isinstance(test.ops[0], ast.Eq)
+    return all(
+        isinstance(given, ast.Constant) and (given.value == other.value) is wanted
+        for given in told(script, thing, test.left)
+    )
+
+
+def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
+    """The functions that put a loader's batches together, as far as the program has them."""
+    if not isinstance(loader.site, ast.Call) or loader.module is None:
+        return []
+    given = call_argument(loader.site, 6, "collate_fn")
+    if given is None:
+        return []
+    if isinstance(given, ast.Call) and given.args:
+        given = given.args[0]  # functools.partial(collate, pad=0)
+    bodies: list[ast.AST] = [given] if isinstance(given, ast.Lambda) else []
+    for value in _values(script, loader, given):
+        if isinstance(value, Function):
+            bodies.append(value.scope.node)
+        elif isinstance(value, Thing) and value.cls is not None:
+            called = value.cls.method("__call__")
+            bodies += [called[1].node] if called is not None else []
+    return bodies
+
+
+def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
+    """Whether the batches of a loader lie on the host, as torch makes them of a data set that moves nothing itself.
+
+    Of a loader that is not torch's nobody knows where they lie.
+    """
+    if not is_shardable(loader) or (loader.cls is not None and loader.cls.method("__iter__") is not None):
+        return False
+    makers = collating(script, loader)
+    data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
+    for value in _values(script, loader, data) if data is not None else ():
+        if isinstance(value, Thing):
+            makers += [one.scope.node for one in (value.cls.ancestry() if value.cls is not None else ())]
+            if isinstance(value.site, ast.Call) and value.module is not None:
+                # TensorDataset(x.to(device), y.to(device)), or of `x = kind(x)` before
+                held = _held_by(value.module, value.site)
+                if any(_is_made_there(script, value.module, node) for one in held for node in walk(one)):
+                    return False
+                makers += held
+    return not any(_moves(node) for maker in makers for node in walk(maker))
+
+
+def _held_by(module: Module, made: ast.Call) -> list[Node]:
+    """The call that makes a data set, and what its function has assigned before to the names that it is given."""
+    scope = module.scopes.of(made)
+    names = {a.id for a in made.args if isinstance(a, ast.Name)}
+    if scope.kind != "function" or not names:
+        return [made]
+    start = module.tree.start(made)
+    assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and module.tree.end(n) < start]
+    return [made, *[s.value for s in assigned if any(names & set(target_names(t)) for t in s.targets)]]
+
+
+def _is_made_there(script: ScriptModel, module: Module, node: Node) -> bool:
+    """Whether a node makes a tensor of a GPU's type: `kind(x)`, where `kind` can be torch.cuda.FloatTensor."""
+    if not isinstance(node, ast.Call):
+        return False
+    found = script.interpreter.evaluate(module, module.scopes.of(node), node.func)
+    return any(
+        isinstance(w, Imported) and w.name.startswith("torch.cuda.") and w.name.endswith("Tensor")
+        for w in found
+    )
+
+
+def _values(script: ScriptModel, loader: Thing, node: ast.expr) -> Values:
+    """What an argument of a loader can be."""
+    assert loader.module is not None
+    assert loader.site is not None
+    scope = (
+        script.scope_of(loader.site)
+        if loader.module in script.modules
+        else loader.module.scopes.of(loader.site)
+    )
+    return script.interpreter.evaluate(loader.module, scope, node)
+
+
+def _moves(node: ast.AST) -> bool:
+    """Whether a node brings a tensor to a device, or makes it there."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
+        return True
+    target = call_keyword(node, "device")
+    if target is None and isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
+        target = node.args[0]
+    name = (dotted(target) or "") if target is not None else ""
+    return target is not None and not name.startswith("torch.") and not is_constant(target, "cpu")

@@ -1,0 +1,170 @@
+"""Loaders that functions of modules which are not converted go through: they see what they are handed, and no more."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.metrics.kept import class_of, own_attribute
+from accelify.analysis.planning.sites import Item
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import Thing
+
+# What a function may run a model with.
+_RUNNING = (v.MODEL, v.OPTIMIZER, v.CRITERION, v.INSTANCE)
+_WRAPPING = frozenset({"enumerate", "zip", "iter", "list", "reversed"})
+
+
+class ReadElsewhere:
+    """Asks what becomes of loaders that are handed to functions of other modules.
+
+    Args:
+        script: the script; its own modules are those that are converted.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self._known: dict[tuple[Scope, str], bool] = {}
+
+    def gone_through(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a call which functions of other modules go through, batch by batch."""
+        found: list[ast.expr] = []
+        for callee in self.script.callees(call):
+            if self.script.interpreter.module_of(callee) in self.script.modules:
+                continue
+            pairs = handed_to(call, callee)
+            found += [a for a, name in pairs if a not in found and self._loops_over(callee, name)]
+        return found
+
+    def counted(self, loaders: set[Thing]) -> list[ast.stmt]:
+        """The statements that count over some loaders in such functions, without a model: class weights, means."""
+        script, found = self.script, []
+        for call in script.calls():
+            given = self.gone_through(call)
+            if not any(script.things(a, v.LOADER) & loaders for a in given):
+                continue
+            others = [a for a in [*call.args, *[kw.value for kw in call.keywords]] if a not in given]
+            method = isinstance(call.func, ast.Attribute) and script.is_a(call.func.value, *_RUNNING)
+            if not method and not any(script.is_a(a, *_RUNNING) for a in others):
+                found.append(script.tree.statement(call))
+        return found
+
+    def only_elsewhere(self, item: Item) -> set[ast.Call]:
+        """The calls that hand a name's loader to such functions, where nothing of the script itself reads it."""
+        reads = self._reads(item)
+        calls: set[ast.Call] = set()
+        seen: set[tuple[Scope, str]] = set()
+        while reads:
+            read = reads.pop()
+            around = self.script.tree.parent(read)
+            call = self.script.tree.parent(around) if isinstance(around, ast.keyword) else around
+            if not isinstance(call, ast.Call) or call.func is read:
+                return set()
+            callees = self.script.callees(call)
+            own = [s for s in callees if self.script.interpreter.module_of(s) in self.script.modules]
+            if not callees and (dotted(call.func) != "len"):
+                return set()
+            if any(read is a for a in self.gone_through(call)):
+                calls.add(call)
+            for callee in own:
+                for argument, name in handed_to(call, callee):
+                    if argument is read and (callee, name) not in seen:
+                        seen.add((callee, name))
+                        reads += self.script.reads(name, callee)
+        return calls
+
+    def _reads(self, item: Item) -> list[ast.expr]:
+        holder, script = item.holder, self.script
+        if holder.cls is None:
+            return list(script.reads(holder.name, holder.scope)) if holder.scope is not None else []
+        return [
+            n
+            for n in script.tree.nodes(ast.Attribute)
+            if n.attr == holder.name and isinstance(n.ctx, ast.Load) and item.things & script.things(n)
+        ]
+
+    def _loops_over(self, scope: Scope, name: str) -> bool:
+        """Whether a function goes through what a parameter holds, itself or through what it calls."""
+        found = self._known.get((scope, name))
+        if found is None:
+            self._known[scope, name] = False
+            found = self._known[scope, name] = self._looks_for_loops(scope, name)
+        return found
+
+    def _looks_for_loops(self, scope: Scope, name: str) -> bool:
+        if _hands_on(scope):
+            return False
+        names = {name}
+        for node in scope.nodes:
+            if isinstance(node, ast.Assign) and _wrapped(node.value, names):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        names.add(target.id)
+                    elif own_attribute(scope, target) is not None and self._method_loops(scope, target):
+                        return True
+        for node in scope.nodes:
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and _wrapped(node.iter, names):
+                return True
+            if isinstance(node, ast.Call):
+                for callee in self.script.interpreter.calls.get(node, ()):
+                    if any(
+                        _wrapped(a, names) and self._loops_over(callee, n) for a, n in handed_to(node, callee)
+                    ):
+                        return True
+        return False
+
+    def _method_loops(self, scope: Scope, target: ast.expr) -> bool:
+        """Whether a method of the class goes through what is kept in an attribute."""
+        owner, name = class_of(scope), own_attribute(scope, target)
+        for method in owner.children.values() if owner is not None else ():
+            for node in () if _hands_on(method) else method.nodes:
+                if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and any(
+                    isinstance(n, ast.Attribute) and own_attribute(method, n) == name
+                    for n in _parts(node.iter)
+                ):
+                    return True
+        return False
+
+
+def _hands_on(scope: Scope) -> bool:
+    """Whether a function gives what it goes through to whoever called it."""
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in scope.nodes)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """What is gone through: `x` of `enumerate(tqdm(x))`, and not of `range(len(x))`."""
+    if isinstance(node, ast.Call):
+        name = dotted(node.func) or ""
+        if name in _WRAPPING or k.is_progress(name):
+            for argument in node.args:
+                yield from _parts(argument)
+    else:
+        yield node
+
+
+def _wrapped(node: ast.expr, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in _parts(node))
+
+
+def kept_whole(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[ast.Call]]:
+    """The names of loaders that only such functions read, with the calls, where the training reads others of a making.
+
+    Every process then goes through all of that data, and comes to the figures of the original.
+    """
+    found: dict[Item, set[ast.Call]] = {}
+    loaders = [item for item in items if item.kind == v.LOADER and item.container is None]
+    for item in loaders:
+        others = [o for o in loaders if o is not item and o not in found]
+        if not all(any(thing in other.things for other in others) for thing in item.things):
+            continue
+        calls = elsewhere.only_elsewhere(item)
+        if calls:
+            found[item] = calls
+    return found
+
+
+__all__ = ["ReadElsewhere", "kept_whole"]

@@ -1,0 +1,96 @@
+"""Models that prepare leaves on the host, and that are run on batches which it puts on the device.
+
+`baseline = Net()` of a notebook whose later cells go to the GPU is run on the loader before any training: its batches
+come from the device now, and the model has to follow them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from accelify.analysis import values as v
+from accelify.analysis.devices.locations import DEVICE, HOST, Locations
+from accelify.analysis.devices.locations import before_and_after as of_both
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import walk
+from accelify.analysis.values import Thing
+
+_MOVING = frozenset({"to", "cuda", "cpu"})
+_WORDS = (b".to(", b".cuda(", b".cpu(", b"device")
+# Where a batch lies that a prepared loader takes from the host to the device.
+_PARTING = (frozenset({HOST}), frozenset({DEVICE}))
+
+
+def before_and_after(
+    script: ScriptModel,
+    prepared: set[Thing],
+    is_cpu: Callable[[ast.expr], bool],
+    loops: Iterable[ast.For | ast.AsyncFor],
+) -> tuple[Locations, Locations]:
+    """Where tensors lie in the script as it is, and once prepare places its batches and such models follow them.
+
+    Args:
+        script: its model.
+        prepared: the loaders and models that prepare places.
+        is_cpu: whether an expression is the CPU by name.
+        loops: over batches, of which what they collect is followed.
+    """
+    before, after = of_both(script, prepared, is_cpu, loops)
+    found = _following(script, prepared, before, after)
+    if found:
+        before, after = of_both(script, prepared | found.keys(), is_cpu, loops)
+        after.following = found
+    return before, after
+
+
+def _following(
+    script: ScriptModel, prepared: set[Thing], before: Locations, after: Locations
+) -> dict[Thing, ast.Call]:
+    """Such models, each with the call that makes it: none that the script moves anywhere itself."""
+    runs: dict[Thing, list[ast.Call]] = {}
+    for call in script.calls():
+        for model in script.models_run(call) - prepared:
+            if isinstance(model.site, ast.Call) and model.module in script.modules:
+                runs.setdefault(model, []).append(call)
+    moved = _moved(script) if runs else set()
+    found: dict[Thing, ast.Call] = {}
+    for model, calls in runs.items():
+        if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
+            continue
+        if model in moved or _moves_itself(script, model) or script.owners_of(model) & prepared:
+            continue
+        assert isinstance(model.site, ast.Call)
+        found[model] = model.site
+    return found
+
+
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *[kw.value for kw in call.keywords]]
+
+
+def _moved(script: ScriptModel) -> set[Thing]:
+    """The models that a script moves: `net.to(device)`, `Net(device=device).eval().cuda()`."""
+    found: set[Thing] = set()
+    for call in script.calls():
+        moves = isinstance(call.func, ast.Attribute) and call.func.attr in _MOVING
+        if moves and isinstance(call.func, ast.Attribute):
+            for part in walk(call.func.value):
+                if isinstance(part, (ast.Name, ast.Attribute, ast.Call)):
+                    found |= script.models_of(part)
+        if any(script.is_a(given, v.DEVICE) for given in _given(call)):
+            found |= script.models_of(call)
+    return found
+
+
+def _moves_itself(script: ScriptModel, model: Thing) -> bool:
+    """Whether the class of a model knows of devices."""
+    for cls in model.cls.ancestry() if model.cls is not None else ():
+        tree = script.interpreter.module_of(cls.scope).tree
+        text = tree.data[tree.start(cls.scope.node) : tree.end(cls.scope.node)]
+        if any(word in text for word in _WORDS):
+            return True
+    return False
+
+
+__all__ = ["Locations", "before_and_after"]

@@ -1,0 +1,230 @@
+"""Devices that a script is told by name: `args.device`, `config["device"]`, a parameter `device="cuda:0"`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_keyword, dotted
+from accelify.analysis.values import Mapping, Thing
+
+# Methods of a string that a device's kind alone would not do for.
+_WHOLE_TEXT = frozenset(
+    "split rsplit partition rpartition replace strip lower upper removeprefix join".split()
+)
+_BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
+# What writes options as text that has no devices.
+_DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.dump", b"OmegaConf.save")
+
+
+@dataclass(frozen=True)
+class NamedDevice:
+    """A device read from options: its source text, the scope that binds the name it begins with, and that name.
+
+    `options` is what it is read off; `others` are the names that hold the same, and `copies` the values of these that
+    are written as the option.
+    """
+
+    text: str
+    owner: Scope | None
+    name: str
+    options: ast.expr | None = None
+    others: frozenset[str] = frozenset()
+    copies: frozenset[ast.expr] = frozenset()
+
+    @property
+    def wish(self) -> str:
+        """What is true where the option asks for the CPU, as source text."""
+        return f'str({self.text}) == "cpu"'
+
+
+def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
+    """The options that something is moved to, those in `chosen` (assigned by the script itself) left out."""
+    found: dict[tuple[str, Scope | None], NamedDevice] = {}
+    ways = Ways(script, lambda node: _is_option(script, node))
+    for node in [n for call in script.calls() for n in device_arguments(call)]:
+        text = _text(script, node)
+        if not text or text in chosen:
+            continue
+        told = [Way(node, frozenset(), ())] if _is_option(script, node) else list(ways.to(node))
+        for way in told:
+            named = _named(script, way)
+            if chosen & {named.text, *way.names}:
+                continue
+            known = found.get((named.text, named.owner), named)
+            found[named.text, named.owner] = replace(
+                known, others=known.others | named.others, copies=known.copies | named.copies
+            )
+    return list(found.values())
+
+
+def _text(script: ScriptModel, node: ast.expr) -> str:
+    return dotted(node) or (script.tree.segment(node) if isinstance(node, ast.Subscript) else "")
+
+
+def _named(script: ScriptModel, way: Way) -> NamedDevice:
+    node = way.option
+    text, root = _text(script, node), node
+    while isinstance(root, (ast.Attribute, ast.Subscript)):
+        root = root.value
+    assert isinstance(root, ast.Name)
+    scope = script.scope_of(node)
+    name = root.id
+    if root.id == self_of(scope) and text.count(".") > 1:
+        name = ".".join(text.split(".")[:2])
+    options = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies))
+
+
+def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
+    """The same device by the name that its options have in another scope: `conf.device`, of `config.device` here.
+
+    Where that scope has no name for them, the device as it is.
+    """
+    if told.owner is scope or told.owner is None or told.owner.kind != "function":
+        return told
+    if told.owner.owner_class is not None and told.owner.owner_class is scope.owner_class:
+        return told
+    name = other_name(script, told.options, told.owner, told.name, scope)
+    if name is None:
+        return told
+    return replace(told, text=name + told.text.removeprefix(told.name), owner=scope, name=name)
+
+
+def other_name(
+    script: ScriptModel, node: ast.expr | None, owner: Scope, name: str, scope: Scope
+) -> str | None:
+    """The name in another scope of what a name holds, or an attribute of `self`; None where it has none."""
+    text = Ways(script, lambda _: False).seen_from(node, scope) if node is not None else None
+    if text is not None and "." not in text:
+        return text
+    variables = script.interpreter.variables
+    held = variables.get((owner, name)) or (script.values(node) if node is not None else set())
+    return next((n for (other, n), values in variables.items() if other is scope and held & values), None)
+
+
+def device_arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call is told to place something on."""
+    found = []
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
+        found.append(call.args[0])
+    for value in (call_keyword(call, "device"), call_keyword(call, "map_location")):
+        if value is not None:
+            found.append(value)
+    return found
+
+
+def device_for(script: ScriptModel, text: str, accelerator: str, others: frozenset[str] = frozenset()) -> str:
+    """What to assign to a device's name: the Accelerator's device, as text where the script reads the name as text.
+
+    Args:
+        script: its model.
+        text: the source text of the name: `device`, `args.device`.
+        accelerator: the expression that has the Accelerator at hand.
+        others: further names that get what is assigned.
+    """
+    tree, texts = script.tree, {text, *others}
+
+    def means(node: ast.AST) -> bool:
+        if isinstance(node, ast.Subscript):
+            return tree.segment(node) in texts
+        return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in texts
+
+    device = f"{accelerator}.device"
+    for node in tree.nodes(ast.Attribute, ast.Subscript, ast.BinOp):
+        if isinstance(node, ast.Attribute):
+            whole = node.attr in _WHOLE_TEXT and means(node.value) and _is_called(script, node)
+        elif isinstance(node, ast.Subscript):
+            whole = means(node.value) and not isinstance(node.ctx, ast.Store)
+        else:
+            whole = isinstance(node.op, ast.Add) and (means(node.left) or means(node.right))
+        if whole:
+            return f"str({device})"
+    parts_of = {node.attr for node in tree.nodes(ast.Attribute) if means(node.value)}
+    if not parts_of & {"type", "index"} and _is_written_out(script, text):
+        return f"str({device})"
+    for compare in tree.nodes(ast.Compare):
+        parts = [compare.left, *compare.comparators]
+        if any(means(p) for p in parts) and any(_is_text(p) for p in parts):
+            return f"{device}.type"
+    for attribute in tree.nodes(ast.Attribute):
+        if attribute.attr in ("startswith", "endswith") and means(attribute.value):
+            return f"{device}.type"
+    for call in script.calls():
+        of_kind = call_keyword(call, "device_type")
+        first = call.args[0] if call.args and script.qualname(call.func) in _BY_KIND else None
+        if any(node is not None and means(node) for node in (of_kind, first)):
+            return f"{device}.type"
+    return device
+
+
+def _is_written_out(script: ScriptModel, text: str) -> bool:
+    """Whether a module may write the options that hold a name as JSON or YAML, which know no devices."""
+    holder = text.partition("[")[0] if "[" in text else text.rpartition(".")[0]
+    named = [f"{word}({holder}".encode() for word in ("dump", "dumps", "save")]
+    words = (b"vars(", b"__dict__", b"asdict(", *named)
+    return bool(holder) and any(
+        any(word in module.tree.data for word in _DUMPING) and any(word in module.tree.data for word in words)
+        for module in script.program.modules.values()
+    )
+
+
+def _is_called(script: ScriptModel, node: ast.Attribute) -> bool:
+    parent = script.tree.parent(node)
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return any(_is_text(part) for part in node.elts)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_option(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression is an entry of the script's options (and not the device of a tensor or a model)."""
+    if isinstance(node, ast.Name):
+        # What callers hand over by a name is told further out.
+        return _is_defaulted(script, node) and not any(
+            isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
+            for given in handed_to_parameter(script, node, node.id)
+        )
+    if isinstance(node, ast.Subscript):
+        literal = isinstance(node.slice, ast.Constant) and k.DEVICE_NAME.search(str(node.slice.value))
+        return bool(literal) and isinstance(node.value, ast.Name) and holds_options(script, node.value)
+    if isinstance(node, ast.Attribute) and k.DEVICE_NAME.search(node.attr):
+        base = node.value
+        if isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name():
+            return False
+        return isinstance(base, (ast.Name, ast.Attribute)) and holds_options(script, base)
+    return False
+
+
+def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
+    """A parameter whose default is a device's name."""
+    owner = script.scope_of(name).resolve(name.id)
+    return owner is not None and any(
+        argument.arg == name.id
+        and isinstance(default, ast.Constant)
+        and isinstance(default.value, str)
+        and bool(k.DEVICE_TEXT.match(default.value))
+        for argument, default in owner.defaults()
+    )
+
+
+def holds_options(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression is named like options, or holds a dictionary or a plain object."""
+    last = (dotted(node) or "").rsplit(".", 1)[-1]
+    if k.OPTIONS_NAME.search(last):
+        return True
+    return any(
+        isinstance(w, Mapping)
+        or (
+            isinstance(w, Thing) and w.kind == v.INSTANCE and w.cls is not None and not w.cls.external_bases()
+        )
+        for w in script.values(node)
+    )

@@ -1,0 +1,234 @@
+"""Models that functions run on what lies on the host, where nothing moves it: mostly those of other modules.
+
+`extract(model, loader)` of a module of helpers goes through a loader that is not prepared and runs the model on its
+batches. DataParallel moved them to the first GPU; without it nothing does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKERS, Locations
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_keyword, dotted, target_names, walk
+from accelify.analysis.values import Imported, Thing
+
+# Functions of helpers may call others, as far as this.
+_DEEPEST = 3
+_MOVES = frozenset({"to", "cuda", "to_device"})
+# What gives a tensor that lies where the one did that it is asked of.
+_STAYING = frozenset(
+    "float double half long int view reshape unsqueeze squeeze repeat expand permute requires_grad_".split()
+)
+_THROUGH = frozenset({"enumerate", "zip", "iter"})
+# What is asked of a tensor or a loader that is no tensor.
+_NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch_size".split())
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """A call of the script, the function that it runs elsewhere, and where a model is run on the host's tensors."""
+
+    call: ast.Call
+    callee: Scope
+    module: Module
+    site: ast.Call
+
+
+def runs_on_host(
+    script: ScriptModel,
+    models: Set[Thing],
+    prepared: Set[Thing],
+    after: Locations,
+    behind_prepare: Callable[[ast.Call], bool],
+) -> Iterator[HostRun]:
+    """Calls that hand such a function tensors of the host, or a loader that is not prepared, for some models.
+
+    A function of another module that makes a tensor itself for the model that it is handed is one too.
+
+    Args:
+        script: its model, with the modules that are converted.
+        models: those that are asked about.
+        prepared: what prepare places.
+        after: where tensors lie once it does.
+        behind_prepare: whether a call runs when the models are prepared.
+    """
+    makes = _makes_on_host(script)
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            given = [(name, argument) for argument, name in handed_to(call, callee)]
+            loaders = frozenset(n for n, a in given if _is_unprepared(script, a, prepared))
+            tensors = frozenset(n for n, a in given if n not in loaders and HOST in after.of(a))
+            site = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
+            if site is None and script.interpreter.module_of(callee) not in script.modules:
+                told = {name for name, argument in given if script.models_of(argument) & models}
+                if told and behind_prepare(call):
+                    site = _runs_what_it_makes(script, callee, told, makes)
+            if site is None:
+                continue
+            module = script.interpreter.module_of(site[0])
+            # What is seen to be on the device by then was moved there by another edit.
+            if module not in script.modules or not any(after.of(a) == {DEVICE} for a in site[1].args):
+                yield HostRun(call, callee, module, site[1])
+                break
+
+
+def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], bool]:
+    """What tells whether an expression makes a tensor on the host: never, where the program sets another default."""
+    if any(b"set_default_" in m.tree.data for m in script.program.modules.values()):
+        return lambda module, scope, node: False
+
+    def makes(module: Module, scope: Scope, node: ast.expr) -> bool:
+        """`Variable(torch.zeros(1, 3))`, with methods that move it nowhere."""
+        while isinstance(node, ast.Call):
+            name = next(
+                (
+                    w.name
+                    for w in script.interpreter.evaluate(module, scope, node.func)
+                    if isinstance(w, Imported)
+                ),
+                "",
+            )
+            head, _, last = name.rpartition(".")
+            if head == "torch" and last in MAKERS | HOST_MAKERS:
+                return call_keyword(node, "device") is None
+            if name in k.VARIABLE and node.args:
+                node = node.args[0]
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in _STAYING:
+                node = node.func.value
+            else:
+                return False
+        return False
+
+    return makes
+
+
+def _runs_what_it_makes(
+    script: ScriptModel,
+    callee: Scope,
+    told: Set[str],
+    makes: Callable[[Module, Scope, ast.expr], bool],
+) -> tuple[Scope, ast.Call] | None:
+    """Where a function runs a model that it is handed under some names on a tensor that it makes on the host."""
+    module = script.interpreter.module_of(callee)
+    bound: dict[str, list[ast.expr]] = {}
+    for node in callee.nodes:
+        if isinstance(node, ast.Assign):
+            for name in (n for target in node.targets for n in target_names(target)):
+                bound.setdefault(name, []).append(node.value)
+    calls = [n for n in callee.nodes if isinstance(n, ast.Call)]
+    # A model that the function brings to where it needs it, or another one by then.
+    other = {*bound} | {
+        dotted(c.func.value)
+        for c in calls
+        if isinstance(c.func, ast.Attribute) and c.func.attr in (*_MOVES, "cpu")
+    }
+    for call in calls:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr == "forward":
+            func = func.value
+        if not isinstance(func, ast.Name) or func.id not in told or func.id in other:
+            continue
+        for given in call.args:
+            values = bound.get(given.id, []) if isinstance(given, ast.Name) else [given]
+            if values and all(makes(module, callee, one) for one in values):
+                return callee, call
+    return None
+
+
+def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]) -> bool:
+    loaders = script.things(argument, v.LOADER)
+    return bool(loaders) and not loaders & prepared
+
+
+def _run(
+    script: ScriptModel,
+    models: Set[Thing],
+    scope: Scope,
+    loaders: frozenset[str],
+    tensors: frozenset[str],
+    depth: int,
+) -> tuple[Scope, ast.Call] | None:
+    """Where a function, or one that it calls, runs a model on what it is given under some names."""
+    module = script.interpreter.module_of(scope)
+    held = _held(script, scope, loaders, tensors)
+    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+        given = [*call.args, *[kw.value for kw in call.keywords]]
+        if any(_is_held(script, a, held) for a in given):
+            run = script.interpreter.evaluate(module, scope, call.func)
+            if any(isinstance(one, Thing) and one in models for one in run):
+                return scope, call
+        for callee in in_order(script.callees(call)) if depth else ():
+            pairs = handed_to(call, callee)
+            inner = frozenset(n for a, n in pairs if _is_held(script, a, held))
+            within = frozenset(n for a, n in pairs if isinstance(a, ast.Name) and a.id in loaders)
+            if inner or within:
+                found = _run(script, models, callee, within, inner, depth - 1)
+                if found is not None:
+                    return found
+    return None
+
+
+def _held(script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: frozenset[str]) -> set[str]:
+    """The names of a function whose tensors lie on the host: none that it moves anywhere."""
+    held = set(tensors)
+    moved: set[str] = set()
+    known = -1
+    while known < len(held) + len(moved):
+        known = len(held) + len(moved)
+        for node in scope.nodes:
+            if isinstance(node, (ast.For, ast.AsyncFor)):
+                if _goes_through(node.iter, loaders) or _is_held(script, node.iter, held):
+                    held.update(target_names(node.target))
+            elif isinstance(node, ast.Assign):
+                names = {name for target in node.targets for name in target_names(target)}
+                if _moves(script, node.value):
+                    moved |= names
+                elif _is_held(script, node.value, held):
+                    held |= names
+    return held - moved
+
+
+def _goes_through(node: ast.expr, loaders: frozenset[str]) -> bool:
+    if isinstance(node, ast.Call):
+        name = dotted(node.func) or ""
+        return (name in _THROUGH or k.is_progress(name)) and any(_goes_through(a, loaders) for a in node.args)
+    return isinstance(node, ast.Name) and node.id in loaders
+
+
+def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
+    """Whether an expression hands on a tensor of such a name, as it is or through a function that moves nothing."""
+    if isinstance(node, ast.Name):
+        return node.id in held
+    if isinstance(node, (ast.Subscript, ast.Starred)):
+        return _is_held(script, node.value, held)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return any(_is_held(script, e, held) for e in node.elts)
+    if isinstance(node, ast.Attribute):
+        return node.attr not in _NUMBERS and _is_held(script, node.value, held)
+    if not isinstance(node, ast.Call) or _moves(script, node):
+        return False
+    if isinstance(node.func, ast.Attribute) and _is_held(script, node.func, held):
+        return True
+    return (dotted(node.func) or "").rpartition(".")[2] not in ("len", "range", "type") and any(
+        _is_held(script, a, held) for a in node.args
+    )
+
+
+def _moves(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression moves something to a device, itself or in a function that it calls."""
+    calls = [n for n in walk(node) if isinstance(n, ast.Call)]
+    inner = [c for call in calls for callee in script.callees(call) for c in walk(callee.node)]
+    return any(
+        isinstance(part, ast.Call)
+        and (
+            (dotted(part.func) or "").rpartition(".")[2] in _MOVES or getattr(part.func, "attr", "") in _MOVES
+        )
+        for part in [*calls, *inner]
+    )

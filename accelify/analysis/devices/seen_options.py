@@ -1,0 +1,76 @@
+"""Options as they are written where the Accelerator is made: `args.device` there is `self.args.device` in a trainer."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accelify.analysis.devices.named import NamedDevice, other_name
+from accelify.analysis.planning.anchors import Anchor
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted
+
+
+def place_of(script: ScriptModel, anchor: Anchor) -> Scope:
+    """The scope in which the Accelerator is made."""
+    return anchor.root if anchor.root.kind != "class" else script.scope_of(anchor.before or anchor.block[0])
+
+
+def wish_seen_from(
+    script: ScriptModel, text: str, names: frozenset[str], scope: Scope
+) -> tuple[str, frozenset[str]]:
+    """A wish and the names that it reads, its attributes of another class's `self` by the names that a scope has.
+
+    What a scope has no name for keeps the name that it had.
+    """
+    for name in sorted(one for one in names if "." in one):
+        reads = [node for node in script.tree.nodes(ast.Attribute) if dotted(node) == name]
+        if any(_is_own(script, node, scope) for node in reads):
+            continue
+        others = {other_name(script, node, script.scope_of(node), name, scope) for node in reads} - {None}
+        if len(others) == 1:
+            other = others.pop() or name
+            text = re.sub(rf"(?<![\w.]){re.escape(name)}\b", other, text)
+            names = names - {name, name.partition(".")[0]} | {other}
+    return text, names
+
+
+def is_of_another(script: ScriptModel, name: str, scope: Scope) -> bool:
+    """Whether `self.name` is read in methods of other classes only than the one that a scope belongs to."""
+    reads = [node for node in script.tree.nodes(ast.Attribute) if dotted(node) == name]
+    return bool(reads) and not any(_is_own(script, node, scope) for node in reads)
+
+
+def _is_own(script: ScriptModel, node: ast.expr, scope: Scope) -> bool:
+    return scope.owner_class is not None and script.scope_of(node).owner_class is scope.owner_class
+
+
+def bound_before(script: ScriptModel, anchor: Anchor, devices: list[NamedDevice]) -> list[NamedDevice]:
+    """The options naming a device that can be assigned where the Accelerator is made, each once."""
+    scope = place_of(script, anchor)
+    found: dict[str, NamedDevice] = {}
+    for told in devices:
+        own = told.owner is not None and told.owner.owner_class is scope.owner_class is not None
+        here = told.owner is scope or (told.owner is not None and told.owner.kind == "module")
+        stores = [
+            n
+            for n in script.tree.nodes(ast.Name)
+            if n.id == told.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
+        ]
+        late = bool(stores) and min(script.tree.start(n) for n in stores) > anchor.offset
+        if "." in told.name:
+            here, late = own, not _is_set(script, told.name, scope, anchor)
+        if here and not late and scope.resolve(told.name.split(".")[0]) is not None:
+            found.setdefault(told.text, told)
+    return list(found.values())
+
+
+def _is_set(script: ScriptModel, name: str, scope: Scope, anchor: Anchor) -> bool:
+    """Whether an attribute of `self` is set where the Accelerator is made: in a constructor, further up."""
+    if scope.name.rpartition(".")[2] != "__init__":
+        return True
+    return any(
+        script.scope_of(stmt) is scope and script.tree.start(stmt) < anchor.offset
+        for stmt in script.tree.assigns(name)
+    )

@@ -1,0 +1,582 @@
+"""Device assignments, and what a script's `--no-cuda` style flags mean for `Accelerator(cpu=...)`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.asked_helpers import as_given, choice_of
+from accelify.analysis.devices.fallbacks import named_before
+from accelify.analysis.devices.machine_flags import MachineFlags
+from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.files.effect_sites import defaults_of, is_stored
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.negation import negated
+from accelify.analysis.syntax import (
+    assigned_pairs,
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    names_in,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class DeviceAssignment:
+    """`target = <value>`, a device; in `rate, target = 0.1, <value>` a part of its statement.
+
+    `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
+    `cpu` is the condition, as source text, under which the script wants the CPU although it has something better;
+    None where it takes what the machine has.
+    """
+
+    statement: ast.Assign | ast.AnnAssign
+    whole: ast.If | None
+    cpu: str | None
+    names: frozenset[str]
+    target: ast.expr
+    value: ast.expr
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its statement assigns more than the device."""
+        return self.value is not self.statement.value
+
+
+class Devices:
+    """All device assignments of a script."""
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.tree = script.tree
+        self.assignments: list[DeviceAssignment] = []
+        for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
+            if stmt.value is None:
+                continue
+            first = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+            for target, value in assigned_pairs(first, stmt.value):
+                if not isinstance(target, (ast.Name, ast.Attribute)):
+                    continue
+                if not self.is_device_expression(value) and not self._is_current(value, target):
+                    continue
+                if isinstance(target, ast.Attribute) and self._is_told_place(target, value):
+                    continue
+                whole = self._whole_choice(stmt) if value is stmt.value else None
+                test = self._condition(stmt, value, whole)
+                cpu, names = self._cpu(test, stmt)
+                parent = self.tree.parent(stmt)
+                if isinstance(parent, ast.If) and (told := named_before(self.script, parent)) is not None:
+                    whole, cpu, names = parent, f'str({told.id}) == "cpu"', frozenset({told.id})
+                self.assignments.append(DeviceAssignment(stmt, whole, cpu, names, target, value))
+        # Defaults of options that name the CPU, which is what the run is on only where nobody says another device.
+        self._fields = [a for a in self.assignments if a.cpu == "True" and is_field(self.script, a.statement)]
+        self.assignments = [a for a in self.assignments if a not in self._fields]
+        chosen = {self.script.scope_of(a.statement) for a in self.assignments}
+        # `device = choose()`, where the choice is replaced in there.
+        self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
+        self.assignments = [self._with_override(a) for a in self.assignments]
+        self.beside: list[DeviceAssignment] = []
+        self.parts: list[
+            tuple[DeviceAssignment, list[ast.Call]]
+        ] = []  # the CPU, with the models made with it
+        self._set_aside()
+        self.assignments.sort(key=lambda a: self.tree.start(a.statement))
+
+    def go_by_defaults(self) -> None:
+        """Take the defaults of options for the choice, where nothing is seen to ask the options."""
+        self.assignments += self._fields
+
+    def _callees(self, assignment: DeviceAssignment) -> set[Scope]:
+        value = assignment.value
+        return self.script.callees(value) if isinstance(value, ast.Call) else set()
+
+    def is_device_expression(self, node: ast.expr) -> bool:
+        """Whether an expression chooses a device: a call of torch.device, or a name of one, in any branch."""
+        if isinstance(node, ast.IfExp):
+            arms = (node.body, node.orelse)
+            if any(isinstance(arm, ast.Constant) and isinstance(arm.value, (int, float)) for arm in arms):
+                return False
+            return any(map(self.is_device_expression, arms))
+        if isinstance(node, ast.BoolOp):
+            return all(self.is_device_expression(value) for value in node.values)
+        if isinstance(node, ast.Constant):
+            return self.script.is_a(node, v.DEVICE)
+        if is_numbered_gpu(node):
+            return True
+        if isinstance(node, ast.Call):
+            name = self.script.qualname(node.func)
+            if name in k.DEVICE_CALLS:
+                return True
+            callees = self.script.callees(node)
+            return bool(callees) and self.script.is_a(node, v.DEVICE) and not self.script.is_a(node, v.MODEL)
+        return False
+
+    def _is_current(self, value: ast.expr, target: ast.Name | ast.Attribute) -> bool:
+        """`self.device = torch.cuda.current_device()`: a number, which stands for a device under such a name."""
+        name = target.id if isinstance(target, ast.Name) else target.attr
+        if not isinstance(value, ast.Call) or not k.DEVICE_NAME.search(name):
+            return False
+        return self.script.qualname(value.func) == "torch.cuda.current_device"
+
+    def _is_told_place(self, target: ast.Attribute, value: ast.expr) -> bool:
+        """Whether an attribute keeps the word for where something was put last: nothing is moved to what it says.
+
+        `if self.place != place: net = move(net); self.place = place`, and `self.place = "cpu"` at first.
+        """
+        text = dotted(target)
+        if not isinstance(value, ast.Constant) or text is None:
+            return False
+        reads = [
+            n
+            for n in self.tree.nodes(ast.Attribute)
+            if n.attr == target.attr and isinstance(n.ctx, ast.Load) and dotted(n) == text
+        ]
+        told = any(
+            isinstance(s.value, ast.Name) and s.value.id in self.script.scope_of(s).positional()
+            for s in self.tree.assigns(text)
+        )
+        return told and bool(reads) and all(isinstance(self.tree.parent(n), ast.Compare) for n in reads)
+
+    def _set_aside(self) -> None:
+        """Keep apart the names for the CPU that stand beside a choice: places to fetch to, and nobody's wish."""
+        if all(a.cpu == "True" for a in self.assignments):
+            return
+        chosen = {self._variable(a) for a in self.assignments if a.cpu != "True"}
+        for assignment in [a for a in self.assignments if a.cpu == "True"]:
+            self.assignments.remove(assignment)
+            parts = [] if self._variable(assignment) in chosen else self._made_with(assignment)
+            if parts:
+                self.parts.append((assignment, parts))
+            if parts or self._variable(assignment) in chosen:
+                self.assignments.append(replace(assignment, cpu=None, names=frozenset()))
+            elif names_cpu(assignment.value):
+                self.beside.append(assignment)
+            else:
+                self.assignments.append(assignment)
+
+    def _made_with(self, assignment: DeviceAssignment) -> list[ast.Call]:
+        """The models that are made with it, for parts of their own: prepare moves a model as a whole."""
+        target = assignment.target
+        if not isinstance(target, ast.Name):
+            return []
+        variable = self._variable(assignment)
+        return [
+            call
+            for call in self.script.calls()
+            if any(
+                isinstance(given, ast.Name)
+                and given.id == target.id
+                and (self.script.scope_of(given).resolve(given.id), given.id) == variable
+                for given in [*call.args, *[kw.value for kw in call.keywords]]
+            )
+            and self.script.models_of(call)
+        ]
+
+    def _variable(self, assignment: DeviceAssignment) -> tuple[object, str]:
+        """What an assignment binds: its name, and the scope or class that it belongs to."""
+        target = assignment.target
+        scope = self.script.scope_of(assignment.statement)
+        if isinstance(target, ast.Name):
+            return scope.resolve(target.id), target.id
+        return scope.owner_class, dotted(target) or ""
+
+    def is_cpu(self, node: ast.expr) -> bool:
+        """Whether an expression is the CPU by its own words, or by those of the name that it was given."""
+        if names_cpu(node) or not self.beside:
+            return names_cpu(node)
+        scope = self.script.scope_of(node)
+        if isinstance(node, ast.Name):
+            variable: tuple[object, str] = (scope.resolve(node.id), node.id)
+        else:
+            variable = (scope.owner_class, dotted(node) or "")
+        return any(self._variable(a) == variable for a in self.beside)
+
+    def _chooses(self, branch: ast.If) -> bool:
+        """Whether an `if` chooses between devices: both branches assign one, or it asks a flag."""
+        if self.script.is_a(branch.test, v.FLAG, v.DEVICE):
+            return True
+        return all(
+            any(isinstance(s, ast.Assign) and self.is_device_expression(s.value) for s in part)
+            for part in (branch.body, branch.orelse)
+        )
+
+    def _with_override(self, assignment: DeviceAssignment) -> DeviceAssignment:
+        """`device = "cpu"` as a default that an `if` replaces: the CPU is wanted where that `if` is not taken."""
+        if assignment.cpu != "True" or isinstance(self.tree.parent(assignment.statement), ast.If):
+            return assignment
+        stmt = assignment.statement
+        text = dotted(assignment.target)
+        for other in self.assignments:
+            parent = self.tree.parent(other.statement)
+            if other is assignment or dotted(other.target) != text or not isinstance(parent, ast.If):
+                continue
+            if parent is self.script.main_guard:
+                continue
+            cpu, names = self._cpu(self._if_chain(parent), stmt)
+            return replace(assignment, cpu=cpu, names=names)
+        return assignment
+
+    # -- conditions
+
+    def _whole_choice(self, stmt: ast.stmt) -> ast.If | None:
+        """The outermost `if`/`elif`/`else` around a device assignment that holds nothing else."""
+        found: ast.If | None = None
+        parent = self.tree.parent(stmt)
+        while isinstance(parent, ast.If) and self._only_devices(parent):
+            found = parent
+            parent = self.tree.parent(parent)
+        return found if found is not None and _has_else(found) else None
+
+    def _only_devices(self, node: ast.If) -> bool:
+        def fits(stmt: ast.stmt) -> bool:
+            if isinstance(stmt, ast.If):
+                return self._only_devices(stmt)
+            return (
+                isinstance(stmt, ast.Assign)
+                and self.is_device_expression(stmt.value)
+                and len({dotted(t) for t in stmt.targets}) == 1
+            )
+
+        return all(fits(s) for s in [*node.body, *node.orelse])
+
+    def _condition(
+        self, stmt: ast.Assign | ast.AnnAssign, value: ast.expr, whole: ast.If | None
+    ) -> list[ast.expr] | ast.expr | None:
+        """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
+        if self._is_of_another_machine(stmt):
+            return None
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
+            value = value.args[0]
+        if isinstance(value, ast.IfExp):
+            named = self._named_device(value)
+            tests = self._chain(value)
+            if named is None and all(self.wish(test) is None for test in tests):
+                named = self._named_option(value)
+            return named if named is not None else tests
+        parent = self.tree.parent(stmt)
+        if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
+            return self._if_chain(whole or parent)
+        if isinstance(value, ast.Constant) and value.value == "cpu":
+            return ast.Constant(True)
+        if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
+            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+        if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
+            given = [as_given(test, asked[0], value) for test in self._chain(asked[1])]
+            known = [test for test in given if test is not None]
+            return list[ast.expr](known) if len(known) == len(given) else None
+        if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
+            if self._is_constant_in_use(value):
+                return None
+            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _is_of_another_machine(self, stmt: ast.stmt) -> bool:
+        """Whether it stands on one branch of a test of the machine that takes another device than the CPU on the other.
+
+        What is asked there, of an `mps` machine for example, is never asked on one with CUDA.
+        """
+        inner, outer = stmt, self.tree.parent(stmt)
+        while isinstance(outer, ast.If) and outer is not self.script.main_guard:
+            other = outer.orelse if inner in outer.body else outer.body
+            if self.wish(outer.test) is None and any(
+                isinstance(s, ast.Assign) and self.is_device_expression(s.value) and not names_cpu(s.value)
+                for one in other
+                for s in walk(one)
+            ):
+                return True
+            inner, outer = outer, self.tree.parent(outer)
+        return False
+
+    def _is_constant_in_use(self, name: ast.Name | ast.Attribute) -> bool:
+        """Whether a name holds that of a GPU, and is read for more than to make the device here."""
+        owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
+        if owner is None or not isinstance(name, ast.Name):
+            return False
+        given = [stmt.value for stmt in self.tree.assigns(name.id) if self.script.scope_of(stmt) is owner]
+        fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
+        return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
+
+    def _named_device(self, choice: ast.IfExp) -> ast.expr | None:
+        """`torch.device("cuda") if args.device is None else torch.device(args.device)`: the CPU, if that is named."""
+        for branch in (choice.body, choice.orelse):
+            if (
+                isinstance(branch, ast.Call)
+                and self.script.qualname(branch.func) == "torch.device"
+                and branch.args
+            ):
+                given = branch.args[0]
+                if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
+                    return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _named_option(self, choice: ast.IfExp) -> ast.expr | None:
+        """`args.device if torch.cuda.is_available() else "cpu"`: the CPU, if that is what the option says."""
+        for branch in (choice.body, choice.orelse):
+            if isinstance(branch, (ast.Name, ast.Attribute)) and not self.script.is_a(branch, v.FLAG):
+                if k.DEVICE_NAME.search((dotted(branch) or "").rsplit(".", 1)[-1]):
+                    return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
+        return None
+
+    def _chain(self, node: ast.IfExp) -> list[ast.expr]:
+        if names_cpu(node.body):
+            return [ast.UnaryOp(ast.Not(), node.test)]
+        tests = [node.test]
+        if isinstance(node.orelse, ast.IfExp):
+            tests += self._chain(node.orelse)
+        elif (
+            isinstance(node.orelse, ast.Call)
+            and node.orelse.args
+            and isinstance(node.orelse.args[0], ast.IfExp)
+        ):
+            tests += self._chain(node.orelse.args[0])
+        return tests
+
+    def _if_chain(self, node: ast.If) -> list[ast.expr]:
+        values = [s.value for s in node.body if isinstance(s, ast.Assign)]
+        if any(names_cpu(w) for w in values):
+            return [ast.UnaryOp(ast.Not(), node.test)]
+        tests = [node.test]
+        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not _only_cpu(node.orelse):
+            tests += self._if_chain(node.orelse[0])
+        return tests
+
+    def _cpu(
+        self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
+    ) -> tuple[str | None, frozenset[str]]:
+        if test is None:
+            return None, frozenset()
+        if isinstance(test, ast.Compare):
+            text = f'str({self.tree.segment(test.left)}) == "cpu"'
+            return text, self._read_by(test.left)
+        if isinstance(test, ast.Constant):
+            return "True", frozenset()
+        assert isinstance(test, list)
+        wants = [self.wish(t) for t in test]
+        if any(w is None for w in wants):
+            return None, frozenset()
+        kept = [w for w in wants if w is not None]
+        text = (
+            negated(kept[0][0]) if len(kept) == 1 else " and ".join(negated(w[0], inside=True) for w in kept)
+        )
+        return text, frozenset(n for w in kept for n in w[1])
+
+    def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
+        """The part of a test that is the user's wish: its text and names. None where it only asks the machine."""
+        if isinstance(test, ast.BoolOp):
+            wishes = [self.wish(value, seen) for value in test.values]
+            kept = [p for p in wishes if p is not None]
+            if isinstance(test.op, ast.Or) and len(kept) < len(wishes):
+                return None
+            if not kept:
+                return None
+            joiner = " and " if isinstance(test.op, ast.And) else " or "
+            return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
+                # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no wish.
+                parts = [ast.UnaryOp(ast.Not(), value) for value in test.operand.values]
+                return self.wish(ast.BoolOp(ast.And(), list[ast.expr](parts)), seen)
+            inner = self.wish(test.operand, seen)
+            return None if inner is None else (negated(inner[0]), inner[1])
+        if isinstance(test, ast.Call):
+            name = self.script.qualname(test.func) or dotted(test.func)
+            if name in k.AVAILABILITY_CALLS or (name or "").endswith("is_available"):
+                return None
+        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call):
+            if self.script.qualname(test.left.func) == "torch.cuda.device_count":
+                return None
+        if isinstance(test, ast.Compare) and isinstance(test.left, (ast.Name, ast.Attribute)):
+            counted = self._only_assignment(test.left)
+            if isinstance(counted, ast.Call):
+                return None  # `n_gpu = torch.cuda.device_count()`
+        if isinstance(test, (ast.Name, ast.Attribute)):
+            text = dotted(test) or ""
+            assigned = self._only_assignment(test)
+            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
+            if assigned is not None and text not in seen:
+                if _compares(assigned, text):
+                    # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.
+                    return text, self._read_by(test)
+                return self.wish(assigned, seen | {text})
+            if self._machine_flags.holds(test):
+                return None
+            if isinstance(test, ast.Name) and self._is_handed_no_wish(test, seen):
+                return None
+        if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+            return None  # where a tensor is, and nobody's wish
+        if isinstance(test, ast.Constant):
+            return None if test.value is True else ("False", frozenset()) if test.value is False else None
+        if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
+            return None
+        return self.tree.segment(test), self._read_by(test)
+
+    def _is_handed_no_wish(self, name: ast.Name, seen: frozenset[str]) -> bool:
+        """Whether a name is a parameter, and all calls of its function hand it what only asks the machine."""
+        scope = self.script.scope_of(name).resolve(name.id)
+        if scope is None or scope.kind != "function" or is_stored(scope, name.id):
+            return False
+        calls = self.script.callers(scope) if name.id in defaults_of(scope) else []
+        asked = f"{scope.name}({name.id})"  # a function that calls itself is asked once
+        if not calls or asked in seen or self.script.called_from_elsewhere(scope):
+            return False
+        for call in calls:
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(
+                kw.arg is None for kw in call.keywords
+            ):
+                return False
+            given = defaults_of(scope) | {
+                parameter: argument for argument, parameter in handed_to(call, scope)
+            }
+            value = given.get(name.id)
+            if value is None or self.wish(value, seen | {asked}) is not None:
+                return False
+        return True
+
+    @cached_property
+    def _machine_flags(self) -> MachineFlags:
+        return MachineFlags(self.script)
+
+    def asks_for_gpu(self, test: ast.expr) -> bool:
+        """Whether a test asks for nothing but a GPU: of the machine, or of an option by the name of that.
+
+        `args.no_cuda`, `not config["cpu"]`, `num_gpu > 0`, `config.get("gpu") and torch.cuda.is_available()`.
+        """
+        if isinstance(test, ast.BoolOp):
+            return all(map(self.asks_for_gpu, test.values))
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.asks_for_gpu(test.operand)
+        if isinstance(test, ast.Compare):
+            return self._asks_for_number(test) or is_option_for_gpu(test)
+        name = option_name(test) or ""
+        asked = any(r.search(name) for r in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
+        return asked or self.script.is_a(test, v.FLAG)
+
+    def _asks_for_number(self, test: ast.Compare) -> bool:
+        """`num_gpu > 0`, `args.gpu >= 0`, `len(opt.gpu_ids) > 0`, and the same of what the machine has."""
+        number, sign, least = test.left, test.ops[0], test.comparators[0]
+        if isinstance(number, ast.Call) and dotted(number.func) == "len" and number.args:
+            number = number.args[0]
+        if isinstance(number, ast.Call) and self.script.qualname(number.func) == "torch.cuda.device_count":
+            number = ast.Name("gpus")
+        if len(test.ops) != 1 or not k.GPU_NUMBER_NAME.search(option_name(number) or ""):
+            return False
+        try:
+            limit = ast.literal_eval(least)
+        except ValueError:
+            return False
+        known = {
+            ast.Gt: (0, -1),
+            ast.GtE: (0, 1),
+            ast.NotEq: (0, -1),
+            ast.Lt: (0, 1),
+            ast.LtE: (0, -1),
+            ast.Eq: (0, -1),
+        }
+        return isinstance(limit, int) and limit in known.get(type(sign), ())
+
+    def _read_by(self, test: ast.expr) -> frozenset[str]:
+        """Names an expression reads; attributes of `self` as `self.name`, which have to be assigned before it."""
+        names = set(names_in(test))
+        own = self.script.scope_of(test).self_name()
+        for node in walk(test):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own:
+                names.add(f"{own}.{node.attr}")
+        return frozenset(names)
+
+    def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
+        """What a flag was assigned, when it was assigned once, from an expression over flags."""
+        text = dotted(name) or ""
+        owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
+        found = [
+            stmt.value
+            for stmt in self.tree.assigns(text)
+            if owner is None or self.script.scope_of(stmt).resolve(text) is owner
+        ]
+        if len(found) != 1:
+            return None
+        value: ast.expr = found[0]
+        plain = (ast.BoolOp, ast.UnaryOp, ast.Call, ast.Attribute, ast.Name, ast.Compare)
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) not in k.AVAILABILITY_CALLS:
+            return None
+        if isinstance(value, ast.IfExp) and isinstance(value.body, ast.Constant) and value.body.value is True:
+            return value.test
+        if not isinstance(value, plain):
+            return None
+        return value
+
+
+def _compares(value: ast.expr, name: str) -> bool:
+    """Whether an expression compares a name with something."""
+    return any(
+        isinstance(node, ast.Compare) and any(dotted(side) == name for side in (node.left, *node.comparators))
+        for node in walk(value)
+    )
+
+
+def is_field(script: ScriptModel, stmt: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether a statement is an option with its default that can be set: `device: str = "cpu"` of a dataclass."""
+    parent = script.tree.parent(stmt)
+    if not isinstance(stmt, ast.AnnAssign) or not isinstance(parent, ast.ClassDef):
+        return False
+    marks = [(dotted(one.func if isinstance(one, ast.Call) else one), one) for one in parent.decorator_list]
+    return any((name or "").endswith("dataclass") and not _is_frozen(one) for name, one in marks)
+
+
+def _is_frozen(mark: ast.expr) -> bool:
+    return isinstance(mark, ast.Call) and is_constant(call_keyword(mark, "frozen"), True)
+
+
+def names_cpu(node: ast.expr) -> bool:
+    """Whether an expression is the CPU, written out: `"cpu"` or `torch.device("cpu")`."""
+    if isinstance(node, ast.Call) and node.args:
+        argument = call_argument(node, 0, "device") or call_argument(node, 0, "type")
+        return argument is not None and names_cpu(argument)
+    return isinstance(node, ast.Constant) and node.value == "cpu"
+
+
+def _only_cpu(block: list[ast.stmt]) -> bool:
+    """Whether every way through a block assigns the CPU."""
+    return bool(block) and all(
+        (isinstance(stmt, ast.Assign) and names_cpu(stmt.value))
+        or (isinstance(stmt, ast.If) and _only_cpu(stmt.body) and _only_cpu(stmt.orelse))
+        for stmt in block
+    )
+
+
+def option_name(node: ast.expr) -> str | None:
+    """The name of an option: `args.gpu`, `config["gpu"]`, `config.get("gpu")`, or a variable's."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return (dotted(node) or "").rpartition(".")[2] or None
+    key: ast.expr | None = node.slice if isinstance(node, ast.Subscript) else None
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and node.args
+    ):
+        key = node.args[0]
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def is_option_for_gpu(test: ast.expr) -> bool:
+    """`args.mode == "gpu"`, `opt.where != "cpu"`: an option that is asked for the kind of device."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or dotted(test.left) is None:
+        return False
+    text = getattr(test.comparators[0], "value", None)
+    if isinstance(test.ops[0], ast.NotEq):
+        return text == "cpu"
+    return isinstance(test.ops[0], ast.Eq) and text in ("gpu", "GPU", "cuda")
+
+
+def _has_else(node: ast.If) -> bool:
+    if not node.orelse:
+        return False
+    if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        return _has_else(node.orelse[0])
+    return True

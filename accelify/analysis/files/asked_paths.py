@@ -1,0 +1,121 @@
+"""Questions whether a file is there: who asks late gets another answer than who asked before the main process wrote it.
+
+`if not path.is_file(): ...` sends processes different ways, so that they meet behind it, or run it one after the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accelify.analysis.files.effects import opens_for_writing
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Tree, walk
+
+_ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
+_FARTHEST = 3  # calls that a question is looked for around
+_MAKING = frozenset("mkdir makedirs".split())
+_READING = re.compile(r"^(read|load|open|restore)|read$|from_?file|fromtxt|^Image$")
+
+
+def asked_paths(test: ast.expr) -> set[str]:
+    """The paths of which a condition asks whether they are there, as source."""
+    return {
+        ast.unparse(call.args[0] if call.args else call.func.value)
+        for call in walk(test)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
+    }
+
+
+def behind_questions(tree: Tree, stmt: ast.stmt) -> ast.stmt:
+    """The statement behind which all processes come that part at questions around a statement."""
+    behind = stmt
+    for ancestor in tree.ancestors(stmt):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        if isinstance(ancestor, ast.If) and asked_paths(ancestor.test):
+            behind = ancestor
+    while tree.is_elif(behind) and isinstance(outer := tree.parent(behind), ast.stmt):
+        behind = outer
+    return behind
+
+
+def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
+    """The statement behind which all processes come that part at a statement, or that go through loops to write.
+
+    A function that one call alone runs is left for that: `if not os.path.exists(path): make(path)`.
+    """
+    tree, behind = script.tree, behind_questions(script.tree, stmt)
+    for _ in range(_FARTHEST):
+        for loop in script.enclosing_loops(behind):
+            behind = loop if not script.trains(loop) else behind
+        behind = behind_questions(tree, behind)
+        scope = script.scope_of(behind)
+        calls = script.callers(scope) if scope.kind == "function" else []
+        outer = behind_questions(tree, tree.statement(calls[0])) if len(calls) == 1 else behind
+        if not isinstance(outer, ast.If) or not asked_paths(outer.test):
+            return behind
+        behind = outer
+    return behind
+
+
+def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str], folders: set[str]) -> bool:
+    """Whether processes ask for what was written or made, go into it, import it or read it behind a place.
+
+    Args:
+        script: its model.
+        scope: where the place is.
+        end: the place, as an offset.
+        paths: the files that are written there, as source.
+        folders: the folders that are made there, as source.
+    """
+    tree = script.tree
+    names = {text[1:-1] for text in paths if text[:1] in "\"'" and text.endswith((".py'", '.py"'))}
+    for node in scope.nodes:
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            if (
+                tree.start(node) > end
+                and asked_paths(node.test) & (paths | folders)
+                and not _only_makes(node)
+            ):
+                return True
+        elif isinstance(node, ast.Call) and tree.start(node) > end and not tree.in_fstring(node):
+            given = {ast.unparse(bare_path(a)) for a in node.args}
+            if given & folders and script.qualname(node.func) == "os.chdir":
+                return True
+            if given & paths and not script.callees(node) and reads_by_name(script.qualname(node.func) or ""):
+                return opens_for_writing(node, script.qualname(node.func)) is None
+        elif isinstance(node, (ast.Import, ast.ImportFrom)) and names and tree.start(node) > end:
+            named = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            if any(f"{name}.py" in names for name in named):
+                return True
+    return False
+
+
+def bare_path(node: ast.expr) -> ast.expr:
+    """`path` of `str(path)` and `Path(path)`."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        if ast.unparse(node.func).rpartition(".")[2] in ("str", "Path", "fspath"):
+            return node.args[0]
+    return node
+
+
+def reads_by_name(name: str) -> bool:
+    """Whether a library's function reads a file by its name: `torchvision.io.read_image`, `PIL.Image.open`."""
+    return bool(_READING.search(name.rpartition(".")[2]))
+
+
+def _only_makes(node: ast.If | ast.IfExp | ast.While | ast.Assert) -> bool:
+    """`if not os.path.exists(folder): os.makedirs(folder)`, which is the main process's as well."""
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and all(
+            isinstance(stmt, ast.Expr)
+            and isinstance(stmt.value, ast.Call)
+            and isinstance(stmt.value.func, ast.Attribute)
+            and stmt.value.func.attr in _MAKING
+            for stmt in node.body
+        )
+    )

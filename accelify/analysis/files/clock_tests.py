@@ -1,0 +1,56 @@
+"""Tests that ask a process's own clock: `time.time() - start > limit` is true on one process before others."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from accelify.analysis.files.effects import CLOCKS
+from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.syntax import walk
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import ScriptModel
+
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# How many names stand between a test and the clock at most.
+_DEEPEST = 3
+
+
+def has_clocks(script: ScriptModel) -> bool:
+    """Whether a script asks for the time at all."""
+    return any(script.qualname(call.func) in CLOCKS for call in script.calls())
+
+
+def asks_clock(script: ScriptModel, test: ast.expr) -> bool:
+    """Whether a test compares what a clock shows with something, directly or by names that hold it."""
+    return any(
+        isinstance(compare, ast.Compare)
+        and any(isinstance(op, _ORDER) for op in compare.ops)
+        and any(_tells_time(script, side, 0) for side in (compare.left, *compare.comparators))
+        for compare in walk(test)
+    )
+
+
+def _tells_time(script: ScriptModel, value: ast.expr, depth: int) -> bool:
+    for node in walk(value):
+        if isinstance(node, ast.Call):
+            if script.qualname(node.func) in CLOCKS:
+                return True
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth < _DEEPEST:
+            made = reaching_assignments(script, node) or _assigned_around(script, node)
+            if any(_tells_time(script, stmt.value, depth + 1) for stmt in made):
+                return True
+    return False
+
+
+def _assigned_around(script: ScriptModel, name: ast.Name) -> list[ast.Assign]:
+    """Where a function gives the module's variable its value, or the same variable in several ways: all of them."""
+    scope = script.scope_of(name).resolve(name.id)
+    made = [stmt for stmt in script.tree.assigns(name.id) if script.scope_of(stmt).resolve(name.id) is scope]
+    every = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(name.id) is scope]
+    # A loop's counter, or a sum, of the same name may be what is read.
+    return made if len(every) == len(made) else []
+
+
+__all__ = ["asks_clock", "has_clocks"]

@@ -1,0 +1,251 @@
+"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
+
+Ids that are drawn from the machine's own chance (`uuid.uuid4().hex`) differ between processes as times do, whatever the
+seed, and are asked for as these are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable
+from functools import cached_property
+
+from accelify.analysis.files.named_times import named_times
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, walk
+
+Place = tuple[Scope, ast.AST]
+# A text that is handed on and on: beyond this it is not followed.
+_FARTHEST = 3
+_TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
+_TIMES = frozenset({"time", "now", "today", "utcnow"})
+_IDS = frozenset({"uuid1", "uuid4", "token_hex", "token_urlsafe"})
+_PARTS = frozenset(
+    "hex year month day hour minute second microsecond tm_year tm_mon tm_mday tm_hour tm_min tm_sec".split()
+)
+_DIFFERENT = _TEXTS | _IDS
+# What text is put together by: methods of text, and functions of os.path and pathlib by their last name.
+_JOINING = frozenset(
+    """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
+    joinpath with_suffix as_posix resolve int round""".split()
+)
+
+
+class ClockTexts:
+    """Asks for text of the clock, each function looked at once.
+
+    Args:
+        script: the script, with the modules that it imports.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self._script = script
+        self._given: dict[Scope, bool] = {}
+        self._places: dict[Scope, Place | None] = {}
+        self._telling: dict[Module, bool] = {}
+        self._times: dict[Scope, set[str]] = {}
+
+    def given_by(self, call: ast.Call) -> list[Scope]:
+        """The functions of the program that a call runs and that give back text of the clock."""
+        return [callee for callee in self._script.callees(call) if self.is_given(callee)]
+
+    def is_given(self, function: Scope) -> bool:
+        """Whether a function gives back text of the clock."""
+        known = self._given.get(function)
+        if known is None:
+            self._given[function] = False  # one that calls itself
+            known = self._given[function] = self._may_tell(function) and self._gives(function)
+        return known
+
+    @cached_property
+    def is_near(self) -> bool:
+        """Whether a module of the program asks for the time, or draws an id, at all."""
+        return any(self._tells_time(m) for m in self._script.program.modules.values())
+
+    def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
+        """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
+        names: set[str] = set(told) | self.times_in(function)
+        before = -1
+        while len(names) > before:
+            before = len(names)
+            for node in function.nodes:
+                if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    plain = {name for t in targets if (name := dotted(t)) is not None}
+                    if not plain <= names and self.is_text(node.value, names):
+                        names |= plain
+        return names
+
+    def times_in(self, scope: Scope) -> set[str]:
+        """The variables that hold a time where a scope reads them, also those of the module around it."""
+        if not self._may_tell(scope):
+            return set()
+        found: set[str] = set()
+        around: Scope | None = scope
+        while around is not None:
+            if around not in self._times:
+                self._times[around] = named_times(around)
+            found |= {name for name in self._times[around] if scope.resolve(name) is around}
+            around = around.parent
+        return found
+
+    def is_text(self, node: ast.AST, names: set[str]) -> bool:
+        """Whether an expression is text with the time in it, where some names hold such text."""
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS:  # `uuid4().hex`, `now.hour`
+            return self.is_text(node.value, names)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return dotted(node) in names
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Sub):  # the time that something took
+                return False
+            sides = self.is_text(node.left, names) or any(self.is_text(n, names) for n in _parts(node.right))
+            return sides or is_text_of_time(node)
+        if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
+            inner = node.values if isinstance(node, ast.JoinedStr) else [node.value]
+            return is_text_of_time(node) or any(self.is_text(n, names) for n in inner)
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            chosen = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+            return any(self.is_text(n, names) for n in chosen)
+        if isinstance(node, ast.Subscript):
+            return self.is_text(node.value, names)
+        if not isinstance(node, ast.Call):
+            return False
+        last = _last_name(node)
+        if last in _DIFFERENT or (last in _JOINING | {"split"} and is_text_of_time(node)):
+            return True
+        if any(self.is_given(callee) for callee in self._called(node)):
+            return True
+        held = [n for a in [*node.args, *[kw.value for kw in node.keywords]] for n in _parts(a)]
+        held += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return last in _JOINING and any(self.is_text(n, names) for n in held)
+
+    def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
+        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is asked."""
+        asked = self._asked(nodes, set())
+        return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
+
+    def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
+        """Whether a function is one of some others, or calls one."""
+        return function in others or any(self._called(node) & others for node in function.nodes)
+
+    def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
+        """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere.
+
+        With the function in which that stands: it may be one of another module.
+        """
+        if function not in self._places:
+            self._places[function] = None
+            if self._may_tell(function):
+                self._places[function] = self._place(function, is_path)
+        return self._places[function]
+
+    def is_taken_into_path(
+        self, function: Scope, name: str, is_path: Callable[[Scope, ast.AST], bool], left: int = _FARTHEST
+    ) -> bool:
+        """Whether a parameter of a function becomes part of a path: there, in a method of its class or further on."""
+        names = self.named_in(function, {name})
+        places = [(function, names)]
+        if function.is_method and function.parent is not None:
+            own = f"{function.self_name()}."
+            kept = [n.removeprefix(own) for n in names if n.startswith(own)]
+            for method in function.parent.children.values() if kept else ():
+                told = {f"{method.self_name()}.{n}" for n in kept}
+                places.append((method, self.named_in(method, told)))
+        return any(self.first_path(scope, held, is_path) for scope, held in places) or any(
+            self.is_taken_into_path(callee, parameter, is_path, left - 1)
+            for scope, held in (places if left else ())
+            for node in scope.nodes
+            if isinstance(node, ast.Call)
+            for callee in self._called(node)
+            for given, parameter in handed_to(node, callee)
+            if self.is_text(given, held)
+        )
+
+    def first_path(
+        self, function: Scope, names: set[str], is_path: Callable[[Scope, ast.AST], bool]
+    ) -> ast.AST | None:
+        """The first path of a function that text in it, or some names, become part of."""
+        for node in function.nodes:
+            if is_path(function, node):
+                parts = [node.left, node.right] if isinstance(node, ast.BinOp) else getattr(node, "args", [])
+                if any(self.is_text(part, names) for part in parts):
+                    return node
+        return None
+
+    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
+        own = self.first_path(function, self.named_in(function), is_path)
+        if own is not None:
+            return function, own
+        for node in function.nodes:
+            for callee in in_order(self._called(node)):
+                inner = self.in_path(callee, is_path)
+                if inner is not None:
+                    return inner
+        return None
+
+    def _gives(self, function: Scope) -> bool:
+        returned = [n.value for n in function.nodes if isinstance(n, ast.Return) and n.value is not None]
+        if not returned or function.kind != "function":
+            return False
+        names = self.named_in(function)
+        return any(self.is_text(value, names) for value in returned)
+
+    def _asked(self, nodes: Iterable[ast.AST], seen: set[Scope]) -> set[str]:
+        asked: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                asked.add(_last_name(node))
+                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
+                seen |= given
+                asked.update(*(self._asked(callee.nodes, seen) for callee in given))
+        return asked
+
+    def _may_tell(self, function: Scope) -> bool:
+        return self.is_near and (
+            self._tells_time(self._script.interpreter.module_of(function))
+            or any(
+                self._tells_time(self._script.interpreter.module_of(callee))
+                for node in function.nodes
+                for callee in self._called(node)
+            )
+        )
+
+    def _called(self, node: ast.AST) -> set[Scope]:
+        """The functions of the program, also of modules that are not converted, that a node calls."""
+        return self._script.interpreter.calls.get(node, set()) if isinstance(node, ast.Call) else set()
+
+    def _tells_time(self, module: Module) -> bool:
+        told = self._telling.get(module)
+        if told is None:
+            data = module.tree.data  # of modules that are converted together: that of all
+            times = b"time" in data and any(w.encode() in data for w in _TEXTS | _TIMES)
+            told = self._telling[module] = times or any(w.encode() in data for w in _IDS)
+        return told
+
+
+def is_text_of_time(value: ast.AST) -> bool:
+    """Whether an expression makes text of the time: `now().strftime(...)`, `str(time.time())`, text with one in it.
+
+    An id that is drawn is one, too.
+    """
+    names = {_last_name(n) for n in walk(value) if isinstance(n, ast.Call)}
+    text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
+    return bool(names & _DIFFERENT) or (bool(names & _TIMES) and text)
+
+
+def _last_name(call: ast.Call) -> str:
+    return str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+
+
+def _is_filled_text(node: ast.AST) -> bool:
+    """An f-string, or `"%d" % number`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+    return isinstance(node, ast.JoinedStr)
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What a tuple or list holds, or the expression itself."""
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]

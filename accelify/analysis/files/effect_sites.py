@@ -1,0 +1,236 @@
+"""The places where code does something to the world, and which of them a call comes to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.tolerated import goes_on
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+
+FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
+LOGS = "logs"  # lines and figures added to what is open already
+
+LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
+_DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
+# What asks the person at the terminal, whose answer one process gets.
+ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
+# What shows what it is given on the terminal; the second argument of some is a stream.
+PRETTY = frozenset({"pprint.pprint", "pprint.pp", "pprint.PrettyPrinter.pprint"})
+PRINTERS = PRETTY | {"rich.print", "click.echo", "typer.echo"}
+# What gives its text back where it is told no file.
+_DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
+_TABLE_METHODS = frozenset({"to_csv", "to_json"})
+_NOTHING = (None, False, "")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place that does something: of which kind, by what, where.
+
+    `missing` where it looks first what is there; `asked` is the parameter that has to be given for it to happen.
+    """
+
+    kind: str
+    name: str
+    path: str
+    line: int
+    missing: bool = False
+    asked: str = ""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it takes away what it finds, which another process may have written just before."""
+        return self.kind in (FILES, FOLDERS) and is_deletion(self.name)
+
+
+def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> bool:
+    """Whether a call shows something by another function than `print`: `printer.pprint(options)`.
+
+    Args:
+        call: the call.
+        name: of the library's function, "" where it is none.
+        attribute: of a method, or "".
+        taken: a function of the program is called.
+    """
+    told = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
+    if told or taken or (name in PRETTY and len(call.args) > 1):
+        return False
+    return name in PRINTERS or (not name and attribute == "pprint")
+
+
+def is_printed(site: Site) -> bool:
+    """Whether a site is a line on the terminal, whatever prints it."""
+    return site.kind == TERMINAL and (site.name in PRINTERS | {"builtins.print", "pprint"})
+
+
+def is_deletion(name: str) -> bool:
+    """Whether a function that writes takes away what it finds."""
+    return name.rpartition(".")[2] in _DELETING
+
+
+def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool:
+    """Whether something is made only where it does not exist; what `deletes`, only where something else does not."""
+    child: ast.AST = call
+    for ancestor in module.tree.ancestors(call):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        # `exists(f) or makedirs(f)` asks in what stands before.
+        test = ancestor.values[0] if isinstance(ancestor, ast.BoolOp) else getattr(ancestor, "test", None)
+        if isinstance(ancestor, (ast.If, ast.IfExp, ast.BoolOp)) and test is not None:
+            words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
+            words |= {n.id for n in walk(test) if isinstance(n, ast.Name)}
+            if words & {"exists", "isdir", "is_dir", "isfile"}:
+                if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
+                    return True
+        if isinstance(ancestor, ast.Try) and not deletes:
+            # In a handler it is made where it could not be read.
+            if goes_on(ancestor) or not any(child is s for s in ancestor.body):
+                return True
+        child = ancestor
+    return False
+
+
+def stops_first(module: Module, call: ast.Call) -> bool:
+    """Whether a function returns before a call where something is there: `if self._check_exists(): return`."""
+    for ancestor in module.tree.ancestors(call):
+        for stmt in getattr(ancestor, "body", []) if not isinstance(ancestor, ast.Lambda) else []:
+            if not isinstance(stmt, ast.If) or not isinstance(stmt.body[-1], ast.Return):
+                continue
+            asked = {
+                n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(stmt.test)
+            }
+            if module.tree.end(stmt) < module.tree.start(call) and any(
+                word in name for name in asked for word in ("exist", "isdir", "is_dir", "isfile", "is_file")
+            ):
+                return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+    return False
+
+
+def _runs_on_no(question: ast.If | ast.IfExp | ast.BoolOp, part: ast.AST) -> bool:
+    """Whether a part of a question, or of a statement that asks one, is run where the answer is no."""
+    if isinstance(question, ast.BoolOp):
+        return isinstance(question.op, ast.Or)
+    if isinstance(question, ast.IfExp):
+        return part is question.orelse
+    return any(part is stmt for stmt in question.orelse)
+
+
+def _is_denied(test: ast.expr) -> bool:
+    """`not os.path.exists(path)`, `os.path.exists(path) == False`."""
+    return any(
+        isinstance(n, ast.Not) or (isinstance(n, ast.Compare) and is_constant(n.comparators[0], False))
+        for n in walk(test)
+    )
+
+
+def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
+    """The parameter without which a function does not come to a call: `path` of `if path is not None:`; or ""."""
+    parameters = defaults_of(scope)
+    child: ast.AST = call
+    for ancestor in module.tree.ancestors(call) if parameters else ():
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            break
+        if isinstance(ancestor, ast.If) and any(child is s for s in ancestor.body):
+            for name in _needed(ancestor.test):
+                if name in parameters and not is_stored(scope, name):
+                    return name
+        child = ancestor
+    return ""
+
+
+def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) -> Iterator[Site]:
+    """The sites of a function that one of its calls comes to, as they hold for the scope around that call."""
+    given = defaults_of(callee) | {name: argument for argument, name in handed_to(call, callee)}
+    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+        kw.arg is None for kw in call.keywords
+    )
+    for site in sites:
+        argument = given.get(site.asked)
+        if site.asked and not starred and is_constant(argument, *_NOTHING):
+            continue
+        named = argument.id if isinstance(argument, ast.Name) and site.asked else ""
+        yield replace(site, asked=named if named in defaults_of(scope) else "")
+
+
+def as_called_within(
+    sites: list[Site], module: Module, call: ast.Call, callee: Scope, scope: Scope
+) -> Iterator[Site]:
+    """The sites of a function that a call of another function comes to, which may ask first whether to call it."""
+    if not sites:
+        return
+    first = {deletes: asks_first(module, call, deletes=deletes) for deletes in (False, True)}
+    asked = asked_for(module, scope, call)
+    for site in as_called(sites, call, callee, scope):
+        yield replace(site, missing=site.missing or first[site.deletes], asked=site.asked or asked)
+
+
+def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
+    """The parameters of a function, with what they hold where they are not given."""
+    if isinstance(scope.node, (ast.Module, ast.ClassDef)):
+        return {}
+    a = scope.node.args
+    placed = [*a.posonlyargs, *a.args]
+    found: dict[str, ast.expr | None] = {arg.arg: None for arg in placed}
+    found |= {arg.arg: d for arg, d in zip(reversed(placed), reversed(a.defaults), strict=False)}
+    return found | {arg.arg: d for arg, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)}
+
+
+def _needed(test: ast.expr) -> Iterator[str]:
+    """The names that must hold something for a test to be true."""
+    if isinstance(test, ast.Name):
+        yield test.id
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for part in test.values:
+            yield from _needed(part)
+    elif isinstance(test, ast.Compare) and isinstance(test.left, ast.Name):
+        if isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) and is_constant(test.comparators[0], *_NOTHING):
+            yield test.left.id
+
+
+def is_stored(scope: Scope, name: str) -> bool:
+    """Whether a function gives a name another value."""
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
+
+
+def makes_folder_again(call: ast.Call) -> bool:
+    """Whether a call that makes a folder may do so on every process: one that is there is right for it."""
+    return is_constant(call_keyword(call, "exist_ok"), True)
+
+
+def gives_text(call: ast.Call, name: str) -> bool:
+    """Whether a call gives back as text what it writes where it is told a file: `yaml.dump(options)`, `table.to_csv()`.
+
+    Args:
+        call: of a function that is known for writing.
+        name: of the function, or of the method.
+    """
+    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+        kw.arg is None for kw in call.keywords
+    )
+    if name in _DUMPING:
+        return not starred and call_argument(call, 1, "stream") is None
+    return name in _TABLE_METHODS and not call.args and not call.keywords
+
+
+def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
+    """Whether it is a loop over the files that are there, of which one process may see others than the next."""
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return False
+    calls = (n for n in walk(node.iter) if isinstance(n, ast.Call))
+    return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)
+
+
+def updates_namespace(func: ast.expr) -> bool:
+    """`self.__dict__.update(...)`, `vars(options).update(...)`."""
+    if not isinstance(func, ast.Attribute) or func.attr != "update":
+        return False
+    base = func.value
+    called = dotted(base.func) if isinstance(base, ast.Call) else None
+    return called in ("vars", "globals") or (dotted(base) or "").endswith("__dict__")

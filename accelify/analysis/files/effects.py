@@ -1,0 +1,554 @@
+"""What code does beside giving back a value: files, folders, pictures, questions, lines on the screen.
+
+And whether one process may do it alone: what trains, calls a model, draws random numbers or changes what others read
+has to be run by all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.data.fetch_options import told_to_download
+from accelify.analysis.data.fetches import asked_to_download, is_download
+from accelify.analysis.files.array_files import dumps_to_file
+from accelify.analysis.files.effect_sites import (
+    ASKING,
+    DOWNLOADS,
+    FILES,
+    FOLDERS,
+    LISTING,
+    LOGS,
+    PICTURES,
+    TERMINAL,
+    Site,
+    as_called,
+    as_called_within,
+    asked_for,
+    asks_first,
+    gives_text,
+    is_deletion,
+    makes_folder_again,
+    prints_beside,
+    stops_first,
+    updates_namespace,
+)
+from accelify.analysis.files.log_files import begins_log
+from accelify.analysis.files.renderings import renders
+from accelify.analysis.files.shell import run_for_all, writes_by_shell
+from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
+from accelify.analysis.models.handed_models import LOGGING, models_handed, parameter_of
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.made_within import LOOKS, is_made_within, root_name
+from accelify.analysis.statements.unreached import reached
+from accelify.analysis.syntax import Node, call_argument, dotted, flat_targets, is_constant, walk
+from accelify.analysis.values import Class, Imported, Thing, Values
+
+_FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
+_PICTURES = frozenset(
+    """matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.imsave pylab.savefig pylab.show
+    torchvision.utils.save_image imageio.mimsave imageio.mimwrite imageio.imwrite imageio.imsave cv2.imwrite cv2.imshow
+    scipy.misc.imsave skimage.io.imsave plotly.io.write_image plotly.io.write_html plotly.offline.plot
+    plotly.plotly.plot matplotlib.image.imsave torchvision.io.write_png torchvision.io.write_jpeg
+    torchvision.io.write_video imageio.v2.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v3.imwrite""".split()
+)
+_FILES = frozenset(
+    """os.remove os.unlink os.rename os.replace os.symlink os.link shutil.copy shutil.copyfile shutil.copy2
+    shutil.move shutil.rmtree shutil.copytree shutil.make_archive distutils.dir_util.copy_tree json.dump pickle.dump
+    _pickle.dump cPickle.dump dill.dump cloudpickle.dump yaml.dump yaml.safe_dump toml.dump marshal.dump numpy.save
+    numpy.savez numpy.savez_compressed numpy.savetxt joblib.dump scipy.io.savemat scipy.sparse.save_npz
+    torch.onnx.export torch.onnx._export torch.jit.save torch.export.save safetensors.torch.save_file
+    safetensors.torch.save_model torchaudio.save soundfile.write librosa.output.write_wav scipy.io.wavfile.write
+    tensorboard_logger.configure tensorboard_logger.log_value tensorboard_logger.log_images
+    tensorboard_logger.log_histogram tensorboard_logger.tensorboard_logger.configure
+    tensorboard_logger.tensorboard_logger.log_value""".split()
+)
+_TERMINAL = ASKING | {"sys.stdout.write", "sys.stdout.flush", "sys.stderr.write", "sys.stderr.flush"}
+# What a statement that does nothing else is put under a guard for.
+WRITING = _FOLDERS | _PICTURES | _FILES | _TERMINAL
+_PICTURE_METHODS = frozenset("savefig write_html write_image write_videofile write_gif".split())
+_FILE_METHODS = frozenset(
+    "to_csv to_json to_pickle to_excel to_parquet to_hdf tofile write_text write_bytes save_pretrained push_to_hub "
+    "unlink".split()
+)
+# Methods that write, by name alone: few enough, and rarely anything else.
+_BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
+WRITING_METHODS = _PICTURE_METHODS | _FILE_METHODS | {"mkdir"}
+# What writes to something that was opened before. Too common a word to guard a statement for it alone.
+_STREAM_METHODS = frozenset("write writelines writerow writerows writeheader write_line".split())
+OPENING = frozenset(
+    "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
+    "bz2.BZ2File lzma.LZMAFile h5py.File".split()
+)
+_NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
+READING = (
+    "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
+    "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
+    "os.listdir glob."
+).split()
+CLOCKS = frozenset(
+    {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
+    | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
+)
+RANDOM = tuple(
+    "torch.rand torch.normal torch.multinomial torch.bernoulli torch.manual_seed torch.cuda.manual_seed "
+    "numpy.random. random.".split()
+)
+_RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
+_ASKING = ("torch.distributed.is_", "torch.distributed.get_")
+_LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
+_CALLED = (v.MODEL, v.CRITERION)
+_ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
+_TRAINING = frozenset("step update unscale_ scale add_param_group".split())
+_LOOKING = frozenset(
+    "builtins.print builtins.isinstance builtins.type builtins.str builtins.repr builtins.hasattr builtins.len "
+    "builtins.getattr builtins.id torch.save builtins.list builtins.sum".split()
+)
+_CHANGING = frozenset(
+    "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
+)
+# What only the process needs that draws the picture.
+_SETTINGS = ("matplotlib.rcParams", "matplotlib.pyplot.rcParams", "pylab.rcParams")
+# What changes how a model runs, or what of it is trained.
+_SETTING = frozenset(
+    "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
+)
+
+_HANDS_ON = "it hands on values"  # to whoever goes through what it yields
+
+
+@dataclass
+class Effects:
+    """What some code does.
+
+    `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
+    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes, each with the
+    expressions that it changes; `models` the parameters whose model it calls.
+    """
+
+    sites: list[Site] = field(default_factory=list)
+    tied: str = ""
+    state: set[tuple[Scope, str]] = field(default_factory=set)
+    changes: dict[str, list[ast.expr]] = field(default_factory=dict)
+    models: set[str] = field(default_factory=set)
+    sets_model: bool = False
+    reads: bool = False
+    lists: bool = False
+    calls_model: bool = False
+
+    def kinds(self) -> set[str]:
+        """The kinds of what it does."""
+        return {site.kind for site in self.sites}
+
+    def tie(self, reason: str) -> None:
+        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
+        if self.tied in ("", _HANDS_ON):
+            self.tied = reason
+
+
+class SideEffects:
+    """Asks about the functions of a program, each looked at once.
+
+    Args:
+        script: the script, with the modules that it imports.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.interpreter = script.interpreter
+        self.path_parameters: dict[Scope, set[str]] = {}  # as they become known
+        self._known: dict[Scope, Effects] = {}
+        self._known_nodes: dict[Node, Effects] = {}
+        self._kept = KeptState(script, self._is_for_all, self._shows)
+
+    def of(self, scope: Scope) -> Effects:
+        """What a function of the program does, itself and through what it calls."""
+        found = self._known.get(scope)
+        if found is None:
+            found = self._known[scope] = Effects()
+            module = self.interpreter.module_of(scope)
+            self._look(found, module, scope, scope.nodes)
+            changed = {n for n, at in found.changes.items() if not is_made_within(module.tree, scope, n, at)}
+            changed.discard(scope.self_name() or "")
+            if changed:
+                found.tie(f"it changes `{sorted(changed)[0]}`")
+            found.changes = {}
+        return found
+
+    def sites_of(self, call: ast.Call, callee: Scope) -> list[Site]:
+        """What a function does where a call of the script runs it."""
+        return list(as_called(self.of(callee).sites, call, callee, self.script.scope_of(call)))
+
+    def of_nodes(self, node: Node) -> Effects:
+        """What a statement or expression of the script does."""
+        found = self._known_nodes.get(node)
+        if found is None:
+            found = self._known_nodes[node] = Effects()
+            self._look(found, self.script.module_of(node), self.script.scope_of(node), walk(node))
+            found.calls_model = found.calls_model or bool(found.models)
+        return found
+
+    def of_call(self, call: ast.Call, callee: Scope) -> Effects:
+        """What a function does where a call of the script runs it: a model that is not handed over is not called."""
+        effects = self.of(callee)
+        surely, through = self._handed(self.script.module_of(call), self.script.scope_of(call), call, callee)
+        return replace(effects, calls_model=effects.calls_model or surely or bool(through), models=set())
+
+    def _handed(self, module: Module, scope: Scope, call: ast.Call, callee: Scope) -> tuple[bool, set[str]]:
+        called = self.of(callee).models
+        return models_handed(call, callee, called, scope, lambda a: self._is_a(module, scope, a, *_CALLED))
+
+    def kept_by(self, node: Node) -> str:
+        """The attribute or global that a node of the script sets for what all processes do; "" where it sets none."""
+        state = self.of_nodes(node).state
+        return min((name for owner, name in state if self._kept.is_read(owner, name)), default="")
+
+    def keeps_log(self, cls: Class) -> bool:
+        """Whether the instances of a class keep a file that is open for writing, or a writer."""
+        if any(
+            isinstance(b, Imported) and b.name in k.WRITER_CLASSES for c in cls.ancestry() for b in c.bases
+        ):
+            return True
+        for own in cls.ancestry():
+            for method in own.scope.children.values():
+                for node in method.nodes:
+                    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                        name = self.qualname(own.module, method, node.value.func)
+                        opened = name in k.WRITER_CLASSES or opens_for_writing(node.value, name) is not None
+                        if opened and any(own_attribute(method, t) for t in node.targets):
+                            return True
+        return False
+
+    def not_alone(self, effects: Effects, *, unwrapped: bool = False) -> str:
+        """Why one process may not do this alone; "" where it may.
+
+        A model that is handed over `unwrapped` may be called.
+        """
+        if effects.tied:
+            return effects.tied
+        if effects.calls_model and not unwrapped:
+            return "it calls the model"
+        # What only prints costs lines on the screen where all do it, and another model where one does it alone.
+        prints = effects.kinds() <= {TERMINAL}
+        if prints and effects.sets_model:
+            return "it changes the model"
+        for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
+            if self._kept.is_read(owner, name):
+                return f"it sets `{name}`, which is read elsewhere"
+            if self._kept.is_of_model(owner) or (prints and not self._kept.is_shown_only(owner, name)):
+                return f"it sets `{name}` of its object"
+        return ""
+
+    def _is_for_all(self, scope: Scope) -> bool:
+        effects = self.of(scope)
+        runs = effects.calls_model or bool(effects.models)
+        return bool(effects.tied) or runs or scope in self.script.training_scopes
+
+    def _shows(self, scope: Scope) -> bool:
+        return bool(self.of(scope).sites)
+
+    # -- looking
+
+    def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
+        for node in reached(module.tree, nodes):
+            if isinstance(node, ast.Call):
+                self._call(found, module, scope, node)
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+                value = getattr(node, "value", None)
+                if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
+                    continue  # a file that is opened anew
+                targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
+                for target in (t for one in targets for t in flat_targets(one)):
+                    self._store(found, module, scope, target)
+            elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                if any(
+                    isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR)
+                    for w in self.interpreter.evaluate(module, scope, node.iter)
+                ):
+                    found.tie("it reads batches")
+            elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+                found.tie(_HANDS_ON)
+
+    def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
+        name = own_attribute(scope, target)
+        owner = class_of(scope)
+        if name is not None and owner is not None:
+            found.state.add((owner, name))
+        elif isinstance(target, ast.Name):
+            if target.id in scope.globals:
+                found.state.add((module.scopes.module, target.id))
+        else:
+            changed = target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
+            if not (self.qualname(module, scope, changed) or "").startswith(_SETTINGS):
+                self._change(found, changed)
+
+    def _change(self, found: Effects, changed: ast.expr) -> None:
+        root = root_name(changed)
+        if root is None:
+            found.tie("it changes what it is given")
+            return
+        found.changes.setdefault(root, []).append(changed)
+
+    def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
+        func = call.func
+        attribute = func.attr if isinstance(func, ast.Attribute) else ""
+        name = self.qualname(module, scope, func) or ""
+        callees = self.interpreter.calls.get(call, set())
+        kind = self._writes(module, scope, call, name, attribute)
+        if kind in (FILES, PICTURES) and self._into_memory(module, scope, call):
+            kind = None
+        if kind is not None and not name and self._is_a(module, scope, func, *_CALLED):
+            kind = None  # a layer that is called `write`
+        if kind is not None:
+            path, line = self._place(module, call)
+            missing = asks_first(module, call, deletes=is_deletion(name or attribute))
+            missing = missing or (kind == TERMINAL and stops_first(module, call))
+            asked = asked_for(module, scope, call)
+            told = asked_to_download(call, name) if kind == DOWNLOADS else None
+            if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
+                asked = told.id
+            found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
+        if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
+            found.lists = True
+        if name.startswith(tuple(READING)) and kind is None:
+            found.reads = True
+        if name in _LEAVING:
+            found.tie("it ends the run")
+        elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
+            found.tie("it draws random numbers")
+        elif name.startswith("torch.nn.init."):
+            found.tie("it sets weights")
+        elif name.startswith("torch.distributed.") and not name.startswith(_ASKING):
+            found.tie("it communicates")
+        elif attribute in ("backward", "load_state_dict", "zero_grad"):
+            found.tie("it trains or loads")
+        elif name == "builtins.setattr" or attribute == "__setattr__" or updates_namespace(func):
+            found.tie("it sets attributes by name")
+        self._receiver(found, module, scope, call, attribute, callees)
+        if not callees and kind is None and name not in _LOOKING and attribute not in LOOKS | LOGGING:
+            for argument in [*call.args, *[kw.value for kw in call.keywords]]:
+                if isinstance(argument, (ast.Name, ast.Attribute)):
+                    if self._is_a(module, scope, argument, v.MODEL):
+                        _runs(found, scope, argument)
+        for callee in in_order(callees):
+            inner = self.of(callee)
+            within = as_called_within(inner.sites, module, call, callee, scope)
+            found.sites += [site for site in within if site not in found.sites]
+            found.reads = found.reads or inner.reads
+            found.lists = found.lists or inner.lists
+            surely, through = self._handed(module, scope, call, callee)
+            found.models |= through
+            found.calls_model = found.calls_model or inner.calls_model or surely
+            found.sets_model = found.sets_model or inner.sets_model
+            # What a generator yields goes on no further than to who runs it, unless that one gives it back.
+            if inner.tied not in ("", _HANDS_ON):
+                found.tie(inner.tied)
+            own = class_of(callee)
+            # What is made here, and kept in a local variable, is nobody else's.
+            fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
+            found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
+        for callee in self._losses(module, scope, call):
+            shown = as_called_within(self._shown_by(callee), module, call, callee, scope)
+            found.sites += [site for site in shown if site not in found.sites]
+
+    def shown_in_losses(self, call: ast.Call) -> list[Site]:
+        """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
+        script = self.script
+        if not self._has_others:
+            return []
+        module, scope = script.module_of(call), script.scope_of(call)
+        found: list[Site] = []
+        for callee in self._losses(module, scope, call):
+            if self.interpreter.module_of(callee) not in script.modules:
+                found += as_called(self._shown_by(callee), call, callee, scope)
+        return found
+
+    @cached_property
+    def _has_others(self) -> bool:
+        """Whether the program has modules that are not converted."""
+        return not set(self.script.program.modules.values()) <= set(self.script.modules)
+
+    def _losses(self, module: Module, scope: Scope, call: ast.Call) -> list[Scope]:
+        """The forwards of the program's losses that a call runs, which the interpreter does not go into."""
+        if not isinstance(call.func, (ast.Name, ast.Attribute, ast.Call)) or self.interpreter.calls.get(call):
+            return []
+        held = self.interpreter.evaluate(module, scope, call.func)
+        classes = [
+            t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None
+        ]
+        return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
+
+    def _shown_by(self, scope: Scope) -> list[Site]:
+        return [site for site in self.of(scope).sites if site.kind == TERMINAL]
+
+    def _receiver(
+        self,
+        found: Effects,
+        module: Module,
+        scope: Scope,
+        call: ast.Call,
+        attribute: str,
+        callees: set[Scope],
+    ) -> None:
+        func = call.func
+        if self._is_a(module, scope, func, *_CALLED):
+            _runs(found, scope, func)
+            return
+        if not isinstance(func, ast.Attribute):
+            if isinstance(func, ast.Name) and scope.kind == "function":
+                if any(a.arg == func.id for a in scope.parameters()) and not callees:
+                    found.tie(f"it calls `{func.id}`, which it is given")
+            return
+        base = func.value
+        if dotted(base) in ("accelerator", "self.accelerator"):
+            found.tie("it asks the Accelerator")
+        if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not callees:
+            found.tie("it trains or loads")
+        if (
+            self._is_a(module, scope, base, v.MODEL)
+            and attribute not in LOOKS
+            and attribute not in WRITING_METHODS | {"save"}
+            and not callees
+        ):
+            _runs(found, scope, base)
+            found.sets_model = found.sets_model or attribute in _SETTING
+        inplace = attribute.endswith("_") and not attribute.startswith("_")
+        # `os.remove` changes files, not `os`; `plt.rcParams.update` how pictures look.
+        called = self.qualname(module, scope, func) or ""
+        apart = called in WRITING or called.startswith(_SETTINGS)
+        if (attribute in _CHANGING or inplace) and not callees and not apart:
+            name, owner = own_attribute(scope, base), class_of(scope)
+            if name is None and isinstance(base, ast.Attribute) and owner is not None:
+                name = own_attribute(scope, func)
+            if name is not None and owner is not None:
+                found.state.add((owner, name))
+            elif not (isinstance(base, ast.Name) and scope.imports(base.id)):
+                self._change(found, base)
+            elif inplace and call.args:
+                self._change(found, call.args[0])  # `torch.relu_(x)`; `numpy.insert(x, 0, 0)` makes a new one
+
+    def into_memory(self, call: ast.Call) -> bool:
+        """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""
+        return self._into_memory(self.script.module_of(call), self.script.scope_of(call), call)
+
+    def _into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
+        places = [*call.args[:2], *[kw.value for kw in call.keywords]]
+        return any(self._is_buffer(module, scope, a) for a in places)
+
+    def _is_buffer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and any(
+            isinstance(held, Thing) and held.qualname in _BUFFERS
+            for held in self.interpreter.evaluate(module, scope, node)
+        )
+
+    def _writes(self, module: Module, scope: Scope, call: ast.Call, name: str, attribute: str) -> str | None:
+        """The kind of what a call writes, None where it writes nothing."""
+        if name in _FOLDERS or (attribute == "mkdir" and not name):
+            return None if makes_folder_again(call) else FOLDERS
+        if gives_text(call, name or attribute):
+            return None
+        drawn = renders(call, lambda node: self.interpreter.evaluate(module, scope, node))
+        if name in _PICTURES or attribute in _PICTURE_METHODS or drawn:
+            return PICTURES
+        if (
+            name in _FILES
+            or attribute in _FILE_METHODS
+            or name == "torch.save"
+            or writes_by_shell(call, name, scope)
+        ):
+            return FILES
+        if name in _TERMINAL or name in ("builtins.print", "tqdm.write", "tqdm.tqdm.write"):
+            return TERMINAL
+        if run_for_all(call, name, scope):
+            return TERMINAL  # what it writes, if anything, cannot be seen
+        callees = self.interpreter.calls.get(call, set())
+        if prints_beside(call, name, attribute, bool(callees)):
+            return TERMINAL
+        asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
+        if is_download(call, name) or asked:
+            return DOWNLOADS
+        if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
+            return LOGS
+        if begins_log(call, name) is not None:
+            return LOGS
+        if opens_for_writing(call, name) is not None:
+            mode = call_argument(call, 1, "mode")
+            return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
+        if isinstance(call.func, ast.Attribute):
+            # A stream takes one thing: `memory.write(row, erase, add)` is none.
+            if attribute in _STREAM_METHODS and len(call.args) < 2:
+                return None if self._is_buffer(module, scope, call.func.value) else LOGS
+            if attribute == "save" and call.args and not self.interpreter.calls.get(call):
+                return FILES
+            if attribute.startswith("add_") and self._is_a(module, scope, call.func.value, v.WRITER):
+                return LOGS
+            if not name and dumps_to_file(call):
+                return FILES
+            if attribute == "open" and not name and _writing_mode(call_argument(call, 0, "mode")):
+                return FILES
+        return None
+
+    def _hands_up(self, callee: Scope) -> bool:
+        """Whether the `__init__` of a library's subclass takes options by `**kwargs`, which are the library's."""
+        node, owner = callee.node, class_of(callee)
+        cls = self.interpreter.things.get((owner.node, "class")) if owner is not None else None
+        init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.kwarg is not None
+        return init and isinstance(cls, Class) and bool(cls.external_bases())
+
+    def qualname(self, module: Module, scope: Scope, node: ast.expr) -> str | None:
+        """The qualified name of a library's function as seen from a module of the program."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        held = self.interpreter.evaluate(module, scope, node)
+        names = [value.name for value in held if isinstance(value, Imported)]
+        if names:
+            return min(names)
+        if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
+            return f"builtins.{node.id}"
+        return None
+
+    def _is_a(self, module: Module, scope: Scope, node: ast.expr, *kinds: str) -> bool:
+        held: Values = self.interpreter.evaluate(module, scope, node)
+        return any(isinstance(w, Thing) and w.kind in kinds for w in held)
+
+    def _is_local(self, scope: Scope, func: ast.expr) -> bool:
+        root = root_name(func)
+        if root is None or scope.kind != "function":
+            return False
+        return root in scope.locals and all(a.arg != root for a in scope.parameters())
+
+    def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
+        tree = module.tree
+        path, line, _ = tree.locate(tree.start(node))
+        return path, line
+
+
+def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
+    """Note that a model is called, by the parameter that it is handed over by."""
+    own = parameter_of(scope, model)
+    found.models |= {own} if own else set()
+    found.calls_model = found.calls_model or not own
+
+
+def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:
+    """The file that a call opens for writing, None where it opens none."""
+    if name not in OPENING or not _writing_mode(call_argument(call, 1, "mode")):
+        return None
+    for given in (call_argument(call, 0, keyword) for keyword in ("file", "filename", "name")):
+        if given is not None:
+            return None if dotted(given) in _NOWHERE or is_constant(given, "/dev/null") else given
+    return None
+
+
+def _writing_mode(mode: ast.expr | None) -> bool:
+    if isinstance(mode, ast.Constant):
+        return isinstance(mode.value, str) and any(c in mode.value for c in "wax")
+    if isinstance(mode, ast.IfExp):
+        return _writing_mode(mode.body) or _writing_mode(mode.orelse)
+    return False

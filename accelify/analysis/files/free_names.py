@@ -1,0 +1,81 @@
+"""Functions that make a folder of the first name that is free: who comes later finds it taken, and takes another.
+
+while True:
+    path = os.path.join(root, "".join(random.choice(letters) for _ in range(8)))
+    if not os.path.isdir(path):
+        break
+os.makedirs(path)    subprocess.Popen("mkdir -p %s" % path, shell=True)
+
+while os.path.exists(root + str(version)):
+    version += 1
+os.makedirs(root + str(version))
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.shell import SHELL
+from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, walk
+
+_ASKING = frozenset({"exists", "isdir", "is_dir"})
+# The function may be called by one that is called by another one, as far as this.
+_FARTHEST = 2
+
+
+def free_name_of(
+    script: ScriptModel, function: Scope, far: int = _FARTHEST
+) -> tuple[Scope, ast.While] | None:
+    """Where a function, or one that it calls, looks for a free name of a folder that it makes; None where nowhere."""
+    loops = [n for n in function.nodes if isinstance(n, ast.While)]
+    for loop in loops:
+        if any(_makes(node, path) for path in _looked_for(loop) for node in function.nodes):
+            return function, loop
+    for call in function.nodes if far else ():
+        for inner in (
+            in_order(script.interpreter.calls.get(call, set())) if isinstance(call, ast.Call) else ()
+        ):
+            found = free_name_of(script, inner, far - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _looked_for(loop: ast.While) -> set[str]:
+    """The paths, as they are written, which a loop gives another name until there is nothing of it."""
+    tests = [loop.test]
+    tests += [
+        n.test for n in walk(loop) if isinstance(n, ast.If) and any(isinstance(s, ast.Break) for s in n.body)
+    ]
+    asked = [
+        path
+        for test in tests
+        for call in walk(test)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
+        for path in (call.args or [call.func.value])
+    ]
+    given = {dotted(t) for n in walk(loop) if isinstance(n, ast.Assign) for t in n.targets}
+    given |= {dotted(n.target) for n in walk(loop) if isinstance(n, ast.AugAssign)}
+    return {ast.unparse(path) for path in asked if given & ({dotted(n) for n in walk(path)} - {None})}
+
+
+def _makes(node: ast.AST, path: str) -> bool:
+    """Whether a call makes the folder, itself or by a command of the shell."""
+    if not isinstance(node, ast.Call):
+        return False
+    if makes_folder(node):
+        made = folder_made(node)
+        return made is not None and ast.unparse(made) == path
+    if dotted(node.func) not in SHELL:
+        return False
+    inside = list(walk(node))
+    mkdir = any(
+        isinstance(n, ast.Constant) and isinstance(n.value, str) and "mkdir" in n.value for n in inside
+    )
+    return mkdir and any(isinstance(n, (ast.Name, ast.Attribute)) and dotted(n) == path for n in inside)
+
+
+__all__ = ["free_name_of"]

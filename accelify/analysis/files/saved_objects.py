@@ -1,0 +1,31 @@
+"""Objects of libraries that write themselves into a file: `tokenizer.save("words.json")`."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import values as v
+from accelify.analysis.files.asked_paths import bare_path
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.values import Thing
+
+
+def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
+    """The path of `thing.save(path)`, where a library other than torch made the thing; None for any other call.
+
+    What the script trains by it, a model of a library, say, has a role, and every process may have to come there.
+    """
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "save" or not call.args or script.callees(call):
+        return None
+    held = script.values(func.value)
+    made = bool(held) and all(isinstance(w, Thing) and _is_library_made(w) for w in held)
+    return bare_path(call.args[0]) if made else None
+
+
+def _is_library_made(thing: Thing) -> bool:
+    library = (thing.qualname or "torch").partition(".")[0]
+    return thing.kind == v.UNKNOWN and thing.cls is None and library != "torch"
+
+
+__all__ = ["saved_to"]

@@ -1,0 +1,1 @@
+"""The abstract interpreter: which values the names of a program can hold."""

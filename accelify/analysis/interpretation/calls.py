@@ -1,0 +1,589 @@
+"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown give back."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.handed_back import handed_back, is_super
+from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.interpretation.expressions import Expressions
+from accelify.analysis.interpretation.factories import Factories
+from accelify.analysis.interpretation.reads import Reads, ReadsOfNodes
+from accelify.analysis.interpretation.record_classes import fields_of
+from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, kinds_of, of_kind
+from accelify.analysis.modules.made_by_name import MadeByName, is_by_name, namespace_of
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import (
+    Class,
+    Function,
+    Imported,
+    Mapping,
+    Method,
+    Sequence,
+    Thing,
+    Value,
+    Values,
+    order_of,
+)
+
+if TYPE_CHECKING:
+    from accelify.analysis.program import Program
+
+_PASS_THROUGH = frozenset(
+    {"tuple", "list", "iter", "sorted", "reversed", "copy.deepcopy", "copy.copy", "torch.compile"}
+)
+
+
+class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
+    """The expression half of the interpreter."""
+
+    program: Program
+    variables: dict[tuple[Scope, str], Values]
+    returns: dict[Scope, Values]
+    calls: dict[ast.Call, set[Scope]]
+    callers: dict[Scope, list[tuple[Module, ast.Call]]]
+    things: dict[tuple[object, object], Value]
+    changed: bool
+    reads: ReadsOfNodes
+    kept: dict[ast.AST, Values] | None
+    _memo: dict[ast.Call, tuple[Values, Reads]]
+    _own_names: dict[ast.Name, str]
+    _hands_back: dict[Scope, str | None]
+
+    if TYPE_CHECKING:
+
+        def settled(self) -> bool: ...
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def part(self, base: Thing, tag: object, module: Module | None) -> Thing: ...
+        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
+        def variable(self, owner: Scope, name: str) -> Values: ...
+        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
+        def attribute(self, base: Value, name: str, module: Module) -> Values: ...
+        def _imported(self, module: Module, name: str) -> Values: ...
+        def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None: ...
+
+    # -- expressions
+
+    def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
+        """What an expression can stand for."""
+        if isinstance(node, ast.Name):
+            own = self._own_names.get(node)
+            if own is not None:
+                return self.variable(module.scopes.module, own)
+            return self.lookup(module, scope, node.id)
+        meant = _MEANT.get(type(node))
+        if meant is None or node is None:
+            return set()  # a comparison, a slice and whatever else stands for nothing known
+        if self.kept is None:
+            return meant(self, module, scope, node)
+        # All has been run, so that nothing changes any more what an expression stands for.
+        found = self.kept.get(node)
+        if found is None:
+            found = self.kept[node] = meant(self, module, scope, node)
+        return found
+
+    def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
+        if is_super(node.value):
+            return self._inherited(module, scope, node.attr)
+        found: Values = set()
+        for base in self.evaluate(module, scope, node.value):
+            if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+                if node.attr in k.TENSOR_SELF:
+                    found |= {base} if node.attr == "data" else set()
+                elif node.attr != "device":
+                    found.add(self.derived(module, node, {base}))
+            elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
+                if base.cls is not None:
+                    for cls in base.cls.ancestry():
+                        self.reads.note(cls.attributes)
+                if base.cls is not None and any("module" in c.attributes for c in base.cls.ancestry()):
+                    if node.attr == "module":
+                        found |= self.attribute(base, node.attr, module)
+                        continue
+                # `model.forward(x)` runs the model as `model(x)` does.
+                found.add(base)
+            else:
+                found |= self.attribute(base, node.attr, module)
+        if node.attr == "SummaryWriter" and isinstance(node.value, ast.Call):  # import_module(name)
+            return {self.things.setdefault(("import", k.TENSORBOARD), Imported(k.TENSORBOARD))}
+        return found
+
+    def _inherited(self, module: Module, scope: Scope, name: str) -> Values:
+        """What `super().name` holds: the next method of that name among the bases, or the library's own."""
+        own = scope.self_name()
+        cls = self.things.get((scope.owner_class, "class"))
+        found: Values = set()
+        if own is None or not isinstance(cls, Class):
+            return found
+        for ancestor in cls.ancestry()[1:]:
+            method = next(
+                (
+                    inner
+                    for node, inner in ancestor.scope.children.items()
+                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+                ),
+                None,
+            )
+            if method is not None:
+                for receiver in self.lookup(module, scope, own):
+                    key = (method.node, ("bound", receiver))
+                    found.add(self.things.setdefault(key, Function(method, ancestor.module, receiver)))
+                return found
+        if name in k.SELF_RETURNING:
+            for receiver in self.lookup(module, scope, own):
+                if isinstance(receiver, Thing) and receiver.kind == v.MODEL:
+                    found.add(self.things.setdefault((receiver, ("method", name)), Method(receiver, name)))
+        return found
+
+    def _subscript(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
+        found: Values = set()
+        index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        self.evaluate(module, scope, node.slice if isinstance(node.slice, ast.expr) else None)
+        for base in self.evaluate(module, scope, node.value):
+            self.reads.container(base)
+            if isinstance(base, Mapping):
+                found |= base.get(index)
+            elif isinstance(base, Sequence):
+                if isinstance(node.slice, ast.Slice):
+                    found.add(base)  # some of its elements, in a list again
+                elif (
+                    isinstance(index, int)
+                    and not base.rest
+                    and -len(base.elements) <= index < len(base.elements)
+                ):
+                    found |= base.elements[index]
+                else:
+                    found |= base.any()
+            elif isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+                found.add(base)
+            elif isinstance(base, Thing) and base.kind == v.MODEL:
+                # A part of a Sequential or ModuleList belongs to the model.
+                continue
+            elif isinstance(base, Thing) and base.kind == v.UNKNOWN:
+                found.add(self.part(base, ("item", index), module))
+        return found
+
+    # -- elements of what is iterated or unpacked
+
+    def item(self, module: Module, site: ast.AST, held: Values, index: int) -> Values:
+        """What unpacking gives at one place."""
+        found: Values = set()
+        for value in held:
+            self.reads.container(value)
+            if isinstance(value, Sequence):
+                if index < len(value.elements):
+                    found |= value.elements[index]
+                found |= value.rest
+            elif isinstance(value, Thing):
+                if value.kind in TENSOR_KINDS:
+                    found.add(value)
+                elif value.kind == v.PARAMETERS and index == 1:
+                    found.add(value)  # `for name, parameter in model.named_parameters()`
+                elif value.kind in (v.UNKNOWN, v.INSTANCE):
+                    found.add(self.part(value, ("item", index), value.module or module))
+        return found
+
+    def elements(self, module: Module, scope: Scope, iterated: ast.expr) -> Values:
+        """What a loop over an expression binds."""
+        found: Values = set()
+        for value in self.evaluate(module, scope, iterated):
+            found |= self.element_values(module, iterated, value)
+        return found
+
+    def element_values(
+        self, module: Module, site: ast.AST, value: Value, seen: frozenset[Value] = frozenset()
+    ) -> Values:
+        """What iterating a value gives. `seen` are iterators on the way: one can be made of itself."""
+        if isinstance(value, Sequence):
+            self.reads.container(value)
+            return value.any()
+        if isinstance(value, Thing):
+            if value.kind == v.LOADER:
+                return {self.batch(value)}
+            if value.kind == v.ITERATOR:
+                found: Values = set()
+                self.reads.relation(value, "iterated")
+                for inner in value.links.get("iterated", set()) - seen:
+                    found |= self.element_values(module, site, inner, seen | {value})
+                return found
+            if value.kind == v.UNKNOWN:
+                value.uses.add("[]for")
+                return {self.part(value, "element", module)}
+            if value.kind in TENSOR_KINDS or value.kind == v.PARAMETERS:
+                return {value}
+        return set()
+
+    def batch(self, loader: Thing) -> Thing:
+        """The one batch thing of a loader."""
+        made = self.thing(loader, "batch", v.BATCH, loader.module)
+        self.link(made, "loader", {loader})
+        return made
+
+    # -- calls
+
+    def call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
+        """What a call gives back; notes call graph edges and binds parameters on the way."""
+        known = self._memo.get(node)
+        if known is not None:
+            self.reads.again(known[1])
+            return known[0]
+        before = self.reads.count()
+        found: Values = set()
+        self._memo[node] = found, ([], [])
+        found |= self._call(module, scope, node)
+        self._memo[node] = found, self.reads.since(before)
+        return found
+
+    def _call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
+        arguments = [self.evaluate(module, scope, a) for a in node.args]
+        keywords = {kw.arg: self.evaluate(module, scope, kw.value) for kw in node.keywords}
+        found: Values = set()
+        if is_by_name(node.func):
+            held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
+            found = self.made_by_name(module, scope, node, held, arguments, keywords)
+            if found:
+                return found
+        if is_numbered_gpu(node):
+            return {self.thing(node, "device", v.DEVICE, module)}
+        namespace = namespace_of(node.func)
+        if namespace is not None:
+            held = self.evaluate(module, scope, namespace)
+            found = self.data_by_name(module, scope, node, held, arguments, keywords)
+            if found:
+                return found
+        if module.named and (name := module.named.get(node)) is not None:
+            return self._imported(module, name)
+        callees = self.evaluate(module, scope, node.func)
+        if not callees and isinstance(node.func, ast.Name) and not scope.resolve(node.func.id):
+            if node.func.id == "eval":
+                return self.evaluated(module, scope, node)
+            if node.func.id == "dict":
+                return self._dict(module, node, arguments, keywords)
+            if hasattr(builtins, node.func.id):
+                return self._builtin(module, scope, node, node.func.id, arguments)
+        if any(isinstance(callee, Imported) for callee in callees):
+            # `data.DataLoader(...)` where a later loop calls its batch `data` too.
+            callees = {c for c in callees if not isinstance(c, Method) or c.receiver.kind != v.BATCH}
+        # What is made of several classes is known by the first of them: the same one in every run.
+        for callee in callees if len(callees) < 2 else sorted(callees, key=order_of):
+            if isinstance(callee, Function):
+                found |= self.call_function(module, scope, node, callee, arguments, keywords)
+            elif isinstance(callee, Class):
+                found |= self._instantiate(module, scope, node, callee, arguments, keywords)
+            elif isinstance(callee, Imported):
+                found |= self.call_imported(module, scope, node, callee.name, arguments, keywords)
+            elif isinstance(callee, Method):
+                found |= self.call_method(module, node, callee, arguments)
+            elif isinstance(callee, Thing):
+                found |= self.call_thing(module, scope, node, callee, arguments, keywords)
+        if isinstance(node.func, ast.Attribute):
+            known = bool(found)
+            for base in self.evaluate(module, scope, node.func.value):
+                if known and not isinstance(base, (Mapping, Sequence)):
+                    continue  # a list may be one of the things that a name stands for, and is filled all the same
+                if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+                    if node.func.attr in k.TENSOR_SELF:
+                        found.add(base)
+                    else:
+                        found.add(self.derived(module, node, {base}))
+                elif isinstance(base, (Mapping, Sequence)):
+                    found |= self._container_method(node, base, node.func.attr, arguments)
+        if not callees and not found and self.settled():
+            found.add(self.thing(node, "result", v.UNKNOWN, module))
+        return found
+
+    def _container_method(
+        self, node: ast.Call, base: Mapping | Sequence, name: str, arguments: list[Values]
+    ) -> Values:
+        self.reads.container(base)
+        if isinstance(base, Sequence):
+            if name in ("append", "add", "insert", "extend"):
+                base.filled.add(node)
+            if name in ("append", "add", "insert") and arguments:
+                self.add(base.rest, arguments[-1])
+            elif name == "extend" and arguments:
+                for value in arguments[0]:
+                    if isinstance(value, Sequence):
+                        self.reads.container(value)
+                        self.add(base.rest, value.any())
+            if name in ("__iter__", "copy"):
+                return {base}
+            return base.any() if name in ("pop", "next", "__next__") else set()
+        if name == "values":
+            made = self._container(node, Sequence)
+            self.add(made.rest, base.get(object()))
+            return {made}
+        if name == "items":
+            made = self._container(node, Sequence)
+            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            assert isinstance(pair, Sequence)
+            self.add(pair.elements[1], base.get(object()))
+            self.add(made.rest, {pair})
+            return {made}
+        if name in ("get", "pop"):
+            key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else object()
+            return base.get(key)
+        return set()
+
+    def _builtin(
+        self, module: Module, scope: Scope, node: ast.Call, name: str, arguments: list[Values]
+    ) -> Values:
+        first = arguments[0] if arguments else set()
+        if name == "enumerate":
+            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            assert isinstance(pair, Sequence)
+            for value in first:
+                self.add(pair.elements[1], self.element_values(module, node, value))
+            made = self._container(node, Sequence)
+            self.add(made.rest, {pair})
+            # What is enumerated is still known as a loop over the loader.
+            self.add(made.elements[0] if made.elements else _grow(made), set())
+            return {made}
+        if name == "zip":
+            pair = self.things.setdefault((node, "pair"), Sequence([set() for _ in arguments]))
+            assert isinstance(pair, Sequence)
+            for index, values in enumerate(arguments):
+                for value in values:
+                    if index < len(pair.elements):
+                        self.add(pair.elements[index], self.element_values(module, node, value))
+            made = self._container(node, Sequence)
+            self.add(made.rest, {pair})
+            return {made}
+        if name in ("iter", "reversed") and kinds_of(first) & {v.LOADER, v.ITERATOR, v.UNKNOWN}:
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            self.link(iterator, "iterated", first)
+            return {iterator}
+        if name == "next":
+            found: Values = set()
+            for value in first:
+                cls = value.cls if isinstance(value, Thing) and value.kind == v.INSTANCE else None
+                own = cls.method("__next__") if cls is not None else None
+                if own is not None:
+                    drawn = Function(own[1], own[0].module, value)
+                    found |= self.call_function(module, scope, node, drawn, [], {})
+                else:
+                    found |= self.element_values(module, node, value)
+            return found
+        if name in ("list", "tuple", "sorted", "reversed", "iter"):
+            return first
+        if name in ("map", "filter") and len(arguments) > 1:
+            if name == "filter":
+                return arguments[1]
+            made = self._container(node, Sequence)
+            self.add(made.gone_through, arguments[1])
+            for value in arguments[1]:
+                self.add(made.rest, self.element_values(module, node, value))
+            return {made}
+        if name == "getattr" and len(node.args) > 1:
+            target = node.args[1]
+            if isinstance(target, ast.Constant) and isinstance(target.value, str):
+                return {w for base in first for w in self.attribute(base, target.value, module)}
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        if name in ("sum", "max", "min", "abs"):
+            flat: Values = set()
+            for value in first:
+                self.reads.container(value)
+                flat |= value.any() if isinstance(value, Sequence) else {value}
+            return self.tensor_from(module, node, flat)
+        if name == "super":
+            return set()
+        return set()
+
+    def _dict(
+        self, module: Module, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> Values:
+        """A dictionary of what `dict(x=x.cuda())` names, and the tensors in `dict(batch)`, `dict((k, v) for ...)`, or
+        the parameters in `dict(model.named_parameters())`."""
+        mapping = self.things.setdefault((node, "mapping"), Mapping())
+        assert isinstance(mapping, Mapping)
+        for value in arguments[0] if arguments else ():
+            for element in self.element_values(module, node, value):
+                pair = isinstance(element, Sequence) and len(element.elements) == 2
+                held = element.elements[1] if isinstance(element, Sequence) and pair else {element}
+                self.add(mapping.rest, _tensors(held) | of_kind([held], v.PARAMETERS))
+        for key, values in keywords.items():
+            if key is not None:
+                self.add(mapping.entries.setdefault(key, set()), values)
+            else:
+                self.add(mapping.rest, _tensors(values))
+        return {mapping}
+
+    def call_function(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        function: Function,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        target = function.scope
+        self.calls.setdefault(node, set()).add(target)
+        known = self.callers.setdefault(target, [])
+        if all(call is not node for _, call in known):
+            known.append((module, node))
+        parameters = target.parameters()
+        own_self = target.self_name()
+        names = target.positional()
+        through_class = isinstance(node.func, ast.Attribute) and function.receiver is None
+        if own_self is not None and not through_class:
+            if function.receiver is not None:
+                self.bind(target, own_self, {function.receiver})
+                if self._handed_back(target) == own_self:
+                    return {function.receiver}
+            names = names[1:]
+        for index, values in enumerate(arguments):
+            if index < len(node.args) and isinstance(node.args[index], ast.Starred):
+                for rest_name in names[index:]:
+                    for value in values:
+                        self.bind(target, rest_name, self.element_values(module, node, value))
+                break
+            if index < len(names):
+                self.bind(target, names[index], values)
+        every = {a.arg for a in parameters}
+        signature = getattr(target.node, "args", None)
+        rest = None
+        if isinstance(signature, ast.arguments):
+            # `*args` and `**kwargs` are not what a keyword of that name means.
+            every -= {a.arg for a in (signature.vararg, signature.kwarg) if a is not None}
+            rest = signature.kwarg.arg if signature.kwarg is not None else None
+        for name, values in keywords.items():
+            if name is None:
+                for value in values:
+                    self.reads.container(value)
+                    if isinstance(value, Mapping):
+                        for key, entry in value.entries.items():
+                            if key in every:
+                                self.bind(target, str(key), entry)
+                            elif rest is not None:
+                                self._keyword(target, rest, key, entry)
+            elif name in every:
+                self.bind(target, name, values)
+            elif rest is not None:
+                self._keyword(target, rest, name, values)
+        own = self._handed_back(target)
+        if own is not None and own in names:
+            # What comes out is what went in here, not what other calls put in.
+            index = names.index(own)
+            if index < len(arguments) and not any(isinstance(a, ast.Starred) for a in node.args):
+                return set(arguments[index])
+            if own in keywords:
+                return set(keywords[own])
+        made = self.made_in_helper(module, scope, node, target, arguments, keywords)
+        return made or self.returned(node, target)
+
+    def _handed_back(self, target: Scope) -> str | None:
+        """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+        if target not in self._hands_back:
+            self._hands_back[target] = handed_back(target)
+        return self._hands_back[target]
+
+    def _keyword(self, target: Scope, rest: str, name: object, values: Values) -> None:
+        """Put an argument into a function's `**kwargs`."""
+        mapping = self.things.setdefault((target.node, "keywords"), Mapping())
+        assert isinstance(mapping, Mapping)
+        self.add(mapping.entries.setdefault(name, set()), values)
+        self.bind(target, rest, {mapping})
+
+    def kind_of_class(self, cls: Class) -> str:
+        """The kind of the instances of a class of the program."""
+        bases = cls.external_bases()
+        for base in bases:
+            if k.is_loss_class(base):
+                return v.CRITERION
+            if k.is_module_class(base) or base.rsplit(".", 1)[-1] in (
+                "Module",
+                "PreTrainedModel",
+                "LightningModule",
+            ):
+                return v.CRITERION if cls.name.endswith(("Loss", "Criterion")) else v.MODEL
+            if k.is_optimizer_class(base):
+                return v.OPTIMIZER
+            if k.is_scheduler_class(base):
+                return v.SCHEDULER
+            if base in k.LOADER_CLASSES:
+                return v.LOADER
+            if base in k.WRITER_CLASSES:
+                return v.WRITER
+            if base.rsplit(".", 1)[-1] in ("Dataset", "IterableDataset", "ImageFolder", "InMemoryDataset"):
+                return v.DATASET
+        return v.INSTANCE
+
+    def _instantiate(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        cls: Class,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        if arguments and arguments[0] and cls.only_splits(k.PARALLEL_WRAPPERS):
+            return set(arguments[0])  # the model in it, as with torch's own
+        made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
+        kind = self.kind_of_class(cls)
+        if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
+            # Where one of several is made, each does what its own methods do.
+            made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
+        if made.cls is not None and cls not in (made.cls, *made.others):
+            made.others.append(cls)
+        # A loss whose own weights are trained is a model from then on.
+        if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
+            made.kind = kind
+            made.note(f"it is an instance of {cls.name}")
+            self.changed = True
+            self.reads.nothing_holds()
+        init = cls.method("__init__")
+        if init is not None:
+            self.call_function(
+                module, scope, node, Function(init[1], init[0].module, made), arguments, keywords
+            )
+        elif fields := fields_of(cls):
+            self.keep(made, fields, arguments, keywords)
+        if kind == v.OPTIMIZER:
+            self.link_optimizer(module, made, [*arguments, *keywords.values()])
+        elif kind == v.SCHEDULER:
+            self.link(made, "optimizer", of_kind([*arguments, *keywords.values()], v.OPTIMIZER))
+        return {made}
+
+
+def _tensors(held: Values) -> Values:
+    return {w for w in held if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
+
+
+def _grow(sequence: Sequence) -> Values:
+    return sequence.rest
+
+
+# What each kind of expression is asked by; the others stand for nothing known.
+_MEANT: dict[type | None, Callable[..., Values]] = {
+    ast.Attribute: CallEvaluator._attribute_of,
+    ast.Call: CallEvaluator.call,
+    ast.Constant: CallEvaluator._constant,
+    ast.Tuple: CallEvaluator._sequence,
+    ast.List: CallEvaluator._sequence,
+    ast.Dict: CallEvaluator._mapping,
+    ast.Subscript: CallEvaluator._subscript,
+    ast.IfExp: CallEvaluator._either,
+    ast.BoolOp: CallEvaluator._condition,
+    ast.UnaryOp: CallEvaluator._unary,
+    ast.BinOp: CallEvaluator._binary,
+    ast.JoinedStr: CallEvaluator._joined,
+    ast.ListComp: CallEvaluator._comprehended,
+    ast.GeneratorExp: CallEvaluator._comprehended,
+    ast.SetComp: CallEvaluator._comprehended,
+    ast.DictComp: CallEvaluator._comprehended_mapping,
+    ast.Starred: CallEvaluator._inner,
+    ast.Await: CallEvaluator._inner,
+    ast.NamedExpr: CallEvaluator._inner,
+}

@@ -1,0 +1,118 @@
+"""Evaluating plain expressions abstractly: constants, containers, conditions, sums and comprehensions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.data.handed_on import gone_through
+from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.interpretation.torch_calls import is_of, kinds_of
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
+
+
+class Expressions:
+    """What the interpreter makes of the expressions that are neither names, attributes, subscripts nor calls."""
+
+    things: dict[tuple[object, object], Value]
+
+    if TYPE_CHECKING:
+
+        def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values: ...
+        def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
+
+    def _constant(self, module: Module, scope: Scope, node: ast.Constant) -> Values:
+        if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
+            return {self.thing(node, "device", v.DEVICE, module)}
+        return set()
+
+    def _either(self, module: Module, scope: Scope, node: ast.IfExp) -> Values:
+        self.evaluate(module, scope, node.test)
+        return self.evaluate(module, scope, node.body) | self.evaluate(module, scope, node.orelse)
+
+    def _condition(self, module: Module, scope: Scope, node: ast.BoolOp) -> Values:
+        found: Values = set()
+        for value in node.values:
+            found |= self.evaluate(module, scope, value)
+        flags = {w for w in found if isinstance(w, Thing) and w.kind == v.FLAG}
+        return {self.thing(node, "flag", v.FLAG, module)} if flags else found
+
+    def _unary(self, module: Module, scope: Scope, node: ast.UnaryOp) -> Values:
+        found = self.evaluate(module, scope, node.operand)
+        if isinstance(node.op, ast.Not):
+            return {self.thing(node, "flag", v.FLAG, module)} if kinds_of(found) & {v.FLAG} else set()
+        return self.tensor_from(module, node, found)
+
+    def _binary(self, module: Module, scope: Scope, node: ast.BinOp) -> Values:
+        left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
+        both = left | right
+        if is_numbered_gpu(node):
+            return {self.thing(node, "device", v.DEVICE, module)}
+        if isinstance(node.op, ast.Add) and any(
+            isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in both
+        ):
+            return both
+        return self.tensor_from(module, node, both)
+
+    def _joined(self, module: Module, scope: Scope, node: ast.JoinedStr) -> Values:
+        return {self.thing(node, "device", v.DEVICE, module)} if is_numbered_gpu(node) else set()
+
+    def _comprehended(
+        self, module: Module, scope: Scope, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
+    ) -> Values:
+        made = self._container(node, Sequence)
+        self.add(made.rest, self.evaluate(module, scope, node.elt))
+        for part in gone_through(node.generators[0].target, node.generators[0].iter, node.elt):
+            self.add(made.gone_through, self.evaluate(module, scope, part))
+        return {made}
+
+    def _comprehended_mapping(self, module: Module, scope: Scope, node: ast.DictComp) -> Values:
+        mapping = self.things.setdefault((node, "mapping"), Mapping())
+        assert isinstance(mapping, Mapping)
+        self.add(mapping.rest, self.evaluate(module, scope, node.value))
+        return {mapping}
+
+    def _inner(self, module: Module, scope: Scope, node: ast.Starred | ast.Await | ast.NamedExpr) -> Values:
+        return self.evaluate(module, scope, node.value)
+
+    def _container(self, node: ast.AST, kind: type[Sequence]) -> Sequence:
+        found = self.things.setdefault((node, "sequence"), kind())
+        assert isinstance(found, Sequence)
+        return found
+
+    def _sequence(self, module: Module, scope: Scope, node: ast.Tuple | ast.List) -> Values:
+        made = self._container(node, Sequence)
+        for index, element in enumerate(node.elts):
+            values = self.evaluate(module, scope, element)
+            if isinstance(element, ast.Starred):
+                for value in values:
+                    self.add(made.rest, self.element_values(module, element, value))
+                values = set()
+            while len(made.elements) <= index:
+                made.elements.append(set())
+            self.add(made.elements[index], values)
+        return {made}
+
+    def _mapping(self, module: Module, scope: Scope, node: ast.Dict) -> Values:
+        made = self.things.setdefault((node, "mapping"), Mapping())
+        assert isinstance(made, Mapping)
+        for key, value in zip(node.keys, node.values, strict=True):
+            values = self.evaluate(module, scope, value)
+            if isinstance(key, ast.Constant):
+                self.add(made.entries.setdefault(key.value, set()), values)
+            else:
+                self.add(made.rest, values)
+        return {made}
+
+
+__all__ = ["Expressions"]

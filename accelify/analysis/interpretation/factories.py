@@ -1,0 +1,142 @@
+"""What a function makes anew in each call: two loaders of one helper are two loaders."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.reads import ReadsOfNodes
+from accelify.analysis.program import Module, Program
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Class, Sequence, Thing, Value, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# A helper of helpers of helpers: beyond this, calls are not told apart.
+_DEEPEST = 3
+
+
+class Factories:
+    """The part of the interpreter that tells the calls of a helper apart by what they give back."""
+
+    program: Program
+    things: dict[tuple[object, object], Value]
+    changed: bool
+    reads: ReadsOfNodes
+    returns: dict[Scope, Values]
+    callers: dict[Scope, list[tuple[Module, ast.Call]]]
+
+    if TYPE_CHECKING:
+
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def classes(self) -> list[Class]: ...
+        def module_of(self, scope: Scope) -> Module: ...
+
+    @cached_property
+    def _times_called(self) -> Counter[str]:
+        """How often a name is called anywhere in the program."""
+        found: Counter[str] = Counter()
+        for tree in {id(m.tree): m.tree for m in self.program.modules.values()}.values():
+            for call in tree.nodes(ast.Call):
+                func = call.func
+                if isinstance(func, (ast.Name, ast.Attribute)):
+                    found[func.id if isinstance(func, ast.Name) else func.attr] += 1
+        return found
+
+    def returned(self, node: ast.Call, target: Scope) -> Values:
+        """What a call of a function gives back."""
+        given = self.returns.setdefault(target, set())
+        self.reads.note(given)
+        name = target.name.rsplit(".", 1)[-1]
+        if not given or self._times_called[name] < 2:
+            return set(given)
+        return {self._of_call(w, node, target) for w in given}
+
+    def _of_call(
+        self, value: Value, node: ast.Call, target: Scope, around: frozenset[Value] = frozenset()
+    ) -> Value:
+        """The value itself, or for a loader that the function makes the one that this call makes.
+
+        `around` are the sequences that the value stands in: one can hold itself.
+        """
+        if isinstance(value, Sequence):
+            self.reads.container(value)
+            every = [*value.elements, value.rest]
+            if value in around or len(around) > _DEEPEST:
+                return self.things.get((value, node), value)
+            if not any(self._is_made_in(w, target) for held in every for w in held):
+                return value
+            own = self.things.setdefault((value, node), Sequence())
+            assert isinstance(own, Sequence)
+            while len(own.elements) < len(value.elements):
+                own.elements.append(set())
+            for mine, held in zip([*own.elements, own.rest], every, strict=True):
+                self.add(mine, [self._of_call(w, node, target, around | {value}) for w in held])
+            return own
+        if not self._is_made_in(value, target):
+            return value
+        assert isinstance(value, Thing)
+        again = self.things.get((value, node))
+        if again is None:
+            again = Thing(
+                value.kind, value.site, value.module, value.qualname, value.cls, value.links, value.attributes
+            )
+            again.evidence = value.evidence
+            again.made_by = (*self._made_by(value, target), node)
+            self.things[(value, node)] = again
+            self.changed = True
+        return again
+
+    def _is_made_in(self, value: Value, target: Scope) -> bool:
+        if not isinstance(value, Thing) or value.kind != v.LOADER or not isinstance(value.site, ast.Call):
+            return False
+        if len(value.made_by) >= _DEEPEST or self._is_kept(value, target):
+            return False
+        origin = [value.site, *self._made_by(value, target)][-1]
+        module = self.module_of(target)
+        scope: Scope | None = module.scopes.of(origin) if self._stands_in(origin, module) else None
+        while scope is not None and scope is not target:
+            scope = scope.parent
+        return scope is target
+
+    def _made_by(self, value: Thing, target: Scope) -> tuple[ast.Call, ...]:
+        """The calls that lead to a thing; of helpers that are called once as well, up to one that `target` makes."""
+        if value.made_by or not isinstance(value.site, ast.Call):
+            return value.made_by
+        found, module = [value.site], value.module
+        while module is not None and len(found) <= _DEEPEST:
+            function = module.scopes.of(found[-1])
+            calls = self.callers.get(function, []) if function.kind == "function" else []
+            if function is target or len(calls) != 1:
+                break
+            if self._times_called[function.name.rsplit(".", 1)[-1]] != 1:
+                break
+            module = calls[0][0]
+            found.append(calls[0][1])
+        return tuple(found[1:])
+
+    def _stands_in(self, node: ast.AST, module: Module) -> bool:
+        root = node
+        for ancestor in module.tree.ancestors(node):
+            root = ancestor
+        return root is module.scopes.module.node
+
+    def _is_kept(self, value: Thing, target: Scope) -> bool:
+        """Whether a method keeps what it made, to give it back again."""
+        owner = target.owner_class
+        for cls in self.classes() if owner is not None else ():
+            if cls.scope.node is owner:
+                self.reads.all_of(cls.attributes)
+        return owner is not None and any(
+            value in held
+            for cls in self.classes()
+            if cls.scope.node is owner
+            for held in cls.attributes.values()
+        )
+
+
+__all__ = ["Factories"]

@@ -1,0 +1,154 @@
+"""What something unknown is, by what a script does with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.reads import ReadsOfNodes
+from accelify.analysis.scopes import Scope
+from accelify.analysis.values import Class, Thing, Value, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_READING = frozenset({"torch.load", "pickle.load", "dill.load", "joblib.load"})
+
+
+class KindsByUse:
+    """The part of the interpreter that gives unknown things the kind that their use shows."""
+
+    things: dict[tuple[object, object], Value]
+    variables: dict[tuple[Scope, str], Values]
+    changed: bool
+    reads: ReadsOfNodes
+    # Those whose uses and names, so many, show no kind.
+    _shows_none: dict[Thing, tuple[int, int]]
+
+    if TYPE_CHECKING:
+
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+
+    def upgrade(self) -> None:
+        """Give unknown things the kind that their use shows."""
+        for value in list(self.things.values()):
+            if not isinstance(value, Thing) or value.kind != v.UNKNOWN:
+                continue
+            shown = len(value.uses), len(value.names)
+            if self._shows_none.get(value) == shown:
+                continue
+            kind = kind_from_use(value)
+            if kind is None:
+                self._shows_none[value] = shown
+            if kind == v.LOADER and self._is_another_path(value):
+                continue
+            if kind == v.OPTIMIZER and self._is_an_own(value):
+                continue
+            if kind is not None:
+                value.kind = kind
+                self.changed = True
+                self.reads.nothing_holds()
+        self._upgrade_wholes()
+
+    def _upgrade_wholes(self) -> None:
+        """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
+        parts: dict[Thing, dict[str, Thing]] = {}
+        for (whole, tag), value in self.things.items():
+            if not isinstance(whole, Thing) or whole.cls is not None:
+                continue
+            if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
+                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                    parts.setdefault(whole, {})[str(tag[1])] = value
+        for whole, named in parts.items():
+            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
+                continue
+            if any(part.kind == v.MODEL for part in named.values()):
+                if whole.kind != v.MODEL:
+                    whole.kind = v.MODEL
+                    whole.note("it is called, and a part of it has parameters()")
+                    self.changed = True
+                    self.reads.nothing_holds()
+                for name, part in named.items():
+                    self.add(whole.attributes.setdefault(name, set()), {part})
+
+    def _is_another_path(self, thing: Thing) -> bool:
+        """Whether something named otherwise comes to a loader's name only beside real loaders.
+
+        A function that gives back three loaders for one data set and three tensors for another one. What is read from
+        a file is no other kind than the loaders that are made where there is no file.
+        """
+        read = thing.qualname in _READING
+        if not read and all(k.LOADER_NAME.search(name) for name in thing.names):
+            return False
+        holding = [
+            held for (_, name), held in self.variables.items() if thing in held and k.LOADER_NAME.search(name)
+        ]
+        return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
+
+    def _is_an_own(self, thing: Thing) -> bool:
+        """Whether what steps comes to a name beside an object of a plain class of the project's that steps too.
+
+        A file that the object was written to holds no optimizer of torch's.
+        """
+        classes = [value for value in self.things.values() if isinstance(value, Class)]
+        holding = [
+            *(held for (_, name), held in self.variables.items() if name in thing.names),
+            *(held for cls in classes for name, held in cls.attributes.items() if name in thing.names),
+        ]
+        return any(
+            isinstance(w, Thing)
+            and w.kind == v.INSTANCE
+            and w.cls is not None
+            and w.cls.method("step") is not None
+            for held in holding
+            if thing in held
+            for w in held
+        )
+
+
+def kind_from_use(thing: Thing) -> str | None:
+    """The kind that the methods called on something show it to be, with the names it goes by; None: they show none."""
+    uses, names = thing.uses, thing.names
+    if "zero_grad" in uses and ("step" in uses or "param_groups" in uses) and "parameters" not in uses:
+        thing.note("zero_grad() and step() are called on it")
+        return v.OPTIMIZER
+    if "parameters" in uses and not uses & {"parse_args", "add_argument"}:
+        thing.note("its parameters() are read")
+        return v.MODEL
+    if "load_state_dict" in uses and ("eval" in uses or "train" in uses):
+        thing.note("it is loaded and switched between train() and eval()")
+        return v.MODEL
+    if (
+        "()" in uses
+        and ("zero_grad" in uses or {"train", "eval"} & uses)
+        and any(k.MODEL_NAME.search(n) for n in names)
+    ):
+        thing.note("it is called and switched between train() and eval()")
+        return v.MODEL
+    if "unscale_" in uses or ("scale" in uses and "update" in uses and "step" in uses):
+        thing.note("scale(), step() and update() are called on it")
+        return v.SCALER
+    if {"step"} <= uses and any(k.SCHEDULER_NAME.search(n) for n in names):
+        thing.note("it is named like a scheduler and step() is called on it")
+        return v.SCHEDULER
+    if "step" in uses and any(k.OPTIMIZER_NAME.search(n) for n in names):
+        thing.note("it is named like an optimizer and step() is called on it")
+        return v.OPTIMIZER
+    if "[]for" in uses and any(k.LOADER_NAME.search(n) for n in names):
+        thing.note("it is named like a loader and iterated")
+        return v.LOADER
+    if "()" in uses and any(k.CRITERION_NAME.search(n) for n in names):
+        thing.note("it is named like a criterion and called")
+        return v.CRITERION
+    if "add_scalar" in uses or "add_image" in uses or "add_summary" in uses:
+        thing.note("add_scalar() is called on it")
+        return v.WRITER
+    return None
+
+
+def _is_torch_loader(value: Value) -> bool:
+    if not isinstance(value, Thing) or value.kind != v.LOADER:
+        return False
+    bases = value.cls.external_bases() if value.cls is not None else {value.qualname}
+    return bool(bases & k.LOADER_CLASSES)

@@ -1,0 +1,425 @@
+"""What calls of torch and its neighbours give back, and of the things they made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.reads import ReadsOfNodes
+from accelify.analysis.interpretation.record_classes import NAMED, NAMED_TUPLE, NAMESPACES, names_given
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant, walk
+from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
+
+TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
+_CHAINS = frozenset({"itertools.chain", "itertools.chain.from_iterable"})
+_ITERATORS = _CHAINS | {"itertools.cycle", "itertools.islice"}
+
+
+class LibraryCalls:
+    """The part of the interpreter that knows the library."""
+
+    changed: bool
+    reads: ReadsOfNodes
+    things: dict[tuple[object, object], Value]
+
+    if TYPE_CHECKING:
+
+        def settled(self) -> bool: ...
+        def thing(
+            self, site: object, tag: object, kind: str, module: Module | None, **more: object
+        ) -> Thing: ...
+        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
+        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
+        def store_attribute(self, base: Value, name: str, values: Values) -> None: ...
+        def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
+        def call_function(
+            self,
+            module: Module,
+            scope: Scope,
+            node: ast.Call,
+            function: Function,
+            arguments: list[Values],
+            keywords: dict[str | None, Values],
+        ) -> Values: ...
+
+    def call_imported(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        name: str,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        every = [*arguments, *keywords.values()]
+        first = arguments[0] if arguments else set()
+        if name in NAMESPACES and keywords:
+            made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+            self.keep(made, [], [], keywords)
+            return {made}
+        if name in k.LOADER_CLASSES:
+            loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
+            data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
+            if data:  # `loader.dataset` is what it was given
+                self.add(loader.attributes.setdefault("dataset", set()), data)
+            return {loader}
+        if name in k.AVAILABILITY_CALLS:
+            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
+        if name in k.DEVICE_CALLS:
+            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
+        if k.is_optimizer_class(name):
+            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
+            self.link_optimizer(module, made, every)
+            self.reads.relation(made, "models")
+            if not made.links.get("models") and self.settled():
+                self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
+            return {made}
+        if k.is_scheduler_class(name):
+            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
+            optimizer = call_argument(node, 0, "optimizer")
+            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
+            return {made}
+        if k.is_loss_class(name):
+            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
+        if k.is_loss_function(name):
+            made = self.derived(module, node, set().union(*every) if every else set())
+            return {made}
+        if name in k.SCALER_CLASSES:
+            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
+        if name in k.AUTOCAST_CLASSES:
+            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
+        if name in k.WRITER_CLASSES:
+            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
+        if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
+            return first or (keywords.get("module") or set())
+        if k.is_unread_wrapper(name, node):
+            return first or (keywords.get("module") or set())
+        if name in k.SPLIT_RUNS:
+            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
+            inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
+            for value in inputs:
+                self.reads.container(value)
+            given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
+            ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
+            return set().union(*ran)
+        if name == "apex.amp.initialize":
+            return self._initialized(node, arguments, keywords)
+        if k.is_progress(name) and not name.endswith("range"):  # `trange(epochs)` goes over numbers
+            return first or (keywords.get("iterable") or set())
+        if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
+            if name == "copy.deepcopy":
+                copies = {self._copied(module, node, value) for value in first}
+                # What is not known to be a model yet may turn out to be one, and its copy then is another.
+                return {
+                    self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
+                }
+            return first
+        if name in _ITERATORS:
+            if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
+                return set().union(*arguments)
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            for argument, values in zip(
+                node.args, arguments if name in _CHAINS else arguments[:1], strict=False
+            ):
+                if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
+                    # One after the other, what goes through each of several is gone through.
+                    values = {e for value in values for e in self.element_values(module, node, value)}
+                self.link(iterator, "iterated", values)
+            return {iterator}
+        if name == "itertools.repeat" and arguments:
+            repeated = self.things.setdefault((node, "sequence"), Sequence())
+            assert isinstance(repeated, Sequence)
+            repeated.rest |= first
+            return {repeated}
+        if k.is_module_class(name):
+            made = self._make(node, v.MODEL, module, name, f"it is a {name}")
+            for value in (w for values in every for w in values):
+                self.reads.container(value)
+            self.link(
+                made,
+                "parts",
+                of_kind(every, v.MODEL)
+                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
+            )
+            return {made}
+        if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
+            return {self._make(node, v.DATASET, module, name, f"it is a {name}")}
+        if name == "functools.partial" and node.args:
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        sources = {w for values in every for w in values if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
+        if sources and not name.startswith(("torch.save", "numpy.save")):
+            return {self.derived(module, node, set(sources))}
+        made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+        self.link(made, "iterated", of_kind(arguments, v.LOADER) | of_kind(arguments, v.ITERATOR))
+        parameters = of_kind(every, v.PARAMETERS)
+        if (
+            parameters
+            and made.kind == v.UNKNOWN
+            and name[:1] != "_"
+            and name.rsplit(".", 1)[-1][:1].isupper()
+        ):
+            made.kind = v.OPTIMIZER
+            self.reads.nothing_holds()
+            made.note(f"{name} takes the parameters of a model")
+            self.link_optimizer(module, made, every)
+        elif made.kind == v.OPTIMIZER:
+            self.link_optimizer(module, made, every)
+        if made.kind == v.SCHEDULER or of_kind(every, v.OPTIMIZER):
+            self.link(made, "optimizer", of_kind(every, v.OPTIMIZER))
+        return {made}
+
+    def call_method(self, module: Module, node: ast.Call, method: Method, arguments: list[Values]) -> Values:
+        receiver, name = method.receiver, method.name
+        receiver.uses.add(name)
+        if receiver.kind == v.MODEL:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name in (
+                "state_dict",
+                "children",
+                "modules",
+                "named_children",
+                "named_modules",
+                "load_state_dict",
+            ):
+                return set()
+            if "optim" in name:
+                return {self.thing(node, "result", v.UNKNOWN, module)}  # `model.get_optimizer(rate)`
+            if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
+                made = self.thing(node, "output", v.OUTPUT, module)
+                self.link(made, "model", {receiver})
+                return {made}
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        if (
+            receiver.kind == v.CRITERION
+            and receiver.cls is not None
+            and name in ("parameters", "named_parameters")
+        ):
+            # A loss with weights of its own that are trained is a model.
+            receiver.kind = v.MODEL
+            self.changed = True
+            self.reads.nothing_holds()
+        if receiver.kind in (v.CRITERION, v.SCALER, v.WRITER):
+            if name in ("cuda", "to", "cpu", "float", "double", "train", "eval"):
+                return {receiver}
+            if receiver.kind == v.SCALER and name == "scale" and arguments:
+                return arguments[0]
+            return set()
+        if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
+            return set()
+        if receiver.kind in (v.LOADER, v.ITERATOR):
+            if name in ("next", "__next__"):
+                return self.element_values(module, node, receiver)
+            if name == "__iter__":
+                iterator = self.thing(node, "iterator", v.ITERATOR, module)
+                self.link(iterator, "iterated", {receiver})
+                return {iterator}
+            return set()
+        if receiver.kind == v.UNKNOWN:
+            if name in k.SELF_RETURNING:
+                return {receiver}
+            if name in ("parameters", "named_parameters"):
+                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                self.link(made, "models", {receiver})
+                return {made}
+            if name == "numpy" or name == "item":
+                return set()
+            return {self.thing(node, "result", v.UNKNOWN, module)}
+        return {self.thing(node, "result", v.UNKNOWN, module)}
+
+    def keep(
+        self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> None:
+        """Let an object keep what it is made of: by the order of its fields, and by their names."""
+        for name, values in [*zip(fields, arguments, strict=False), *keywords.items()]:
+            if name is not None:
+                self.store_attribute(made, name, values)
+
+    def call_thing(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        callee: Thing,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values:
+        callee.uses.add("()")
+        if callee.qualname == NAMED_TUPLE and isinstance(callee.site, ast.Call):
+            made = self.thing(node, "result", v.UNKNOWN, module, qualname=NAMED)
+            self.keep(made, names_given(callee.site), arguments, keywords)
+            return {made}
+        every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
+        if callee.kind == v.MODEL:
+            if callee.cls is not None:
+                forward = callee.cls.method("forward")
+                if forward is not None:
+                    self.call_function(
+                        module,
+                        scope,
+                        node,
+                        Function(forward[1], forward[0].module, callee),
+                        arguments,
+                        keywords,
+                    )
+            made = self.thing(node, "output", v.OUTPUT, module)
+            self.link(made, "model", {callee})
+            self.link(made, "sources", {w for w in every if isinstance(w, Thing)})
+            return {made}
+        if callee.kind == v.CRITERION:
+            made = self.derived(module, node, every)
+            self.link(made, "criterion", {callee})
+            return {made}
+        if callee.kind == v.INSTANCE and callee.cls is not None:
+            dunder = callee.cls.method("__call__")
+            if dunder is not None:
+                return self.call_function(
+                    module, scope, node, Function(dunder[1], dunder[0].module, callee), arguments, keywords
+                )
+        if callee.kind == v.UNKNOWN:
+            made = self.thing(node, "result", v.UNKNOWN, module)
+            self.link(made, "callee", {callee})
+            parameters = of_kind([*arguments, *keywords.values()], v.PARAMETERS)
+            self.reads.note(made.uses)
+            if parameters and made.kind in (v.UNKNOWN, v.OPTIMIZER) and "step" in made.uses:
+                if made.kind != v.OPTIMIZER:
+                    made.kind = v.OPTIMIZER
+                    self.reads.nothing_holds()
+                self.link_optimizer(module, made, [*arguments, *keywords.values()])
+            return {made}
+        return set()
+
+    def _initialized(
+        self, node: ast.Call, arguments: list[Values], keywords: dict[str | None, Values]
+    ) -> Values:
+        """`amp.initialize` gives its models and optimizers back."""
+        models = arguments[0] if arguments else keywords.get("models", set())
+        given = arguments[1] if len(arguments) > 1 else keywords.get("optimizers")
+        if given is None:
+            return models
+        both = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+        assert isinstance(both, Sequence)
+        both.elements[0] |= models
+        both.elements[1] |= given
+        return {both}
+
+    # -- making things
+
+    def _copied(self, module: Module, node: ast.Call, value: Value) -> Value:
+        """What `copy.deepcopy` makes of a value: other models than it is given, also in a list or a dictionary."""
+        if isinstance(value, Thing) and value.kind == v.MODEL:
+            copied = self._make(node, v.MODEL, module, value.qualname, "it is a copy of a model")
+            copied.cls = value.cls
+            self.link(copied, "original", {value})
+            return copied
+        if not isinstance(value, (Sequence, Mapping)):
+            return value
+        self.reads.container(value)
+        held = value.any() if isinstance(value, Sequence) else value.get(None)
+        if not any(is_of(w, v.MODEL) for w in held):
+            return value
+        empty = Sequence() if isinstance(value, Sequence) else Mapping()
+        own = self.things.setdefault(((node, value), "copy"), empty)
+        # What it holds deeper within is told apart no further.
+        pairs = [(own.rest, value.rest)] if isinstance(own, (Sequence, Mapping)) else []
+        if isinstance(own, Sequence) and isinstance(value, Sequence):
+            while len(own.elements) < len(value.elements):
+                own.elements.append(set())
+            pairs += zip(own.elements, value.elements, strict=True)
+        elif isinstance(own, Mapping) and isinstance(value, Mapping):
+            pairs += [(own.entries.setdefault(key, set()), entry) for key, entry in value.entries.items()]
+        for mine, theirs in pairs:
+            self.add(mine, [self._copied(module, node, w) if is_of(w, v.MODEL) else w for w in theirs])
+        return own
+
+    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
+        made = self.thing(node, kind, kind, module, qualname=name)
+        made.note(evidence)
+        return made
+
+    def link_optimizer(self, module: Module, optimizer: Thing, groups: list[Values]) -> None:
+        stack = [w for values in groups for w in values]
+        seen: set[int] = set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            self.reads.container(value)
+            if isinstance(value, Thing) and value.kind == v.PARAMETERS:
+                self.reads.relation(value, "models")
+                self.link(optimizer, "models", value.links.get("models", set()))
+            elif isinstance(value, Thing) and value.kind == v.MODEL:
+                self.link(optimizer, "models", {value})
+            elif isinstance(value, Sequence):
+                stack.extend(value.any())
+            elif isinstance(value, Mapping):
+                stack.extend(value.get("params"))
+            elif isinstance(value, Thing) and value.kind == v.ITERATOR:
+                self.reads.relation(value, "iterated")
+                stack.extend(value.links.get("iterated", ()))
+
+    def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:
+        """The models that are asked for parameters in a way of their own: `Adam(model.optim_parameters(args))`."""
+        found: Values = set()
+        calls = [n for n in walk(given) if isinstance(n, ast.Call)] if given is not None else []
+        if isinstance(given, ast.Name):
+            calls += [
+                w.site
+                for w in self.evaluate(module, scope, given)
+                if isinstance(w, Thing) and isinstance(w.site, ast.Call) and w.module is module
+            ]
+        for call in calls:
+            asked = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+            for expression in (*asked, *call.args):
+                if isinstance(expression, (ast.Name, ast.Attribute)):
+                    held = self.evaluate(module, scope, expression)
+                    found |= {w for w in held if is_of(w, v.MODEL)}
+        return found
+
+    def derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
+        made = self.thing(node, "tensor", v.TENSOR, module)
+        self.link(made, "sources", {w for w in sources if isinstance(w, Thing) and w.kind in TENSOR_KINDS})
+        return made
+
+    def tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values:
+        if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
+            return {self.derived(module, node, held)}
+        return set()
+
+
+def is_of(value: Value, kind: str) -> bool:
+    return isinstance(value, Thing) and value.kind == kind
+
+
+def kinds_of(held: Values) -> set[str]:
+    return {w.kind for w in held if isinstance(w, Thing)}
+
+
+def of_kind(groups: Iterable[Values], kind: str) -> Values:
+    return {w for values in groups for w in values if is_of(w, kind)}
+
+
+def reduction_of(call: ast.Call) -> str | None:
+    """`sum`, `mean` or `none` where a loss call or loss constructor names its reduction, else None."""
+    reduction = call_keyword(call, "reduction")
+    if isinstance(reduction, ast.Constant) and reduction.value in ("sum", "mean", "none"):
+        return str(reduction.value)
+    if is_constant(call_keyword(call, "reduce"), False):
+        return "none"
+    average = call_keyword(call, "size_average")
+    if is_constant(average, False):
+        return "sum"
+    if is_constant(average, True):
+        return "mean"
+    return None

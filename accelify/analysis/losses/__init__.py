@@ -1,0 +1,1 @@
+"""Losses: how they go by the samples of a batch, and what they carry from one batch to the next."""

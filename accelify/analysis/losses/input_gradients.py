@@ -1,0 +1,223 @@
+"""Backwards that are run for the gradient of an input: attacks, samples that a model's gradient draws (Langevin).
+
+fake.requires_grad_()
+for _ in range(steps):
+    model(fake).sum().backward()
+    fake.data -= fake.grad          # of this process's samples alone
+    fake.grad.zero_()
+model.zero_grad()                   # what the model's parameters got is read by nobody
+
+No other process has a part in such a gradient: averaged or weighed as one of the parameters it would be another one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accelify.analysis.models.bare_tensors import runs_in
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import Backward, ScriptModel
+from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, names_in, target_names, walk
+
+# Of these, how large a gradient is makes no difference.
+_WITHOUT_SCALE = frozenset({"sign", "sign_", "normalize", "zero_", "detach_", "requires_grad_"})
+_CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm"})
+
+
+class InputGradients:
+    """Answers which inputs a backward is run for, and whether for them alone.
+
+    Args:
+        script: its model.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self._is_read = b".grad" in script.tree.data
+        self._loops = {loop for loop, _ in script.loader_loops} if self._is_read else set()
+
+    def inputs(self, backward: Backward) -> list[str]:
+        """The names whose `.grad` its function reads, of tensors that are made for the batch, in source order."""
+        scope, call = backward.scope, backward.call
+        if not self._is_read or backward.scaler is not None:
+            return []
+        read = dict.fromkeys(str(dotted(n.value)) for n in self._reads(scope) if self._is_behind(n, call))
+        made_of = self._made_of(backward) if read else set()
+        return [name for name in read if name in made_of and self._is_of_batch(scope, name, call)]
+
+    def is_theirs_alone(self, backward: Backward, inputs: Iterable[str]) -> bool:
+        """Whether what a backward leaves in the parameters is cleared before anybody reads it."""
+        direct = isinstance(backward.call.func, ast.Attribute) and backward.call.func.value is backward.loss
+        if not direct or not self._is_one_model():
+            return False
+        return self._is_cleared(backward.call, frozenset(inputs), frozenset())
+
+    def _is_one_model(self) -> bool:
+        """Whether one model is trained, be it one of several that a name can stand for."""
+        kept = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
+        return len(kept) == 1 or bool(kept and set.intersection(*kept))
+
+    def names_them(self, backward: Backward) -> bool:
+        """Whether a backward says itself that it is for tensors which are no parameters: `inputs=[fake]`."""
+        given = call_keyword(backward.call, "inputs")
+        if given is None or not self._is_read:
+            return False
+        named = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
+        own = self.inputs(backward)
+        return bool(named) and all(isinstance(one, ast.Name) and one.id in own for one in named)
+
+    def is_scaled(self, backward: Backward, name: str) -> bool:
+        """Whether more than the sign of an input's gradient is used."""
+        reads = [n for n in self._reads(backward.scope) if dotted(n.value) == name]
+        return any(self._has_scale(read) for read in reads)
+
+    def _reads(self, scope: Scope) -> list[ast.Attribute]:
+        found = [
+            n
+            for n in scope.nodes
+            if isinstance(n, ast.Attribute)
+            and n.attr == "grad"
+            and isinstance(n.ctx, ast.Load)
+            and isinstance(n.value, ast.Name)
+        ]
+        return sorted(found, key=self.script.tree.start)
+
+    def _made_of(self, backward: Backward) -> set[str]:
+        """The names that a loss is worked out from, through what its function assigns before the backward."""
+        tree, found = self.script.tree, set(names_in(backward.loss))
+        assigned = [n for n in backward.scope.nodes if isinstance(n, (ast.Assign, ast.AugAssign))]
+        for stmt in sorted(assigned, key=tree.start, reverse=True):
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+            if tree.start(stmt) < tree.start(backward.call):
+                if found & {name for target in targets for name in target_names(target)}:
+                    found |= set(names_in(stmt.value))
+        return found
+
+    def _is_behind(self, read: ast.Attribute, call: ast.Call) -> bool:
+        """Whether a gradient is read behind a backward: by its place, or in a later turn of a loop over one batch."""
+        if self.script.tree.start(read) > self.script.tree.start(call):
+            return True
+        loops = self.script.enclosing_loops(call)[:1]
+        return any(loop not in self._loops and loop in self.script.tree.ancestors(read) for loop in loops)
+
+    def _has_scale(self, read: ast.AST) -> bool:
+        tree, node = self.script.tree, read
+        while True:
+            parent = tree.parent(node)
+            if isinstance(parent, ast.Attribute):
+                if parent.attr in _WITHOUT_SCALE:
+                    return False
+            elif isinstance(parent, ast.Call):
+                if node in parent.args and (dotted(parent.func) or "").rpartition(".")[2] in _WITHOUT_SCALE:
+                    return False
+            else:
+                return not isinstance(parent, ast.Compare)
+            node = parent
+
+    def _is_of_batch(self, scope: Scope, name: str, call: ast.Call) -> bool:
+        """Whether a name holds a tensor that is made anew for each batch and asks for its gradient."""
+        if not _asks_for_gradient(scope, name):
+            return False
+        around = next((loop for loop in self.script.enclosing_loops(call) if loop in self._loops), None)
+        nodes: Iterable[Node] = walk(around) if around is not None else scope.nodes
+        made = any(
+            isinstance(n, ast.Assign)
+            and name in [x for t in n.targets for x in target_names(t)]
+            and name not in names_in(n.value)
+            for n in nodes
+        )
+        if around is not None:
+            return made or name in target_names(around.target)
+        made = made or any(a.arg == name for a in scope.parameters())
+        return made and scope.kind == "function" and runs_in(self.script, call, self._loops)
+
+    def _is_cleared(self, node: ast.AST, own: frozenset[str], seen: frozenset[Scope]) -> bool:
+        """Whether gradients are cleared behind a place before an optimizer, or anything else, uses them."""
+        tree, scope = self.script.tree, self.script.scope_of(node)
+        inner: ast.AST = tree.statement(node)
+        while not isinstance(inner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
+            outer = tree.parent(inner)
+            if outer is None:
+                return False
+            if isinstance(inner, ast.stmt):
+                block = tree.block_of(inner)[2]
+                index = next(i for i, stmt in enumerate(block) if stmt is inner)
+                first = self._first(block[index + 1 :], own)
+                if first is None and isinstance(outer, (ast.For, ast.AsyncFor, ast.While)):
+                    first = self._first(outer.body, own)
+                if first is not None:
+                    return first
+            inner = outer
+        if scope.kind == "module":
+            return True
+        callers = self.script.callers(scope)
+        if scope in seen or not callers or self.script.called_from_elsewhere(scope):
+            return False
+        return all(self._is_cleared(call, own, seen | {scope}) for call in callers)
+
+    def _first(
+        self, body: Iterable[ast.AST], own: frozenset[str], seen: frozenset[Scope] = frozenset()
+    ) -> bool | None:
+        """Which comes first in a block: True where gradients are cleared, False where they are used; None: neither."""
+        for stmt in body:
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            if isinstance(stmt, ast.If):
+                found = self._first_of([stmt.test], own, seen)
+                both = {self._first(stmt.body, own, seen), self._first(stmt.orelse, own, seen)}
+                if found is None and False not in both and None in both:
+                    continue
+                return found if found is not None else False not in both
+            blocks = [getattr(stmt, field, []) for field in ("body", "handlers", "orelse", "finalbody")]
+            if isinstance(stmt, ast.stmt) and not any(blocks):
+                found = self._first_of([stmt], own, seen)
+            else:
+                heads = [n for n in ast.iter_child_nodes(stmt) if isinstance(n, (ast.expr, ast.withitem))]
+                found = self._first_of(heads, own, seen)
+                for block in blocks:
+                    found = self._first(block, own, seen) if found is None else found
+            if found is not None:
+                return found
+        return None
+
+    def _first_of(self, nodes: Iterable[ast.AST], own: frozenset[str], seen: frozenset[Scope]) -> bool | None:
+        parts = [n for node in nodes for n in walk(node) if isinstance(n, (ast.Call, ast.Attribute))]
+        for node in sorted(parts, key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0)):
+            if isinstance(node, ast.Attribute):
+                if node.attr == "grad" and isinstance(node.ctx, ast.Load) and dotted(node.value) not in own:
+                    return False
+                continue
+            name = str(dotted(node.func) or getattr(node.func, "attr", "")).rpartition(".")[2]
+            if name == "zero_grad":
+                return True
+            if name == "step" or name in _CLIPPING:
+                return False
+            run = self.script.callees(node) - seen
+            ends = {self._first(_body(callee), own, seen | {callee}) for callee in run}
+            if False in ends or ends == {True}:
+                return False not in ends
+        return None
+
+
+def _body(scope: Scope) -> list[ast.AST]:
+    body = scope.node.body
+    return list(body) if isinstance(body, list) else [body]
+
+
+def _asks_for_gradient(scope: Scope, name: str) -> bool:
+    """Whether a function sets a tensor's `requires_grad`, or makes it with that."""
+    for node in scope.nodes:
+        if isinstance(node, ast.Assign):
+            if any(dotted(t) == f"{name}.requires_grad" for t in node.targets):
+                return not is_constant(node.value, False)
+            if name in [x for t in node.targets for x in target_names(t)]:
+                for inner in walk(node.value):
+                    if isinstance(inner, ast.Call) and (
+                        is_constant(call_keyword(inner, "requires_grad"), True)
+                        or getattr(inner.func, "attr", "") == "requires_grad_"
+                    ):
+                        return True
+        elif isinstance(node, ast.Call) and dotted(node.func) == f"{name}.requires_grad_":
+            return not (node.args and is_constant(node.args[0], False))
+    return False

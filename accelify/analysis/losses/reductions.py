@@ -1,0 +1,592 @@
+"""Whether a loss is averaged or summed over the samples of a batch.
+
+The update on several processes is the original's only if that is known: gradients are averaged over ranks, which is
+right for an averaged loss and N times too small for a summed one.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.torch_calls import reduction_of
+from accelify.analysis.losses.batch_degrees import BatchDegrees
+from accelify.analysis.losses.reduction_kinds import (
+    MEAN,
+    MIXED,
+    NEUTRAL,
+    PENALTY,
+    SUM,
+    UNCLEAR,
+    either,
+    together,
+)
+from accelify.analysis.losses.running_sums import adds_samples
+from accelify.analysis.losses.zero_terms import is_nothing
+from accelify.analysis.metrics.counts import size_given
+from accelify.analysis.models.alternatives import classes_of, run_by
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.branches import constants_of, constants_of_object, returned
+from accelify.analysis.statements.given_parts import parts_of
+from accelify.analysis.statements.reaching import made_of
+from accelify.analysis.syntax import Tree, dotted, is_constant, walk
+from accelify.analysis.values import Function, Imported, Thing
+
+_BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
+_DEEPEST = 12
+_CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
+_FARTHEST_FACTOR = 6
+
+
+@dataclass(frozen=True)
+class _Place:
+    module: Module
+    scope: Scope
+
+
+@dataclass(eq=False)
+class Averaging:
+    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they stand in."""
+
+    divisors: dict[ast.expr, Scope] = field(default_factory=dict)
+    weights: dict[ast.expr, Scope] = field(default_factory=dict)
+    averages: dict[ast.Call, Scope] = field(default_factory=dict)
+
+
+class LossReductions:
+    """Answers how a loss is reduced, by following its expression through assignments and functions."""
+
+    def __init__(self, script: ScriptModel, batch_size: str = "per-process") -> None:
+        self.script = script
+        # A sum over the configured batch size is the average of a process's batch where each process takes a
+        # whole one, and a share of the sum where the batch is split.
+        self._configured = SUM if batch_size == "total" else MEAN
+        self._answers: dict[ast.expr, str] = {}
+        self._averaging: dict[ast.expr, Averaging] = {}
+        self._here = Averaging()
+        self._active: set[object] = set()
+        # What a name is up to the assignment that is looked at, for the reads in it.
+        self._so_far: dict[ast.expr, str] = {}
+        self._stores: dict[tuple[Scope, str], list[int]] = {}
+        self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
+
+    def of(self, loss: ast.expr) -> str:
+        """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
+        if loss not in self._answers:
+            self._here = self._averaging[loss] = Averaging()
+            place = _Place(self.script.module_of(loss), self.script.scope_of(loss))
+            self._answers[loss] = self._of(loss, place, 0)
+        return self._answers[loss]
+
+    def averaging(self, loss: ast.expr) -> Averaging:
+        """By what a loss is averaged."""
+        self.of(loss)
+        return self._averaging[loss]
+
+    def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
+        if depth > _DEEPEST or node in self._active:
+            return self._so_far.get(node, NEUTRAL)
+        if node in self._so_far:
+            return self._so_far[node]
+        self._active.add(node)
+        try:
+            return self._look(node, place, depth + 1)
+        finally:
+            self._active.discard(node)
+
+    def _look(self, node: ast.expr, place: _Place, depth: int) -> str:
+        if isinstance(node, ast.Constant) or is_nothing(node):
+            return NEUTRAL
+        if isinstance(node, ast.Name):
+            return self._variable(node, place, depth)
+        if isinstance(node, ast.UnaryOp):
+            return self._of(node.operand, place, depth)
+        if isinstance(node, ast.IfExp):
+            return either(self._of(node.body, place, depth), self._of(node.orelse, place, depth))
+        if isinstance(node, ast.BinOp):
+            return self._operation(node, place, depth)
+        if isinstance(node, ast.Call):
+            return PENALTY if self._is_penalty(node, place) else self._call(node, place, depth)
+        if isinstance(node, ast.NamedExpr):
+            return self._of(node.value, place, depth)
+        held = node.value if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) else node
+        if isinstance(held, ast.Attribute) and held.attr == "data":
+            # `loss.data.item()`, and `loss.data[0]` of the first releases: the loss itself.
+            return self._of(held.value, place, depth)
+        return self._attribute(node, place, depth) if isinstance(node, ast.Attribute) else UNCLEAR
+
+    def _attribute(self, node: ast.Attribute, place: _Place, depth: int) -> str:
+        """`self.loss`, where the function gives it its value by a plain assignment of its own."""
+        name, tree = dotted(node), place.module.tree
+        given = [
+            stmt
+            for stmt in place.scope.nodes
+            if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+            and name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
+        ]
+        if len(given) > 1 and tree.parent(node) is not None:
+            # Of several, the last one before it, where that is sure to be made.
+            before = [stmt for stmt in given if tree.end(stmt) <= tree.start(node)]
+            last = max(before, key=tree.start, default=None)
+            given = [last] if last is not None and _stands_beside(tree, last, node) else []
+        one = given[0] if len(given) == 1 else None
+        plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
+        return (
+            self._of(one.value, place, depth) if name and plain and isinstance(one, ast.Assign) else UNCLEAR
+        )
+
+    def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
+        name = node.id
+        owner = place.scope.resolve(name)
+        if owner is None:
+            return UNCLEAR
+        answer, home, divided, bound = NEUTRAL, _Place(place.module, owner), False, False
+        for stmt, always in self._assignments(node, place, owner).items():
+            # What a value adds to its own name was looked at before it.
+            own = [n for n in walk(stmt) if isinstance(n, ast.Name) and n.id == name] if bound else []
+            self._so_far.update(dict.fromkeys(own, answer))
+            one = self._assigned_by(stmt, name, home, depth)
+            for read in own:
+                del self._so_far[read]
+            bound = bound or one is not None
+            if one == "divided":
+                divided = True
+            elif one is not None:
+                anew = always and isinstance(stmt, ast.Assign) and one not in (NEUTRAL, UNCLEAR)
+                answer = one if anew else either(answer, one)
+        if divided and answer == SUM:
+            return MEAN
+        if not bound and any(a.arg == name for a in owner.parameters()):
+            return UNCLEAR
+        return answer
+
+    def _assigned_by(self, stmt: ast.stmt, name: str, place: _Place, depth: int) -> str | None:
+        """How what an assignment gives to a name is reduced; None where that is not followed."""
+        if isinstance(stmt, ast.Assign):
+            answer: str | None = None
+            for target in stmt.targets:
+                one: str | None = None
+                if isinstance(target, ast.Name) and target.id == name:
+                    divided = _divides(stmt.value, name)
+                    if divided and isinstance(stmt.value, ast.BinOp):
+                        self._here.divisors[stmt.value.right] = place.scope
+                    one = "divided" if divided else self._of(stmt.value, place, depth)
+                elif isinstance(target, (ast.Tuple, ast.List)):
+                    for index, element in enumerate(target.elts):
+                        if isinstance(element, ast.Name) and element.id == name:
+                            one = self._unpacked(stmt.value, index, place, depth)
+                answer = one if answer is None else answer
+            return answer
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+            if isinstance(stmt.op, (ast.Add, ast.Sub)):
+                if place.module in self.script.modules and adds_samples(self.script, stmt):
+                    return SUM
+                return self._of(stmt.value, place, depth)
+            if isinstance(stmt.op, ast.Div) and not isinstance(stmt.value, ast.Constant):
+                self._here.divisors[stmt.value] = place.scope
+                return "divided"
+        return None
+
+    def _assignments(self, node: ast.Name, place: _Place, owner: Scope) -> dict[ast.stmt, bool]:
+        """The assignments of a scope that a name's value is made of where it is read, those sure to be made as True.
+
+        The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
+        """
+        tree, body = place.module.tree, owner.node.body
+        every = [(index, one) for index, stmt in enumerate(body) for one in tree.assigned_in(stmt, node.id)]
+        anywhere = dict.fromkeys((stmt for _, stmt in every), False)
+        if place.scope is not owner or isinstance(owner.node, ast.Lambda) or tree.parent(node) is None:
+            return anywhere
+        reaching = made_of(tree, node)
+        if owner.kind != "module":
+            taken = any(a.arg == node.id for a in owner.parameters())
+            return reaching if reaching or taken else anywhere
+        own = next((a for a in [node, *tree.ancestors(node)] if isinstance(tree.parent(a), ast.Module)), None)
+        last = next((i for i, stmt in enumerate(body) if stmt is own), -1)
+        near: set[int] = set()
+        for index in reversed(self._storing(place, owner, node.id)):
+            if index <= last:
+                near.add(index)
+                if not isinstance(body[index], ast.AugAssign):
+                    nearest = dict.fromkeys((stmt for at, stmt in every if at in near), False)
+                    return {s: sure for s, sure in reaching.items() if s in nearest} or nearest
+        return anywhere
+
+    def _storing(self, place: _Place, module: Scope, name: str) -> list[int]:
+        """The indices of the statements of a module's body that bind a name, in order."""
+        key = module, name
+        if key not in self._stores:
+            tree, places = place.module.tree, {stmt: i for i, stmt in enumerate(module.node.body)}
+            found: set[int] = set()
+            for node in tree.writes(name):
+                if isinstance(node.ctx, ast.Store) and place.module.scopes.of(node) is module:
+                    around = next((a for a in tree.ancestors(node) if a in places), None)
+                    found |= {places[around]} if around is not None else set()
+            self._stores[key] = sorted(found)
+        return self._stores[key]
+
+    def _unpacked(self, value: ast.expr, index: int, place: _Place, depth: int) -> str:
+        if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
+            return self._of(value.elts[index], place, depth)
+        if isinstance(value, ast.Call):
+            answer = NEUTRAL
+            for function, results in self._functions(value, place):
+                for result in results:
+                    inner = _Place(function.module, function.scope)
+                    parts = parts_of(result, function.module.tree, function.scope)
+                    part = parts[index] if index < len(parts) else None
+                    if part is not None:
+                        answer = either(answer, self._of(part, inner, depth))
+            return UNCLEAR if answer == NEUTRAL else answer
+        return UNCLEAR
+
+    def _operation(self, node: ast.BinOp, place: _Place, depth: int) -> str:
+        left = self._of(node.left, place, depth)
+        if isinstance(node.op, ast.Div):
+            if left == SUM:
+                self._here.divisors[node.right] = place.scope
+            return self._divided(left, node.right, place)
+        right = self._of(node.right, place, depth)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            return together(left, right)
+        for one, factor in ((left, node.right), (right, node.left)):
+            # x.sum() * (1 / n)
+            divisor = self._divisor(factor)
+            if divisor is not None:
+                return self._divided(one, divisor, place)
+        return (
+            left
+            if right in (NEUTRAL, UNCLEAR)
+            else right
+            if left in (NEUTRAL, UNCLEAR)
+            else either(left, right)
+        )
+
+    def _is_penalty(self, node: ast.Call, place: _Place) -> bool:
+        """Whether a call works on weights and nothing else (`model.weight.pow(2).sum()`)."""
+        called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+        made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        names = [
+            n
+            for n in walk(node)
+            if isinstance(n, ast.Name)
+            and id(n) not in called
+            and n.id not in made
+            and isinstance(n.ctx, ast.Load)
+        ]
+        evaluate = self.script.interpreter.evaluate
+        held = [evaluate(place.module, place.scope, n) for n in names]
+        weights = [
+            h for h in held if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in h)
+        ]
+        libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
+        if not weights or len(weights) + len(libraries) != len(held):
+            return False
+        # What a method keeps in its model (`self.features`) is of the batch.
+        kept = {dotted(t) for n in place.scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
+        for n in walk(node):
+            if isinstance(n, ast.Attribute) and (
+                dotted(n) in kept
+                or any(
+                    isinstance(w, Thing) and w.kind == v.OUTPUT
+                    for w in evaluate(place.module, place.scope, n)
+                )
+            ):
+                return False
+        return not any(
+            isinstance(w, Thing) and w.kind == v.MODEL
+            for c in walk(node)
+            if isinstance(c, ast.Call)
+            for w in evaluate(place.module, place.scope, c.func)
+        )
+
+    def _divisor(self, factor: ast.expr, far: int = 0) -> ast.expr | None:
+        """The `n` of a factor `1 / n`, or of `beta * (1 / n)`."""
+        if far > _FARTHEST_FACTOR:
+            return None  # `mask = mask * other` is made of itself
+        factor = self._reciprocal(factor)
+        if not isinstance(factor, ast.BinOp):
+            return None
+        if isinstance(factor.op, ast.Div):
+            return factor.right if isinstance(factor.left, ast.Constant) else None
+        if isinstance(factor.op, ast.Mult):
+            return self._divisor(factor.left, far + 1) or self._divisor(factor.right, far + 1)
+        return None
+
+    def _reciprocal(self, node: ast.expr) -> ast.expr:
+        """What a name was assigned, when that was once `1 / n`."""
+        if not isinstance(node, ast.Name):
+            return node
+        values = [
+            stmt.value
+            for stmt in self.script.tree.nodes(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == node.id for t in stmt.targets)
+        ]
+        return values[0] if len(values) == 1 else node
+
+    def _divided(self, reduction: str, divisor: ast.expr, place: _Place) -> str:
+        """A sum over a count is an average: of the batch at hand, or of the configured batch."""
+        if reduction != SUM or isinstance(divisor, ast.Constant):
+            return reduction
+        if self._is_own_batch_size(divisor, place):
+            return MEAN
+        names = [
+            n.id if isinstance(n, ast.Name) else n.attr
+            for n in walk(divisor)
+            if isinstance(n, (ast.Name, ast.Attribute))
+        ]
+        return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
+
+    def _is_own_batch_size(self, node: ast.expr, place: _Place) -> bool:
+        """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
+        for inner in walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
+                return True
+            if isinstance(inner, ast.Call) and dotted(inner.func) == "len":
+                return True
+            if isinstance(inner, ast.Name) and _BATCH_SIZE.search(inner.id):
+                trees = {place.module.tree, self.script.tree}
+                stmts = [tree.statement(write) for tree in trees for write in tree.writes(inner.id)]
+                made = [size_given(stmt, inner.id) for stmt in stmts if isinstance(stmt, ast.Assign)]
+                return any(self._is_own_batch_size(one, place) for one in made if one not in (None, node))
+        return False
+
+    def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
+        held = self.script.interpreter.evaluate(place.module, place.scope, node.func)
+        answers = [
+            self._library_call(value.name, node, place, depth)
+            for value in held
+            if isinstance(value, Imported)
+        ]
+        criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
+        reduced = [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
+        if MEAN in reduced:
+            self._here.averages[node] = place.scope
+        answers += reduced
+        known = [answer for answer in answers if answer is not None]
+        if known:
+            return functools.reduce(either, sorted(known))
+        functions = self._functions(node, place)
+        if functions:
+            answer = NEUTRAL
+            for function, results in functions:
+                for result in results:
+                    answer = either(answer, self._of(result, _Place(function.module, function.scope), depth))
+            return UNCLEAR if answer == NEUTRAL else answer
+        if isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            whole = not node.args and not any(kw.arg in ("dim", "axis") for kw in node.keywords)
+            if whole and name in ("mean", "sum"):
+                # Of a loss that is one number already they change nothing.
+                stacked = self._stacked(node.func.value, place, depth)
+                inner = stacked or self._of(node.func.value, place, depth)
+                if inner in (MEAN, SUM) or stacked is not None:
+                    return inner
+            if name == "mean":
+                self._here.averages[node] = place.scope
+                # Over the positions of each sample: how the samples are put together comes later.
+                return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
+            if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
+                averaged = self._is_averaged(node.func.value, place)
+                return UNCLEAR if averaged else self._summed(node.func.value, place)
+            if name in (
+                "sum",
+                "squeeze",
+                "view",
+                "float",
+                "double",
+                "to",
+                "cuda",
+                "clone",
+                "clamp",
+                "requires_grad_",
+                "item",
+                "detach",
+                "cpu",
+                "numpy",
+            ):
+                return self._of(node.func.value, place, depth)
+            if name == "scale" and node.args:
+                return self._of(node.args[0], place, depth)
+            if name in _CURVES:
+                # The root of a mean is none, but what it averages counts.
+                for inside in (node.func.value, *node.args):
+                    self._of(inside, place, depth)
+        return UNCLEAR
+
+    def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
+        if k.is_loss_function(name):
+            self._here.averages[node] = place.scope
+            reduction = reduction_of(node)
+            if reduction == SUM:
+                return self._summed(self._degrees.weight_of(node, name), place)
+            return UNCLEAR if reduction == "none" else reduction or MEAN
+        if name == "torch.mean":
+            self._here.averages[node] = place.scope
+            if node.args:
+                self._of(node.args[0], place, depth)  # what the averaged parts are divided by
+            # `loss = torch.mean(loss)` changes nothing of a loss that is one number already.
+            before = self._so_far.get(node.args[0]) if node.args else None
+            return before if before in (SUM, MIXED) else MEAN
+        if name == "torch.sum":
+            whole = len(node.args) == 1 and not node.keywords
+            whole |= sums_samples(node.args[1:], node.keywords)
+            stacked = self._stacked(node.args[0], place, depth) if whole else None
+            if stacked is not None:
+                return stacked
+            summed = whole and not self._is_averaged(node.args[0], place)
+            return self._summed(node.args[0], place) if summed else UNCLEAR
+        if name in k.VARIABLE or name in (
+            "builtins.float",
+            "builtins.int",
+            "torch.abs",
+            "torch.neg",
+            "torch.squeeze",
+        ):
+            return self._of(node.args[0], place, depth) if node.args else None
+        return None
+
+    def _summed(self, node: ast.expr | None, place: _Place) -> str:
+        """A sum of what is divided by a count of the batch, or has such a weight, is a mean of it."""
+        by = self._degrees.averaging(node, place.module, place.scope) if node is not None else {}
+        self._here.weights.update(by)
+        return MEAN if by else SUM
+
+    def _stacked(self, node: ast.expr, place: _Place, depth: int) -> str | None:
+        """How losses are reduced that are put into one tensor: `torch.stack([a, b])`; None where it is none of losses.
+
+        Those that a dictionary holds are losses by their names, but not known where it is filled later.
+        """
+        stacks = isinstance(node, ast.Call) and (dotted(node.func) or "").startswith(
+            ("torch.stack", "torch.cat")
+        )
+        given = node.args[0] if stacks and isinstance(node, ast.Call) and node.args else None
+        if isinstance(given, ast.Call) and dotted(given.func) in ("list", "tuple") and len(given.args) == 1:
+            given = given.args[0]
+        named = (
+            isinstance(given, ast.Call)
+            and isinstance(given.func, ast.Attribute)
+            and given.func.attr == "values"
+        )
+        if named:
+            given = given.func.value  # type: ignore[union-attr]
+        if isinstance(given, ast.Name) and (owner := place.scope.resolve(given.id)) is not None:
+            tree = place.module.tree
+            made = [one for stmt in owner.node.body for one in tree.assigned_in(stmt, given.id)]
+            given = made[0].value if len(made) == 1 and isinstance(made[0], ast.Assign) else None
+        parts = given.values if isinstance(given, ast.Dict) else getattr(given, "elts", [])
+        answers = {self._of(part, place, depth) for part in parts}
+        if len(answers) == 1 and answers <= {MEAN, SUM}:
+            return answers.pop()
+        return UNCLEAR if named else None
+
+    def _is_averaged(self, node: ast.expr, place: _Place) -> bool:
+        """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""
+        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        parts = [node]
+        for name in names:
+            owner = place.scope.resolve(name.id)
+            body = owner.node.body if owner is not None else []
+            assigned = [one for stmt in body for one in place.module.tree.assigned_in(stmt, name.id)]
+            parts += [stmt.value for stmt in assigned if isinstance(stmt, ast.Assign)]
+        return any(isinstance(n, ast.Call) and _averages(n) for part in parts for n in walk(part))
+
+    def _at_hand(self, call: ast.Call, place: _Place, criteria: list[Thing]) -> list[Thing]:
+        """The criterion at a call, of several that cells of a notebook make one after the other under one name."""
+        if len(criteria) < 2 or place.scope.kind != "module" or place.module not in self.script.modules:
+            return criteria
+        tree = self.script.tree
+        before: list[tuple[int, Thing]] = []
+        for criterion in criteria:
+            site = criterion.site
+            if not isinstance(site, ast.Call) or tree.parent(site) is None:
+                return criteria
+            if not isinstance(tree.parent(tree.statement(site)), ast.Module):
+                return criteria
+            if tree.start(site) < tree.start(call):
+                before.append((tree.start(site), criterion))
+        return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
+
+    def _criterion(self, criterion: Thing, depth: int) -> str:
+        answer = NEUTRAL
+        for cls in classes_of(criterion):
+            forward = cls.method("forward")
+            if forward is None:
+                answer = either(answer, MEAN)
+                continue
+            constants = constants_of_object(cls, criterion.site)
+            for result in returned(forward[1].node.body, constants):
+                answer = either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+        if criterion.cls is not None:
+            return UNCLEAR if answer == NEUTRAL else answer
+        if (
+            isinstance(criterion.site, ast.Call)
+            and criterion.qualname
+            and k.is_loss_class(criterion.qualname)
+        ):
+            if criterion.module is not None:
+                self._here.averages[criterion.site] = criterion.module.scopes.of(criterion.site)
+            reduction = reduction_of(criterion.site)
+            if reduction == SUM and criterion.module is not None:
+                home = _Place(criterion.module, criterion.module.scopes.of(criterion.site))
+                return self._summed(self._degrees.weight_of(criterion.site, criterion.qualname), home)
+            return UNCLEAR if reduction == "none" else reduction or MEAN
+        return UNCLEAR
+
+    def _functions(self, node: ast.Call, place: _Place) -> list[tuple[Function, list[ast.expr]]]:
+        """The functions of the program that a call can run, and what each of them can give back then."""
+        found = []
+        for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
+            for function, cls in run_by(value):
+                constants = constants_of(function.scope, node)
+                if cls is not None and isinstance(value, Thing):
+                    constants |= constants_of_object(cls, value.site)
+                found.append((function, list(returned(function.scope.node.body, constants))))
+        return found
+
+
+def _stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
+    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
+    block = tree.block_of(stmt)[2]
+    return any(ancestor in block for ancestor in tree.ancestors(node))
+
+
+def _keeps_samples(call: ast.Call) -> bool:
+    """`x.mean(dim=1)`: over another dimension than the first."""
+    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    one = dims[0].value if len(dims) == 1 and isinstance(dims[0], ast.Constant) else None
+    return isinstance(one, int) and one >= 1
+
+
+def sums_samples(given: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
+    """Whether a sum goes over the first dimension, which is that of the samples: `sum(0)`, `sum(dim=(0, 2))`."""
+    dims = [*given, *[kw.value for kw in keywords if kw.arg in ("dim", "axis")]]
+    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
+        return any(is_constant(dim, 0) for dim in dims[0].elts)
+    return len(dims) == 1 and is_constant(dims[0], 0)
+
+
+def _averages(call: ast.Call) -> bool:
+    """`x.mean(0)`, `torch.mean(x, dim=0)`: over the samples, which are the first dimension."""
+    name = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+    if name != "mean":
+        return False
+    dims = [*call.args[-1:], *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+    return any(isinstance(one, ast.Constant) and one.value == 0 for one in dims)
+
+
+def _divides(value: ast.expr, name: str) -> bool:
+    """`loss = loss / n` for an n that is no literal."""
+    return (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Div)
+        and dotted(value.left) == name
+        and not isinstance(value.right, ast.Constant)
+    )

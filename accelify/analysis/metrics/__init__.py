@@ -1,0 +1,1 @@
+"""Figures: what a script adds up, collects, averages and shows of its batches, in training and evaluation."""

@@ -1,0 +1,591 @@
+"""Evaluation loops: which can be shared out over processes, and what has to be gathered for their metrics."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from accelify.analysis import values as v
+from accelify.analysis.data.loaders import drops_last
+from accelify.analysis.data.one_by_one import is_text, one_by_one
+from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
+from accelify.analysis.data.picked import Picked, PickedEntries
+from accelify.analysis.data.taken_before import TakenBefore, taken_before
+from accelify.analysis.losses.kept_losses import keeps_loss
+from accelify.analysis.metrics.averages import changed_by_gathering
+from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.models.model_calls import run_elsewhere
+from accelify.analysis.models.rows_together import parted_again, takes_rows_together
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.enumerated import counter_of
+from accelify.analysis.statements.reaching import last_assignment
+from accelify.analysis.syntax import dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.values import Thing
+
+NO_MODEL = "no call of a model was seen in it"
+_CRITERION = re.compile(r"crit|loss", re.I)
+_TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
+
+
+@dataclass(eq=False)
+class EvaluationLoop:
+    """A loop over a loader in which nothing is trained.
+
+    Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
+    statement `after`, or the expressions `inline` are gathered where they stand.
+    """
+
+    loop: ast.For | ast.AsyncFor
+    loaders: set[Thing]
+    after: ast.stmt | None = None
+    gathered: list[str] = field(default_factory=list)
+    inline: list[ast.expr] = field(default_factory=list)
+    before: ast.stmt | None = None
+    # What is kept of the batch before the model's call, gathered where it stands.
+    early: list[ast.expr] = field(default_factory=list)
+    # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
+    sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
+    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
+    picked: Picked = field(default_factory=Picked)
+    problem: str | None = None
+    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
+    only_looks: bool = False
+    # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
+    loses_batches: bool = False
+
+    @property
+    def gathered_nodes(self) -> list[ast.expr]:
+        """The expressions that are gathered where they stand."""
+        return [*self.inline, *self.early, *self.picked.nodes]
+
+    @property
+    def collects(self) -> bool:
+        """Whether what it keeps are results: without a model it may put batches by for later."""
+        return self.problem != NO_MODEL
+
+    @property
+    def fetches_one(self) -> bool:
+        """Whether it ends with its first batch, which is as large on every process as it was."""
+        return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)
+
+
+def evaluation_loops(
+    script: ScriptModel, batch_size: str = "per-process", shared: Set[int] = frozenset()
+) -> list[EvaluationLoop]:
+    """Every loop over a loader that trains nothing, with the way its metrics are made whole.
+
+    Args:
+        script: its model.
+        batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
+        shared: where the loaders are made that the script shared out by hand, and lost batches of itself.
+    """
+    found = []
+    for loop, loaders in script.loader_loops:
+        if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
+            continue
+        if keeps_loss(script, loop):
+            continue  # what it calls by name trains
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
+            continue  # it hands the batches on
+        found.append(_Analysis(script, loop, loaders, batch_size).result)
+    if batch_size != "total":
+        _keep_batches(script, [e for e in found if e.problem is None], shared)
+    return found
+
+
+def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
+    """Leave the data whole of which several processes would drop whole batches.
+
+    What is trained on is shared out anyway, and with it what a loop goes through besides.
+    """
+    tied, size = set(script.training_loaders), -1
+    while size < len(tied):
+        size = len(tied)
+        tied.update(*[e.loaders for e in evaluations if e.loaders & tied])
+    for evaluation in evaluations:
+        made = [t.site for t in evaluation.loaders if drops_last(script, t)]
+        by_hand = [n for n in made if n and script.tree.parent(n) and script.tree.start(n) in shared]
+        if len(made) == len(by_hand):
+            continue
+        if evaluation.loaders & tied:
+            evaluation.loses_batches = True
+        else:
+            evaluation.problem = "drop_last=True would leave out whole batches of it on several processes"
+
+
+def _inside_training(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether the loop only gathers material for a backward after it (`for x in loader: losses.append(...)`)."""
+    scope = script.scope_of(loop)
+    direct = [b for b in script.backwards if b.scope is scope]
+    outer = script.enclosing_loops(loop)
+    return any(
+        script.tree.start(b.call) > script.tree.end(loop)
+        and script.enclosing_loops(b.call)[:1] == outer[:1]
+        and bool(outer)
+        and _shares_name(b.loss, loop)
+        for b in direct
+    )
+
+
+def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
+    assigned = {n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return bool(names_in(loss) & assigned)
+
+
+class _Analysis:
+    def __init__(
+        self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing], batch_size: str
+    ) -> None:
+        self.batch_size = batch_size
+        self.script = script
+        self.loop = loop
+        self.result = EvaluationLoop(loop, loaders)
+        self.statements = list(_flat(loop.body))
+        self._assigned: list[list[ast.Assign]] | None = None
+        self.result.problem = self._look()
+        self.result.only_looks = not self._keeps_something()
+
+    def _look(self) -> str | None:
+        forward: list[int] = []
+        for index, stmt in enumerate(self.statements):
+            calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+            if not calls:
+                continue
+            if isinstance(stmt, (ast.If, ast.For, ast.While, ast.Try, ast.With)):
+                return "the model is called inside a nested block"
+            forward.append(index)
+        if not forward:
+            return run_elsewhere(self.script, [c for s in self.loop.body for c in walk(s)]) or NO_MODEL
+        last = forward[-1]
+        stmt = self.statements[last]
+        number = self._number_of_the_model(forward)
+        if number is not None:
+            return f"`{number[0]}` is a number that {number[1]} makes of the local batch"
+        shaped = not_by_samples(self.script, self.loop, self.result.loaders)
+        if shaped is not None and not (PADDED in shaped and self._of_sequences(forward)):
+            return shaped
+        single = one_by_one(self.script, self.loop, self.statements, last)
+        if single is not None:
+            return single
+        if self.batch_size != "total" and self._is_placed_by_rounds(last):
+            return "its results are put where the rounds of one process count"
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
+            together = self._takes_rows_together(last)
+            parted = self._parted_again(last) if together and len(forward) == 1 else None
+            return self._gather_after(forward if parted is None else [*forward, parted], together)
+        if len(forward) == 1:
+            return self._gather_inline(stmt, last)
+        return "the outputs of the model are used where they are computed"
+
+    def _is_placed_by_rounds(self, last: int) -> bool:
+        """Whether results are stored by the number of the batch: `found[i * size : (i + 1) * size] = out`.
+
+        A gathered batch is N times as large. By a count that goes up with it, as `found[n : n + len(out)]`, they fit.
+        """
+        counter = counter_of(self.script, self.loop)
+        slices = [
+            node.slice
+            for stmt in self.statements[last:]
+            for node in walk(stmt)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        ]
+        return counter is not None and any(
+            isinstance(part, ast.BinOp)
+            and isinstance(part.op, ast.Mult)
+            and counter in names_in(part)
+            and size_of(part.left) is None
+            and size_of(part.right) is None
+            for one in slices
+            for part in walk(one)
+        )
+
+    def _of_sequences(self, forward: list[int]) -> bool:
+        """Whether the model gives one row of scores for each sequence, however long, and nothing else is read."""
+        calls = [c for i in forward for c in walk(self.statements[i]) if isinstance(c, ast.Call)]
+        return all(
+            one_row_a_sample(self.script, call.func) for call in calls if self._is_forward(call)
+        ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
+
+    def _entries_behind(self, last: int) -> set[str]:
+        """What is read of objects that hold tensors behind the last call of the model."""
+        found: set[str] = set()
+        for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                found.add(str(node.slice.value))
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if self.script.is_a(node.value, v.OUTPUT):
+                    found.add(node.attr)
+        return found
+
+    def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
+        """A loss that the model, or a criterion that is one, gives back, and which of them does:
+        `logits, loss = model(x, y)`, and `loss.item()` behind it.
+
+        What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
+        """
+        for index in forward:
+            stmt = self.statements[index]
+            if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+                continue
+            if not self._is_forward(stmt.value):
+                continue
+            given = {n for t in stmt.targets for n in target_names(t)}
+            sums: dict[str, str] = {name: name for name in given}
+            for node in (n for s in self.statements[index + 1 :] for n in walk(s)):
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    added = _addend(node.value, sums)
+                    if added is not None:
+                        sums[node.targets[0].id] = added
+                    elif node.targets[0].id not in given:
+                        sums.pop(node.targets[0].id, None)
+                number = _taken_as_number(node)
+                added = _addend(number, sums) if number is not None else None
+                if added is not None:
+                    maker = dotted(stmt.value.func) or ""
+                    return added, f"`{maker}`" if _CRITERION.search(maker) else "the model"
+        return None
+
+    def _keeps_something(self) -> bool:
+        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it.
+
+        One that ends with its first batch only fetches that.
+        """
+        if isinstance(self.loop.body[-1], ast.Break) or self._only_steps():
+            return False
+        stored: set[str] = set()
+        for node in (n for stmt in self.loop.body for n in walk(stmt)):
+            if isinstance(node, (ast.AugAssign, ast.Return, ast.Yield)):
+                return True
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr in ("append", "extend", "update", "add", "write", "writerow"):
+                    return True
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                return True
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                stored.add(node.id)
+        end = self.script.tree.end(self.loop)
+        scope = self.script.scope_of(self.loop)
+        for name in stored:
+            owner = scope.resolve(name)
+            if owner is not None and any(
+                self.script.tree.start(r) > end for r in self.script.reads(name, owner)
+            ):
+                return True
+        return False
+
+    def _only_steps(self) -> bool:
+        """Whether a loop reads nothing of its batches and only sets learning rates or steps a schedule, to show it."""
+        batch = set(target_names(self.loop.target))
+        nodes = [n for stmt in self.loop.body for n in walk(stmt)]
+        if any(isinstance(n, ast.Name) and n.id in batch and isinstance(n.ctx, ast.Load) for n in nodes):
+            return False
+        return self.result.problem == NO_MODEL and any(
+            isinstance(n, ast.Attribute) and self.script.is_a(n.value, v.OPTIMIZER, v.SCHEDULER)
+            for n in nodes
+        )
+
+    def _is_forward(self, call: ast.Call) -> bool:
+        if self.script.models_run(call):
+            return True
+        return (
+            isinstance(call.func, ast.Attribute)
+            and bool(self.script.models_of(call.func.value))
+            and any(t.kind == v.OUTPUT for t in self.script.things(call))
+        )
+
+    def _takes_rows_together(self, last: int) -> bool:
+        """Whether the model is given what has several rows a sample, taken together: `x.view(-1, c, h, w)`."""
+        calls = [c for c in walk(self.statements[last]) if isinstance(c, ast.Call) and self._is_forward(c)]
+        return any(takes_rows_together(call, self.statements[:last]) for call in calls)
+
+    def _parted_again(self, last: int) -> int | None:
+        """The statement that gives the model's output a row for each sample again, which is gathered then."""
+
+        def is_size(node: ast.expr) -> bool:
+            if isinstance(node, ast.Name):
+                return self._size_of_batch(node.id, last) is not None
+            return size_of(node) in self._batch_names(last)
+
+        return parted_again(self.script.tree, self.statements, last, is_size)
+
+    def _assigns_per_sample(self, stmt: ast.Assign | ast.AnnAssign) -> bool:
+        """Whether what the statement assigns still has a row for every sample, as far as can be seen."""
+        value = stmt.value
+        if value is None:
+            return False
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        names = [n for t in targets for n in target_names(t)]
+        if any("loss" in n.lower() for n in names):
+            return False
+        return bool(names) and not _reduces(self.script, value)
+
+    def _batch_names(self, until: int) -> list[str]:
+        names: list[str] = []
+        for target in [self.loop.target]:
+            names += target_names(target)
+        for stmt in self._assignments(until):
+            for assigned in stmt.targets:
+                names += target_names(assigned)
+        seen: dict[str, None] = dict.fromkeys(names)
+        scope = self.script.scope_of(self.loop)
+        held = self.script.interpreter.variables
+        kept = []
+        for name in seen:
+            if self._size_of_batch(name, until) is not None or self._is_of_a_shape(name, until):
+                continue
+            owner = scope.resolve(name) or scope
+            values = held.get((owner, name), set())
+            if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
+                kept.append(name)
+        return kept
+
+    def _assignments(self, until: int) -> Iterator[ast.Assign]:
+        """Assignments up to a statement, those in branches (`if use_cuda: x = x.cuda()`) too."""
+        if self._assigned is None:
+            self._assigned = [[n for n in walk(s) if isinstance(n, ast.Assign)] for s in self.statements]
+        for assigned in self._assigned[: until + 1]:
+            yield from assigned
+
+    def _size_of_batch(self, name: str, until: int) -> ast.expr | None:
+        """The expression, where a name is nothing but the batch's size: `n = x.size(0)`, `len(x)`, `x.shape[0]`."""
+        found: list[ast.expr] = []
+        for stmt in self.statements[: until + 1]:
+            if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
+                first = first_of_shape(stmt, name)
+                found.append(stmt.value if first is None else first)
+        return found[0] if len(found) == 1 and size_of(found[0]) is not None else None
+
+    def _is_of_a_shape(self, name: str, until: int) -> bool:
+        """Whether a name is one of the other sizes in `n, channels, _ = x.size()`: the same for every batch."""
+        made = [s for s in self._assignments(until) if any(name in target_names(t) for t in s.targets)]
+        return bool(made) and all(shape_of(s.value) is not None for s in made)
+
+    def _take_sizes_again(self, last: int, later: set[str]) -> None:
+        """Sizes that the metric uses have to be those of the gathered tensors."""
+        for stmt in self.statements[: last + 1]:
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
+                for name in target_names(stmt.targets[0]):
+                    size = self._size_of_batch(name, last)
+                    if name in later and size is not None:
+                        self.result.sizes.append((name, size))
+
+    def _gather_after(self, forward: list[int], together: bool = False) -> str | None:
+        last = forward[-1]
+        outputs: list[str] = []
+        for index in forward:
+            stmt = self.statements[index]
+            if not isinstance(stmt, ast.Assign):
+                return "the outputs of the model are used where they are computed"
+            outputs += [n for t in stmt.targets for n in target_names(t)]
+        carried = {n for n in outputs if n in _names_read_first(self.statements)}
+        if carried:
+            return f"`{sorted(carried)[0]}` is carried from batch to batch"
+        entries = self._entries(forward)
+        early = self._taken_before(last, entries)
+        if isinstance(early, str):
+            return early
+        for index, stmt in enumerate(self.statements[:last]):
+            if index in forward or stmt in early.statements:
+                continue
+            if isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
+                added = ast.unparse(stmt.target)
+                return f"`{added}` is added up before the last call of the model"
+        later: set[str] = set()
+        for stmt in self.statements[last + 1 :]:
+            later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        taken = entries.found(outputs, [n for n in names if n not in outputs])
+        if isinstance(taken, str):
+            return taken
+        names = [n for n in names if n not in taken.holders]
+        alone = entries.first_alone(names)
+        if alone is not None:
+            return f"`{alone}` is the first sample of each batch, or a part of what the model gives"
+        text = next(
+            (n for n in names if any(is_text(self.script, r) for r in self._reads_behind(n, last))), None
+        )
+        if text is not None:
+            return f"`{text}` is a text, one for each sample"
+        hidden = [n for n in names if "hidden" in n or n in ("h", "state", "states")]
+        if hidden:
+            return f"`{hidden[0]}` may not have a row for every sample"
+        self._take_sizes_again(last, later)
+        sizes = {name for name, _ in self.result.sizes}
+        if together and sizes and not set(names) & set(target_names(self.loop.target)):
+            return f"`{min(sizes)}` counts the local batch's samples, of which the model is given the rows together"
+        if any("loss" in n.lower() for n in names):
+            return "a loss of the local batch is used after the last call of the model"
+        if not self.script.tree.ends_line(self.statements[last]):
+            return "the metric stands on the line of the model's call"
+        left = self._left_local(last, set(names) | set(outputs) | sizes | taken.holders, later)
+        if left:
+            return f"`{left}` is made from the local batch and used with what would be gathered"
+        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders], early)
+        if changed is not None:
+            return changed
+        self.result.after = self.statements[last]
+        self.result.early = early.nodes
+        self.result.gathered = names
+        self.result.picked = taken
+        return None
+
+    def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
+        """The reads of a variable behind a statement, but for those of what it is set to there."""
+        tree, end = self.script.tree, self.script.tree.end(self.statements[last])
+        reads = [
+            n
+            for s in self.statements[last + 1 :]
+            for n in walk(s)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        ]
+        made = {read: last_assignment(tree, read) for read in reads}
+        return [read for read, stmt in made.items() if stmt is None or tree.start(stmt) < end]
+
+    def _entries(self, forward: list[int]) -> PickedEntries:
+        calls = [
+            c
+            for index in forward
+            for c in walk(self.statements[index])
+            if isinstance(c, ast.Call) and self._is_forward(c)
+        ]
+        return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
+
+    def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
+        """A name made from the batch before the last call of the model, used behind it and not gathered."""
+        made = set(target_names(self.loop.target))
+        if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
+            if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
+                made -= set(target_names(self.loop.target.elts[0]))
+        for stmt in self._assignments(last):
+            if names_in(stmt.value) & made:
+                made |= {n for t in stmt.targets for n in target_names(t)}
+        made = {n for n in made if not self._is_of_a_shape(n, last)}
+        return next(iter(sorted((made & later) - gathered)), None)
+
+    def _taken_before(self, last: int, entries: PickedEntries) -> TakenBefore | str:
+        return taken_before(self.script, self.loop, self.statements, last, entries, self._batch_names)
+
+    def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
+        if self.batch_size == "total":
+            return None
+        # What is kept before the model's call is as much a metric as what is kept behind it.
+        order = [s for s in self.statements if s not in early.statements]
+        place = order.index(forward) + 1
+        order[place:place] = early.statements
+        gathered = {*names, *early.names}
+        return changed_by_gathering(self.script, self.loop, self.result.loaders, order, forward, gathered)
+
+    def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
+        """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
+        calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+        if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
+            return "the outputs of the model are used where they are computed"
+        call: ast.expr = calls[0]
+        if isinstance(stmt, ast.Expr) and stmt.value is call:
+            return "nothing here reads what the model gives"
+        inside = {n.id for n in walk(call) if isinstance(n, ast.Name)}
+        outside = {
+            n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))
+        }
+        later: set[str] = set()
+        for other in self.statements[last + 1 :]:
+            later |= {n.id for n in walk(other) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        needed = [n for n in self._batch_names(last - 1) if n in outside | later]
+        if set(needed) & inside:
+            return "the batch is used both by the model and by the metric in one statement"
+        if any(self._size_of_batch(n, last - 1) is not None for n in outside | later):
+            return "the size of the local batch is used with what would be gathered"
+        entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
+        early = self._taken_before(last, entries)
+        if isinstance(early, str):
+            return early
+        changed = self._changed_by_gathering(stmt, needed, early)
+        if changed is not None:
+            return changed
+        entry = entries.entry_of_call(calls[0])
+        if entry is not None and entries.is_number(entry):
+            needed += early.names
+            if needed:
+                return f"`{needed[0]}` is made from the local batch and used beside the model's loss"
+            number = entries.number(entry)
+            if isinstance(number, str):
+                return number
+            self.result.picked = number
+            return None
+        call = entry or call
+        self.result.inline = [call]
+        self.result.before = stmt
+        self.result.early = early.nodes
+        self.result.gathered = needed
+        return None
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
+    for stmt in body:
+        if isinstance(stmt, (ast.With, ast.AsyncWith)):
+            yield from _flat(stmt.body)
+        else:
+            yield stmt
+
+
+def _counts_rounds(stmt: ast.AugAssign) -> bool:
+    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
+    return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
+
+
+def _names_read_first(statements: list[ast.stmt]) -> set[str]:
+    """Names read in a loop body before they are assigned there: what an iteration takes over from the one before."""
+    assigned: set[str] = set()
+    read: set[str] = set()
+    for stmt in statements:
+        loads = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read |= loads - assigned
+        assigned |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return read
+
+
+def _reduces(script: ScriptModel, value: ast.expr) -> bool:
+    """Whether an expression takes a loss or a mean of the model's output at once, or turns it into a number."""
+    for node in walk(value):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "mean", "tolist", "numpy"):
+                return True
+            if script.is_a(node.func, v.CRITERION):
+                return True
+            name = script.qualname(node.func) or ""
+            if name.endswith(("_loss", "cross_entropy")):
+                return True
+    return False
+
+
+def _addend(value: ast.expr, sums: dict[str, str]) -> str | None:
+    """Which of some names a sum is made of; of `2 * name` too."""
+    queue = [value]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, ast.Name) and part.id in sums:
+            return sums[part.id]
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
+            queue += [part.right, part.left]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            queue += [part.right] if isinstance(part.left, ast.Constant) else []
+    return None
+
+
+def _taken_as_number(node: ast.AST) -> ast.expr | None:
+    """The tensor of `x.item()`, `float(x)`, `x.data[0]`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        owner = node.func.value
+        return owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
+        return node.args[0] if len(node.args) == 1 else None
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "data"
+    ):
+        return node.value.value
+    return None

@@ -1,0 +1,600 @@
+"""What one process makes of its own share of the data, and where it goes: followed from the batches on.
+
+A value of the batch at hand is a sample; what a loop adds up or collects of such values is a total of one process's
+share. What is gathered or reduced is the same everywhere and is not followed further.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.data.whole_batches import tells_of_whole_batch
+from accelify.analysis.metrics.keeping import Keeping
+from accelify.analysis.metrics.kept_and_shown import shown_attribute
+from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
+from accelify.analysis.models.hooks import backward_hooks
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.argument_places import argument_for, parameters_for
+from accelify.analysis.statements.comprehensions import is_of_a_comprehension
+from accelify.analysis.statements.enumerated import without_counter
+from accelify.analysis.statements.growing import is_growth
+from accelify.analysis.statements.none_tests import NoneTests, asks_for_key, asks_for_none
+from accelify.analysis.statements.slots import SAMPLE, TOTAL, Held, Slot, is_anew, makes_anew
+from accelify.analysis.syntax import names_in, target_names, walk
+
+# What a tensor or a container says of itself without its values.
+_FORM = frozenset(
+    "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
+)
+_FORM_CALLS = frozenset("len type isinstance range hasattr id callable super".split())
+_BARS = frozenset("set_postfix set_postfix_str set_description set_description_str desc".split())
+# Objects that are no figures, whatever they are handed.
+_TOOLS = (
+    v.MODEL,
+    v.OPTIMIZER,
+    v.CRITERION,
+    v.LOADER,
+    v.SCALER,
+    v.WRITER,
+    v.PARAMETERS,
+    v.DEVICE,
+    v.DATASET,
+    v.SCHEDULER,
+)
+
+
+class OwnShare:
+    """Follows the batches of a script's own share to the decisions and outputs that they reach.
+
+    Args:
+        script: its model.
+        loops: those over sharded loaders.
+        draws: the calls that draw a batch of a sharded loader, and hand it out.
+        counted: the expressions in which a model tells what it counted for its batches.
+        settled: whether a slot is the same on every process where it is read.
+        bindings: the statements that can have bound a name where it is read; None stands for a parameter.
+        gathered: expressions that are the same on every process.
+        comprehensions: those over sharded loaders.
+        whole: the loops over data that every process sees whole.
+    """
+
+    def __init__(
+        self,
+        script: ScriptModel,
+        loops: Iterable[ast.For | ast.AsyncFor | ast.While],
+        draws: Iterable[ast.Call],
+        settled: Callable[[Slot, ast.expr], bool],
+        bindings: Callable[[ast.Name], Iterable[ast.stmt | None]],
+        gathered: Iterable[ast.expr] = (),
+        comprehensions: Iterable[ast.comprehension] = (),
+        counted: Iterable[ast.expr] = (),
+        whole: Iterable[ast.For | ast.AsyncFor] = (),
+    ) -> None:
+        self.script, self.tree = script, script.tree
+        self.loops, self.whole = set(loops), set(whole)
+        self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
+        self.held: dict[Slot, Held] = {}
+        self.decisions: dict[ast.If | ast.While, Held] = {}
+        self.schedules: dict[ast.Call, Held] = {}
+        self.outputs: dict[ast.Call, Held] = {}
+        self.names: dict[ast.stmt, str] = {}
+        # Those that make a total of all batches in one expression.
+        self.at_once: set[ast.stmt] = set()
+        # The statements whose totals are read outside of the loop that makes them.
+        self.leaving: set[ast.stmt] = set()
+        # The statements that bind a variable to such a value (None: as a parameter), and those where that is unknown.
+        self._bound: dict[Slot, set[ast.stmt | None]] = defaultdict(set)
+        self._anywhere: set[Slot] = set()
+        # The calls that hand such a value to a function, and what a function returns.
+        self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
+        self._returned: dict[Scope, Held] = {}
+        self._queue: list[Slot] = []
+        self._keeping = Keeping(script)
+        self._run_by: dict[ast.AST, set[Scope]] = {}
+        self._trainers: dict[ast.ClassDef, bool] = {}
+        # What functions add to that are handed it, and so do their callers.
+        self._given_back: set[Slot] = set()
+        self._filled: dict[Scope, set[Slot]] = defaultdict(set)
+        # Where it is asked whether such a value is None, which is told once all decisions are known.
+        self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
+        self._seen: dict[ast.AST, Held] = {}
+        self._reads: dict[str, list[ast.Name]] | None = None
+        self._attributes: dict[str, list[ast.Attribute]] | None = None
+        self._inner = self._called_in(self.loops)
+        drawn = list(draws)
+        stepped = {loop for call in drawn for loop in script.enclosing_loops(call)[:1]}
+        for loop in self.loops - stepped:
+            self._begin(loop)
+        for told in [*drawn, *counted]:
+            self._climb(told, Held(SAMPLE))
+        self._follow_hooks()
+        for part in comprehensions:
+            # A figure of all that a process sees, made in one expression.
+            stmt = self.tree.statement(part)
+            self.names[stmt] = short_of(part.iter)
+            self.at_once.add(stmt)
+            self._climb(self.tree.parent(part), Held(TOTAL, frozenset({stmt})))  # type: ignore[arg-type]
+        while self._queue or self._climb_none_tests():
+            if self._queue:
+                slot = self._queue.pop()
+                self._follow(slot, self.held[slot])
+
+    # -- where it begins
+
+    def _begin(self, loop: ast.For | ast.AsyncFor | ast.While) -> None:
+        if isinstance(loop, ast.While):
+            return
+        self._assign(without_counter(self.script, loop), Held(SAMPLE), loop)
+
+    def _follow_hooks(self) -> None:
+        """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
+        if not any(self.script.trains(loop) for loop in self.loops):
+            return
+        for scope in backward_hooks(self.script, lambda call: self._runs_in_a_loop(call)):
+            made = [n for inner in self._inner for n in inner.nodes]
+            self._inner.add(scope)
+            for stmt in (n for n in scope.nodes if isinstance(n, ast.AugAssign)):
+                slot = None if isinstance(stmt.value, ast.Constant) else self.slot(stmt.target)
+                if slot is not None and not any(is_anew(n, slot) for n in made):
+                    self._accumulate(stmt.target, stmt, Held(SAMPLE))
+
+    def _runs_in_a_loop(self, call: ast.Call) -> bool:
+        return (
+            self.script.scope_of(call) in self._inner or self.loop_of(self.tree.statement(call)) is not None
+        )
+
+    def held_by(self, node: ast.expr) -> Held | None:
+        """What an expression, or a part of it, is made of; None where it is nothing of the process's own share."""
+        found = [held for n in walk(node) if (held := self._seen.get(n)) is not None]
+        return max(found, key=lambda held: held.level, default=None)
+
+    def _called_in(self, loops: set[ast.For | ast.AsyncFor | ast.While]) -> set[Scope]:
+        found: set[Scope] = set()
+        queue = [n for loop in loops for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
+        while queue:
+            for callee in self.script.callees(queue.pop()):
+                if callee not in found and self._is_ours(callee):
+                    found.add(callee)
+                    queue += [n for n in walk(callee.node) if isinstance(n, ast.Call)]
+        return found
+
+    def _is_ours(self, scope: Scope) -> bool:
+        return self.script.interpreter.module_of(scope) in self.script.modules
+
+    def loop_of(self, stmt: ast.AST) -> ast.AST | None:
+        """The sharded loop in which a statement stands."""
+        return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
+
+    def is_run_by(self, loop: ast.AST, scope: Scope) -> bool:
+        """Whether a sharded loop calls a function, directly or through others."""
+        if loop not in self.loops:
+            return False
+        if loop not in self._run_by:
+            self._run_by[loop] = self._called_in({loop})
+        return scope in self._run_by[loop]
+
+    # -- slots
+
+    def slot(self, node: ast.expr) -> Slot | None:
+        """The slot that an expression names; None for what is none."""
+        if isinstance(node, ast.Name):
+            scope = self.script.scope_of(node)
+            owner = scope.resolve(node.id)
+            return Slot(owner, node.id) if owner is not None and node.id != owner.self_name() else None
+        if isinstance(node, ast.Attribute):
+            own = self._own_class(node)
+            if own is not None:
+                return Slot(own, node.attr)
+            base = self.slot(node.value)
+            return (
+                Slot(base.owner, base.root, f".{node.attr}") if base is not None and not base.entry else base
+            )
+        if isinstance(node, ast.Subscript):
+            base = self.slot(node.value)
+            if base is not None and not base.entry and isinstance(node.slice, ast.Constant):
+                return Slot(base.owner, base.root, f"[{node.slice.value!r}]")
+            return base
+        return None
+
+    def _own_class(self, node: ast.Attribute) -> ast.ClassDef | None:
+        """The class whose attribute `self.x` is."""
+        scope = self.script.scope_of(node)
+        if not isinstance(node.value, ast.Name):
+            return None
+        while scope.kind == "function" and scope.self_name() != node.value.id and scope.parent is not None:
+            scope = scope.parent
+        owner = scope.owner_class
+        if owner is None or scope.self_name() != node.value.id:
+            return None
+        instance = self.script.interpreter.things.get((self.script.scope_for(owner), "instance"))
+        if isinstance(instance, v.Thing) and instance.cls is not None:
+            nodes = [c.scope.node for c in instance.cls.ancestry()]
+            return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), owner)
+        return owner
+
+    def _put(self, slot: Slot | None, held: Held, bound: Iterable[ast.stmt | None] | None = None) -> None:
+        """Note what a slot holds from some statements on; None: from wherever it is."""
+        if slot is None:
+            return
+        known, before = self.held.get(slot), (len(self._bound[slot]), slot in self._anywhere)
+        if bound is None:
+            self._anywhere.add(slot)
+        else:
+            self._bound[slot].update(bound)
+        held = self._joined(known, held)
+        if held != known or before != (len(self._bound[slot]), slot in self._anywhere):
+            self.held[slot] = held
+            self._queue.append(slot)
+
+    def _reaches(self, slot: Slot, name: ast.expr) -> bool:
+        """Whether a read of a variable can be of what is held from the statements that are known."""
+        if slot in self._anywhere or not isinstance(name, ast.Name):
+            return True
+        if self.script.scope_of(name) is not slot.owner:
+            return True
+        return bool(set(self.bindings(name)) & self._bound[slot])
+
+    def _follow(self, slot: Slot, held: Held) -> None:
+        for node in self._reads_of(slot):
+            if isinstance(node, ast.Name) and is_of_a_comprehension(self.tree, node):
+                continue
+            shown: ast.expr = node
+            parent = self.tree.parent(node)
+            if slot.entry:
+                if isinstance(parent, ast.Attribute) and parent.value is node:
+                    if slot.entry[0] == "." and slot.entry[1:] != parent.attr:
+                        continue
+                    shown = parent
+                elif isinstance(parent, ast.Subscript) and parent.value is node:
+                    if isinstance(parent.slice, ast.Constant) and f"[{parent.slice.value!r}]" != slot.entry:
+                        continue
+                    shown = parent
+                elif slot.entry[0] == "[" and asks_for_key(parent, node):
+                    continue
+            if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
+                continue
+            if self.settled(slot, shown) or self._is_of_whole_batch(shown, held):
+                continue
+            if held.level == TOTAL:
+                around = set(self.tree.ancestors(node))
+                self.leaving |= {o for o in held.origins - self.leaving if self.loop_of(o) not in around}
+            self._climb(shown, held)
+        self._back_to_callers(slot, held)
+
+    def _reads_of(self, slot: Slot) -> list[ast.Name] | list[ast.Attribute]:
+        if isinstance(slot.owner, ast.ClassDef):
+            if self._attributes is None:
+                self._attributes = defaultdict(list)
+                for attribute in self.tree.nodes(ast.Attribute):
+                    self._attributes[attribute.attr].append(attribute)
+            return [
+                n
+                for n in self._attributes[slot.root]
+                if isinstance(n.ctx, ast.Load) and (self._own_class(n) or self._class_of(n)) is slot.owner
+            ]
+        if self._reads is None:
+            self._reads = defaultdict(list)
+            for name in self.tree.nodes(ast.Name):
+                if isinstance(name.ctx, ast.Load):
+                    self._reads[name.id].append(name)
+        return [n for n in self._reads[slot.root] if self.script.scope_of(n).resolve(slot.root) is slot.owner]
+
+    def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:
+        """The class of the object whose attribute is read: `trainer.best`."""
+        for thing in self.script.things(node.value, v.INSTANCE, v.MODEL):
+            if thing.cls is not None:
+                nodes = [c.scope.node for c in thing.cls.ancestry()]
+                return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), None)
+        return None
+
+    def _back_to_callers(self, slot: Slot, held: Held) -> None:
+        """What a function adds to an object that it is handed, its callers see."""
+        scope = slot.owner
+        if not isinstance(scope, Scope) or scope.kind != "function" or held.level < TOTAL:
+            return
+        names = [a.arg for a in scope.parameters()]
+        changed = slot in self._given_back or any(self._changes(origin, slot) for origin in held.origins)
+        if slot.root not in names or not changed:
+            return
+        self._filled[scope].add(slot)
+        # What comes from its arguments goes back to who gave them.
+        own = None not in self._bound[slot] or slot in self._anywhere or self._loops_itself(scope)
+        callers = self.script.callers(scope)
+        for call in callers if own else [c for c in callers if c in self._handing[scope]]:
+            given = argument_for(call, scope, slot.root)
+            base = self.slot(given) if given is not None else None
+            if base is not None:
+                bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
+                back = Slot(base.owner, base.root, base.entry or slot.entry)
+                self._given_back.add(back)
+                self._put(back, held, bound or None)
+
+    def _loops_itself(self, scope: Scope) -> bool:
+        """Whether a function goes through the data itself."""
+        return any(self.script.scope_of(loop) is scope for loop in self.loops)
+
+    def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
+        """Whether a statement changes an object in place, and does not bind a name anew."""
+        if self.script.scope_of(stmt) is not slot.owner:
+            return False
+        if isinstance(stmt, (ast.Assign, ast.AugAssign)):
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+            return any(isinstance(t, (ast.Subscript, ast.Attribute)) for t in targets)
+        return isinstance(stmt, ast.Expr)
+
+    # -- up from a read
+
+    def _climb(self, node: ast.expr, held: Held) -> None:
+        known = self._seen.get(node)
+        if known is not None and known.level >= held.level and held.origins <= known.origins:
+            return
+        self._seen[node] = self._joined(known, held)
+        child: ast.AST = node
+        parent = self.tree.parent(node)
+        while parent is not None:
+            if child in self.gathered:
+                return
+            if isinstance(parent, ast.stmt):
+                self._statement(parent, child, held)
+                return
+            if isinstance(parent, ast.Attribute) and (parent.attr in _FORM or self._is_as_made(parent, held)):
+                return
+            if isinstance(parent, ast.Compare) and asks_for_none(parent):
+                self._nones.append((parent, child, held))  # type: ignore[arg-type]
+                return
+            if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
+                if child is parent.slice:
+                    self._accumulate(parent, self.tree.statement(parent), held)
+                return
+            if isinstance(parent, ast.Call) and not self._passes(parent, child, held):
+                return
+            if isinstance(parent, ast.comprehension):
+                if child is parent.iter:
+                    self._in_comprehension(parent, held)
+                return
+            if isinstance(parent, (ast.Lambda, ast.arguments)):
+                return
+            if isinstance(parent, ast.NamedExpr):
+                self._assign(parent.target, held, None)
+            child, parent = parent, self.tree.parent(parent)
+
+    def _climb_none_tests(self) -> bool:
+        """Follow the tests for None that can differ between processes; False where no more of them can."""
+        if not self._nones:
+            return False
+        told = NoneTests(self.script, self.loops, self.decisions, self.bindings)
+        differing = [one for one in self._nones if not told.is_alike(one[1])]
+        self._nones = [one for one in self._nones if one not in differing]
+        for compare, _, held in differing:
+            self._climb(compare, held)
+        return bool(differing)
+
+    def _in_comprehension(self, part: ast.comprehension, held: Held) -> None:
+        """What a comprehension goes through is known by its name inside of it, and nowhere else."""
+        names = set(target_names(part.target))
+        for node in walk(self.tree.parent(part) or part):
+            if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
+                if not any(ancestor is part.iter for ancestor in (node, *self.tree.ancestors(node))):
+                    self._climb(node, held)
+
+    def _passes(self, call: ast.Call, child: ast.AST, held: Held) -> bool:
+        """Whether what a call gives back holds what it is handed; notes where that goes otherwise."""
+        script, func = self.script, call.func
+        callees = script.callees(call)
+        if child is func:
+            self._show(call, callees, held)
+            return not any(self._is_ours(c) and self._belongs_to_trainer(c) for c in callees)
+        if script.models_of(func) or script.is_a(func, v.CRITERION):
+            return True
+        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if isinstance(func, ast.Name) and last in _FORM_CALLS:
+            return False
+        if last in _BARS:
+            return False
+        receiver = func.value if isinstance(func, ast.Attribute) else func
+        if last == "step" and script.is_a(receiver, v.SCHEDULER):
+            self.schedules[call] = self._joined(self.schedules.get(call), held)
+            return False
+        if last in OUTPUTS and not any(self._is_ours(c) for c in callees):
+            self.outputs[call] = self._joined(self.outputs.get(call), held)
+            return False
+        if script.is_a(receiver, *_TOOLS):
+            return True
+        units = [c for c in callees if self._is_unit(c)]
+        shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
+        if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
+            self.outputs[call] = self._joined(self.outputs.get(call), held)
+        if callees and not units:
+            for callee in callees:
+                for name in parameters_for(call, callee, child) if self._is_ours(callee) else ():
+                    self._put(Slot(callee, name), held, (None,))
+                if call not in self._handing[callee]:
+                    self._handing[callee].add(call)
+                    self._queue += self._filled[callee]
+                    if callee in self._returned:
+                        self._climb(call, self._returned[callee])
+            if all(self._is_ours(c) for c in callees):
+                return False
+        # A module is no object that keeps what its functions are handed.
+        unknown = script.qualname(func) is None and script.qualname(receiver) is None
+        changes = isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute)
+        if units:
+            changes = any(map(self._keeping.keeps, units))
+        if changes and unknown:
+            self._accumulate(receiver, self.tree.statement(call), held)
+            if units and isinstance(receiver, ast.Name):
+                for giver in self._givers(receiver):
+                    self._accumulate(giver, self.tree.statement(call), held)
+        return True
+
+    def _givers(self, name: ast.Name) -> Iterator[ast.expr]:
+        """The objects that have made what a name holds, and keep it: `losses = tracker.track("loss")`."""
+        for stmt in self.bindings(name):
+            call = stmt.value if isinstance(stmt, ast.Assign) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                made = [s for s in self.script.callees(call) if self._is_unit(s)]
+                if any(map(self._keeping.keeps, made)):
+                    yield call.func.value
+
+    def _show(self, call: ast.Call, callees: set[Scope], held: Held) -> None:
+        """Note where an object shows what it keeps of what it was handed."""
+        kept = [o for o in held.origins if isinstance(o, ast.Expr)]
+        name = (
+            shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
+        )
+        if name is not None:
+            self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
+            self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
+
+    def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
+        """Whether an attribute is none of those in which an object keeps what it is handed by the loops' batches."""
+        if held.level < TOTAL or not all(isinstance(o, ast.Expr) for o in held.origins):
+            return False
+        things = self.script.things(read.value)
+        return bool(things) and all(
+            t.cls is not None
+            and isinstance(t.site, ast.Call)
+            and t.site not in self._seen
+            and self.loop_of(t.site) is None
+            and self._keeping.stays(t.cls, read.attr)
+            for t in things
+        )
+
+    def _is_unit(self, scope: Scope) -> bool:
+        """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
+        return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
+
+    def _belongs_to_trainer(self, scope: Scope) -> bool:
+        """Whether a method's class trains or goes through a sharded loader: its attributes are followed one by one."""
+        owner = scope.owner_class
+        if owner is None:
+            return True
+        if owner not in self._trainers:
+            scopes = {self.script.scope_of(loop) for loop in self.loops} | self.script.training_scopes
+            self._trainers[owner] = any(s.owner_class is owner for s in scopes)
+        return self._trainers[owner]
+
+    @staticmethod
+    def _joined(known: Held | None, held: Held) -> Held:
+        return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
+
+    def _is_of_whole_batch(self, read: ast.expr, held: Held) -> bool:
+        """Whether what is read of an object is of a batch that is the same on every process."""
+        return held.level == SAMPLE and tells_of_whole_batch(self.script, read, self.whole)
+
+    # -- statements
+
+    def _statement(self, stmt: ast.stmt, child: ast.AST, held: Held) -> None:
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and child is stmt.value:
+            for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
+                self._assign_from(target, stmt, held)
+        elif isinstance(stmt, ast.AugAssign) and child is stmt.value:
+            self._accumulate(stmt.target, stmt, held)
+        elif isinstance(stmt, (ast.For, ast.AsyncFor)) and child is stmt.iter and stmt not in self.loops:
+            self._assign(without_counter(self.script, stmt), held, stmt)
+        elif isinstance(stmt, (ast.If, ast.While)) and child is stmt.test:
+            self._decide(stmt, held)
+        elif isinstance(stmt, ast.Return):
+            scope = self.script.scope_of(stmt)
+            if scope.kind != "function" or self._is_unit(scope):
+                return
+            held = self._returned[scope] = self._joined(self._returned.get(scope), held)
+            # What comes from its arguments comes back to who gave them.
+            given = any(s.owner is scope and None in bound for s, bound in self._bound.items())
+            asked = self._handing[scope] if given and not self._loops_itself(scope) else None
+            for call in self.script.callers(scope) if asked is None else asked:
+                if not self._is_of_whole_batch(call, held):
+                    self._climb(call, held)
+
+    def _assign_from(self, target: ast.expr, stmt: ast.Assign | ast.AnnAssign, held: Held) -> None:
+        if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and stmt.value is not None:
+            grows = isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
+            if not grows and names_in(target) <= names_in(stmt.value) and is_growth(stmt.value):
+                text = ast.unparse(target)
+                grows = any(
+                    type(n) is type(target) and isinstance(n, ast.expr) and ast.unparse(n) == text
+                    for n in walk(stmt.value)
+                )
+            if grows:
+                self._accumulate(target, stmt, held)
+                if isinstance(target, ast.Name):
+                    self._assign(target, self.held.get(self.slot(target), held), stmt)  # type: ignore[arg-type]
+                return
+        self._assign(target, held, stmt)
+
+    def _assign(self, target: ast.AST, held: Held, stmt: ast.stmt | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for element in target.elts:
+                self._assign(element, held, stmt)
+        elif isinstance(target, ast.Starred):
+            self._assign(target.value, held, stmt)
+        elif isinstance(target, ast.Name):
+            self._put(self.slot(target), held, (stmt,) if stmt is not None else None)
+        elif isinstance(target, ast.expr):
+            self._put(self.slot(target), held, self._bindings_of(target))
+
+    def _bindings_of(self, target: ast.expr) -> set[ast.stmt | None] | None:
+        """The statements that bound the variable in which something is stored."""
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            target = target.value
+        scope = self.script.scope_of(target)  # another one's variable is read there, wherever that is
+        own = isinstance(target, ast.Name) and scope.resolve(target.id) is scope
+        return (set(self.bindings(target)) or None) if own else None  # type: ignore[arg-type]
+
+    def _accumulate(
+        self, target: ast.expr, stmt: ast.stmt, held: Held, besides: ast.stmt | None = None
+    ) -> None:
+        """Something is added to what a slot holds."""
+        slot = self.slot(target)
+        if slot is None:
+            return
+        if self._outlives_a_batch(slot, stmt, besides):
+            self.names.setdefault(stmt, slot.text)
+            held = Held(TOTAL, frozenset({stmt}) | held.origins)
+        self._put(slot, held, self._bindings_of(target))
+
+    def _outlives_a_batch(self, slot: Slot, stmt: ast.stmt, besides: ast.stmt | None = None) -> bool:
+        """Whether a slot is kept from batch to batch where a statement adds to it; `besides` makes it anew at times."""
+        scope = self.script.scope_of(stmt)
+        for loop in self.script.enclosing_loops(stmt):
+            if loop in self.loops:
+                return not (
+                    isinstance(loop, (ast.For, ast.AsyncFor))
+                    and isinstance(slot.owner, Scope)
+                    and slot.root in target_names(loop.target)
+                ) and not makes_anew(loop.body, slot, besides)
+            if makes_anew([s for s in loop.body if self.tree.end(s) < self.tree.start(stmt)], slot):
+                return False
+        if scope not in self._inner:
+            return False
+        if isinstance(slot.owner, Scope) and slot.owner is scope:
+            return self._changes(stmt, slot) and any(a.arg == slot.root for a in scope.parameters())
+        return True
+
+    def _decide(self, stmt: ast.If | ast.While, held: Held) -> None:
+        self.decisions[stmt] = self._joined(self.decisions.get(stmt), held)
+        # What is set in one branch only tells which one was taken.
+        for inner in (n for s in [*stmt.body, *stmt.orelse] for n in walk(s)):
+            if isinstance(inner, ast.AugAssign):
+                self._accumulate(inner.target, inner, held)
+            elif isinstance(inner, ast.Assign) and not self.script.iterated(inner.value):
+                for target in inner.targets:
+                    slot = self.slot(target)
+                    if slot is not None and self._outlives_a_batch(slot, inner, besides=stmt):
+                        # `if loss < least: least = loss`
+                        self._accumulate(target, inner, held, besides=stmt)
+                    if not isinstance(target, (ast.Tuple, ast.List)):
+                        self._assign_from(target, inner, held)
+            elif isinstance(inner, ast.Return) and isinstance(inner.value, ast.Constant):
+                self._statement(inner, inner.value, held)
+
+
+def short_of(iterated: ast.expr) -> str:
+    """How a loader is named in `for x, y in loader`."""
+    while isinstance(iterated, ast.Call) and iterated.args:
+        iterated = iterated.args[0]
+    return ast.unparse(iterated)

@@ -1,0 +1,125 @@
+"""Tensors that are fitted to each batch by an optimizer of their own: poses to pictures, latent codes to images.
+
+def fit(init, keypoints):
+    pose = init.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([pose], lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        error(body(pose), keypoints).backward()
+        optimizer.step()
+    return pose
+
+Each process has batches of its own, and so such tensors of its own: their gradients are nobody else's.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.analysis import values as v
+from accelify.analysis.statements.within_loops import runs_in
+from accelify.analysis.syntax import call_argument, target_names, walk
+from accelify.analysis.values import Thing
+
+if TYPE_CHECKING:
+    from accelify.analysis.script import Backward, ScriptModel
+
+_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+
+
+class BatchFits:
+    """The optimizers of such tensors, with the names that each of them steps.
+
+    Args:
+        script: its model.
+    """
+
+    def __init__(self, script: ScriptModel) -> None:
+        self.script = script
+        self.names: dict[Thing, list[str]] = {}
+        every = sorted({o for call in script.calls() for o in self._stepped(call)}, key=Thing.place)
+        if len(every) < 2 or not any(o.link("models") for o in every):
+            return  # what is fitted is all that is trained
+        for optimizer in every:
+            names = self._fitted(optimizer) if not optimizer.link("models") else []
+            if names:
+                self.names[optimizer] = names
+
+    @cached_property
+    def _loops(self) -> set[ast.For | ast.AsyncFor]:
+        """The loops over loaders; what else they are is asked by those who know already what trains."""
+        script = self.script
+        return {
+            loop
+            for loop in script.tree.nodes(ast.For, ast.AsyncFor)
+            if any(isinstance(n, ast.expr) and script.is_a(n, v.LOADER) for n in walk(loop.iter))
+        }
+
+    def fitted_by(self, backward: Backward) -> list[str]:
+        """The names for which a backward is run, where the steps behind it in its block are such optimizers' alone."""
+        tree = self.script.tree
+        if not self.names or not isinstance(tree.parent(backward.call), ast.Expr):
+            return []
+        stmt = tree.statement(backward.call)
+        block = tree.block_of(stmt)[2]
+        stepped: set[Thing] = set()
+        for behind in block[block.index(stmt) + 1 :]:
+            for node in walk(behind):
+                stepped |= self._stepped(node)
+        if not stepped or not stepped <= set(self.names):
+            return []
+        return list(dict.fromkeys(name for o in sorted(stepped, key=Thing.place) for name in self.names[o]))
+
+    def _stepped(self, node: ast.AST) -> set[Thing]:
+        """The optimizers that a call steps."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            return self.script.things(node.func.value, v.OPTIMIZER)
+        return set()
+
+    def _fitted(self, optimizer: Thing) -> list[str]:
+        script, site = self.script, optimizer.site
+        if not isinstance(site, ast.Call) or optimizer.module not in script.modules:
+            return []
+        given, scope = call_argument(site, 0, "params"), script.scope_of(site)
+        around = [loop for loop in script.enclosing_loops(site) if loop in self._loops]
+        home: ast.AST | None = around[0] if around else scope.node if scope.kind == "function" else None
+        names = self._names(given, home) if given is not None and home is not None else []
+        if home is None or not names or not all(self._is_of_batch(name, home) for name in names):
+            return []
+        return names if around or runs_in(script, site, self._loops) else []
+
+    def _names(self, given: ast.expr, home: ast.AST) -> list[str]:
+        """The names in a list of tensors, or in the list that a name holds."""
+        if isinstance(given, (ast.List, ast.Tuple)):
+            names = [e.id for e in given.elts if isinstance(e, ast.Name)]
+            return names if len(names) == len(given.elts) else []
+        if not isinstance(given, ast.Name):
+            return []
+        made = [s for s in self._assignments(given.id, home) if isinstance(s.value, (ast.List, ast.Tuple))]
+        return self._names(made[0].value, home) if len(made) == 1 else []
+
+    def _assignments(self, name: str, home: ast.AST) -> list[ast.Assign]:
+        return [
+            s for s in self.script.tree.assigns(name) if any(a is home for a in self.script.tree.ancestors(s))
+        ]
+
+    def _is_of_batch(self, name: str, home: ast.AST) -> bool:
+        """Whether a name is bound in a function, or the loop over the batches, alone, and to no model's parameter."""
+        made = self._assignments(name, home)
+        stores = self.script.tree.writes(name)
+        scope = self.script.scope_of(made[0]) if made else None
+        own = [n for n in stores if self.script.scope_of(n) is scope]
+        if (
+            scope is None
+            or scope.resolve(name) is not scope
+            or len(own) != len(made)
+            or any(target_names(s.targets[0]) != [name] for s in made)
+        ):
+            return False
+        calls = [n for s in made for n in walk(s.value) if isinstance(n, ast.Call)]
+        return bool(calls) and not any(self.script.qualname(call.func) in _PARAMETERS for call in calls)
+
+
+__all__ = ["BatchFits"]

@@ -1,0 +1,63 @@
+"""Whether something runs when prepare has run: of anything, or of some models and loaders."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Set
+
+from accelify.analysis.planning.sites import PrepareSite
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node
+from accelify.analysis.values import Thing
+
+
+def is_behind_prepare(
+    script: ScriptModel,
+    sites: Iterable[PrepareSite],
+    node: Node,
+    things: Set[Thing] = frozenset(),
+    seen: frozenset[Scope] = frozenset(),
+) -> bool:
+    """Whether a node runs after the prepare of its own scope (or in a function, which runs later).
+
+    With `things`, only where these are prepared counts.
+    """
+    sites = [s for s in sites if not things or any(things & item.things for item in s.items)]
+    scope = script.scope_of(node)
+    place = script.tree.start(node)
+    own = [s for s in sites if s.scope is scope]
+    if own:
+        ends = [script.tree.end(s.after) for s in own if place > script.tree.end(s.after)]
+        return bool(ends) and not _made_anew(script, own, node, things, max(ends))
+    if scope.kind == "module":
+        return True
+    if scope in script.training_scopes or scope in seen:
+        return True
+    calls = script.callers(scope)
+    return not calls or any(is_behind_prepare(script, sites, c, things, seen | {scope}) for c in calls)
+
+
+def _made_anew(
+    script: ScriptModel, sites: list[PrepareSite], node: Node, things: Set[Thing], prepared: int
+) -> bool:
+    """Whether the name holds another thing by then than the one that was prepared, which prepare is still to come."""
+    around = set(script.tree.ancestors(node))
+    return any(
+        prepared < script.tree.start(stmt) < script.tree.start(node)
+        and script.tree.parent(stmt) in around
+        and stmt not in around
+        for site in sites
+        for item in site.items
+        if things & item.things
+        for stmt in item.creations
+        if _makes(script, stmt, things)
+    )
+
+
+def _makes(script: ScriptModel, stmt: ast.stmt, things: Set[Thing]) -> bool:
+    """Whether a statement makes a thing and is not just handed one: `net = train(net)` gives the same back."""
+    value = getattr(stmt, "value", None)
+    return isinstance(value, ast.Call) and not any(
+        things & script.things(given) for given in [*value.args, *[kw.value for kw in value.keywords]]
+    )

@@ -1,0 +1,54 @@
+"""Models that a function calls because its caller hands them over: another call of it need not run any.
+
+report(model, "weights")    calls the model where `report` does
+report("loss", 0.5)         does not
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from accelify.analysis.files.effect_sites import defaults_of, is_stored
+from accelify.analysis.scopes import Scope, handed_to
+
+# What only formats what it is given.
+LOGGING = frozenset("debug info warning warn error critical fatal exception log format".split())
+
+
+def parameter_of(scope: Scope, node: ast.expr) -> str:
+    """The parameter that an expression stands for, where the function gives it no other value; "" for others."""
+    if not isinstance(node, ast.Name) or node.id == scope.self_name() or scope.resolve(node.id) is not scope:
+        return ""
+    given = any(a.arg == node.id for a in scope.parameters())
+    return node.id if given and not is_stored(scope, node.id) else ""
+
+
+def models_handed(
+    call: ast.Call, callee: Scope, called: set[str], scope: Scope, is_model: Callable[[ast.expr], bool]
+) -> tuple[bool, set[str]]:
+    """Whether a call hands over a model that the callee calls, and by which parameters of the caller it does.
+
+    Args:
+        call: of the callee.
+        callee: a function.
+        called: its parameters whose model it calls.
+        scope: of the call.
+        is_model: whether an expression there can be a model.
+    """
+    given = {name: argument for argument, name in handed_to(call, callee)}
+    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+        kw.arg is None for kw in call.keywords
+    )
+    defaults = defaults_of(callee)
+    surely, through = False, set()
+    for name in called:
+        argument = given.get(name)
+        if argument is None or starred:
+            # What is handed over cannot be seen, but a default is none.
+            surely = surely or starred or defaults.get(name) is None
+        elif is_model(argument):
+            own = parameter_of(scope, argument)
+            through |= {own} if own else set()
+            surely = surely or not own
+    return surely, through

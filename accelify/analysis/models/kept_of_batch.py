@@ -1,0 +1,73 @@
+"""What a model keeps of the batch at hand, and tells when it is asked: `model.kl`, `model.latest_losses()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS
+from accelify.analysis.models.alternatives import classes_of
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.values import Class, Thing
+
+
+def kept_of_batch(script: ScriptModel) -> list[ast.expr]:
+    """The reads, outside of a model, of attributes that its methods make of tensors they are given."""
+    kept = {
+        cls: names
+        for cls in script.interpreter.classes()
+        if script.interpreter.kind_of_class(cls) == v.MODEL and (names := set(_kept(script, cls)))
+    }
+    every = {name for names in kept.values() for name in names}
+    if not every:
+        return []
+    found: list[ast.expr] = []
+    for node in script.tree.nodes(ast.Attribute):
+        if not isinstance(node.ctx, ast.Load):
+            continue
+        call = script.tree.parent(node)
+        told = isinstance(call, ast.Call) and call.func is node and not call.args and not call.keywords
+        if node.attr not in every and not told:
+            continue
+        classes = {c for t in script.models_of(node.value) for one in classes_of(t) for c in one.ancestry()}
+        own = classes & set(kept)
+        if told and isinstance(call, ast.Call):
+            if any(_tells(callee, kept[cls]) for cls in own for callee in _methods(cls, node.attr)):
+                found.append(call)
+        elif any(node.attr in kept[cls] for cls in own):
+            found.append(node)
+    return found
+
+
+def _kept(script: ScriptModel, cls: Class) -> Iterator[str]:
+    """The attributes that methods of a class make of what they are given, where that is made of a batch."""
+    for method in cls.scope.children.values():
+        own = method.self_name()
+        if method.kind != "function" or own is None or method.name.endswith("__init__"):
+            continue
+        for node in method.nodes:
+            if not isinstance(node, ast.Assign):
+                continue
+            names = [t.attr for t in node.targets if isinstance(t, ast.Attribute) and dotted(t.value) == own]
+            if names and names_in(node.value) - {own}:
+                held = script.interpreter.evaluate(cls.module, method, node.value)
+                if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
+                    yield from names
+
+
+def _methods(cls: Class, name: str) -> list[Scope]:
+    return [s for s in cls.scope.children.values() if s.name.rpartition(".")[2] == name]
+
+
+def _tells(method: Scope, kept: set[str]) -> bool:
+    """Whether a method gives back what is kept of a batch."""
+    own = method.self_name()
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in kept and dotted(n.value) == own
+        for stmt in method.nodes
+        if isinstance(stmt, ast.Return) and stmt.value is not None
+        for n in walk(stmt.value)
+    )

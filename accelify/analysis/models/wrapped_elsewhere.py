@@ -1,0 +1,121 @@
+"""DataParallel in modules that are not converted: `define_net()` of nets.py gives the script a wrapped model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.analysis import knowledge as k
+from accelify.analysis.files.effect_sites import asked_for, defaults_of, is_stored
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, is_constant
+from accelify.analysis.values import Class, Imported, Thing
+
+_WORD = b"DataParallel"
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedElsewhere:
+    """A call that wraps models, the function or class around it, and the call of the script that leads there."""
+
+    wrap: ast.Call
+    module: Module
+    where: str
+    call: ast.Call
+    models: frozenset[Thing]
+
+
+def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
+    """The DataParallels of other modules that the script comes to, in the order of the script's calls."""
+    found = [one for module in _others(script) for one in _of_module(script, module)]
+    yield from sorted(found, key=lambda one: (script.tree.start(one.call), one.where, one.wrap.lineno))
+
+
+def _others(script: ScriptModel) -> list[Module]:
+    modules = dict.fromkeys(script.program.modules.values())
+    return [m for m in modules if m not in script.modules and _WORD in m.tree.data]
+
+
+def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere]:
+    for call in module.tree.nodes(ast.Call):
+        scope = module.scopes.of(call)
+        if scope.kind != "function" or not _wraps(script, module, scope, call):
+            continue
+        if _is_of_wrapped(script, module, scope, call):
+            continue
+        reached = _first_call(script, scope, asked_for(module, scope, call))
+        if reached is not None:
+            owner = scope.owner_class
+            given = script.interpreter.evaluate(module, scope, call)
+            models = frozenset(one for one in given if isinstance(one, Thing))
+            where = owner.name if owner is not None else scope.name.rpartition(".")[2]
+            yield WrappedElsewhere(call, module, where, reached, models)
+
+
+def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    if not isinstance(call.func, (ast.Name, ast.Attribute)) or not (call.args or call.keywords):
+        return False
+    return any(
+        (isinstance(value, Imported) and value.name in k.PARALLEL_WRAPPERS)
+        or (isinstance(value, Class) and value.only_splits(k.PARALLEL_WRAPPERS))
+        for value in script.interpreter.evaluate(module, scope, call.func)
+    )
+
+
+def _is_of_wrapped(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+    """Whether only a model that is in a DataParallel already is wrapped: `if isinstance(net, nn.DataParallel): ...`."""
+    inner: ast.AST = call
+    for around in module.tree.ancestors(call):
+        test = around.test if isinstance(around, ast.If) and inner in around.body else None
+        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+            kinds = script.interpreter.evaluate(module, scope, test.args[1])
+            if any(isinstance(one, Imported) and one.name in k.PARALLEL_WRAPPERS for one in kinds):
+                return True
+        inner = around
+    return False
+
+
+def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | None:
+    """The call of the script that a function of another module runs by, itself or through others.
+
+    Calls that do not give what the function asks for first, under the name `asked`, are none; and neither are those of
+    the functions between, where these ask for something first.
+    """
+    queue, seen = [(scope, asked)], {(scope, asked)}
+    found: list[ast.Call] = []
+    while queue:
+        current, wanted = queue.pop(0)
+        for module, call in script.interpreter.callers.get(current, []):
+            outer = module.scopes.of(call)
+            if wanted and _is_without(call, current, wanted):
+                continue
+            if module in script.modules:
+                if outer not in script.dormant:
+                    found.append(call)
+                continue
+            step = outer, asked_for(module, outer, call) or _handed_on(call, current, wanted, outer)
+            if outer.kind == "function" and step not in seen:
+                seen.add(step)
+                queue.append(step)
+    return min(found, key=script.tree.start, default=None)
+
+
+def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
+    """The parameter of the function around a call that is handed on as what is asked for; or ""."""
+    given = next((argument for argument, name in handed_to(call, scope) if name == asked), None)
+    named = given.id if isinstance(given, ast.Name) and asked else ""
+    return named if any(a.arg == named for a in outer.parameters()) and not is_stored(outer, named) else ""
+
+
+def _is_without(call: ast.Call, scope: Scope, asked: str) -> bool:
+    """Whether a call leaves a parameter at nothing, in so many words or by its default."""
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords):
+        return False
+    given = defaults_of(scope) | {name: argument for argument, name in handed_to(call, scope)}
+    return is_constant(given.get(asked), None, False, 0)
+
+
+__all__ = ["WrappedElsewhere", "wrapped_elsewhere"]

@@ -1,0 +1,182 @@
+"""Where Python looks for a script's modules: the folders around it, and those that the project puts on `sys.path`."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from accelify.analysis.modules.told_paths import ToldPaths
+from accelify.analysis.syntax import dotted, names_in, walk
+
+# How far up a project's root is looked for, and what says that it is found.
+_MOST_ROOTS = 4
+_TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
+_WORD = "sys.path"
+_LINES = re.compile(r"(?:sys\.path\.\w+|join|Path)\((.*)\)")
+_STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+
+
+def roots_of(path: Path) -> list[Path]:
+    """The folders under which a script's imports from its own project lie: its own first."""
+    folder = path.resolve().parent
+    top, marked = folder, []
+    while (top / "__init__.py").exists() and top.parent != top:
+        # A project's own folder that is a package too: modules of it are run by `python -m` from there.
+        if top != folder and _is_top(top):
+            marked.append(top)
+        top = top.parent
+    if top != folder:
+        return [folder, *marked, top]
+    # A script in `tools/` or `examples/vision/` imports from the project's root.
+    roots = [folder]
+    while len(roots) < _MOST_ROOTS and roots[-1].parent != roots[-1]:
+        if _is_top(roots[-1]):
+            break
+        roots.append(roots[-1].parent)
+    return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
+
+
+# Libraries are known by name; their own source says nothing about a script's roles.
+NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
+# What scripts import most, and no project has a module in place of.
+_LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
+
+
+def top_of_project(folder: Path) -> Path | None:
+    """The nearest folder around one, or itself, with the marks of a project's root; None where there is none."""
+    around = [folder, *folder.parents]
+    return next((one for one in around if _is_top(one)), None)
+
+
+def _is_top(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _TOP_OF_PROJECT)
+
+
+def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
+    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports.
+
+    Args:
+        path: where the script lies.
+        text: what stands in it.
+        roots: the folders around it in which its modules are looked for.
+        read: how to read a file.
+    """
+    path = path.resolve()
+    found = _added_by(path, text, roots)
+    for module in _imported(path, text, roots):
+        if (other := read(module)) is not None:
+            found += _added_by(module, other, [path.parent, *roots])
+    return list(dict.fromkeys(found))
+
+
+def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:
+    """The folders that one file puts on `sys.path`, started in the first of some folders that makes one of it."""
+    if _WORD not in text:
+        return []
+    names, puts = _puts(text)
+    found: list[Path] = []
+    for place, bound in puts:
+        told = (ToldPaths(str(path), str(folder), names, bound).place(place) for folder in workplaces)
+        there = (Path(one).resolve() for one in told if one is not None and os.path.isdir(one))
+        found += islice(there, 1)
+    return [*found, *_written_out(workplaces[0], text)]
+
+
+def _written_out(folder: Path, text: str) -> Iterator[Path]:
+    """The folders that the texts in a line name, whatever they are joined to."""
+    for line in _LINES.findall(text):
+        parts = [one or other for one, other in _STRING.findall(line)]
+        if parts and (place := folder.joinpath(*parts)).is_dir():
+            yield place.resolve()
+
+
+def _imported(path: Path, text: str, roots: list[Path]) -> Iterator[Path]:
+    """The files of the project that a script's imports name, packages by their `__init__.py`."""
+    for base, names, plain in _IMPORT.findall(text):
+        targets = [base, *(f"{base}.{name}" for name in names.split(","))] if base else plain.split(",")
+        for target in targets:
+            words = target.split(" as ")[0].replace(" ", "").replace("\t", "")
+            dots = len(words) - len(words.lstrip("."))
+            parts = [part for part in words.split(".") if part]
+            around = [path.parents[dots - 1]] if 0 < dots <= len(path.parents) else roots
+            if parts and (dots or parts[0] not in _LIBRARIES):
+                yield from _file(parts, around)
+
+
+def _file(parts: list[str], roots: Iterable[Path]) -> Iterator[Path]:
+    """The file of a module, from the first of some folders that has it."""
+    for root in roots:
+        relative = root.joinpath(*parts)
+        for candidate in (relative / "__init__.py", relative.with_name(relative.name + ".py")):
+            if candidate.is_file():
+                yield candidate.resolve()
+                return
+
+
+# A place that is put on `sys.path`, and what names in it stand for that only a loop or a call around it gives.
+_Puts = list[tuple[ast.expr, dict[str, ast.expr]]]
+
+
+@lru_cache(maxsize=64)
+def _puts(text: str) -> tuple[dict[str, list[ast.Assign]], _Puts]:
+    """The assignments of a file by name, and what it puts on `sys.path`, in the order of the search."""
+    try:
+        nodes = walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return {}, []
+    assigned: dict[str, list[ast.Assign]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            assigned.setdefault(node.targets[0].id, []).append(node)
+    front: _Puts = []
+    behind: _Puts = []
+    for node in nodes:
+        for place, first in _put_by(node):
+            bound = _bound(place, nodes)
+            if first:
+                front[:0] = reversed(bound)
+            else:
+                behind += bound
+    return assigned, [*front, *behind]
+
+
+def _put_by(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """What one call or assignment puts on `sys.path`, and whether in front of what is there."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method = node.func.attr if dotted(node.func.value) == _WORD else ""
+        if method == "append" and len(node.args) == 1:
+            yield node.args[0], False
+        elif method == "insert" and len(node.args) == 2:
+            yield node.args[1], True
+        elif method == "extend" and len(node.args) == 1:
+            yield from ((one, False) for one in getattr(node.args[0], "elts", []))
+    elif isinstance(node, ast.AugAssign) and dotted(node.target) == _WORD:
+        yield from ((one, False) for one in getattr(node.value, "elts", []))
+    elif isinstance(node, ast.Assign) and dotted(node.targets[0]) == _WORD:
+        parts = [node.value.left, node.value.right] if isinstance(node.value, ast.BinOp) else [node.value]
+        yield from ((one, True) for part in parts for one in getattr(part, "elts", []))
+
+
+def _bound(place: ast.expr, nodes: list[ast.AST]) -> _Puts:
+    """A place for each turn of a loop, or each call of a function, that gives a name in it; else the place alone."""
+    names = names_in(place)
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and names & {a.arg for a in node.args.args}:
+            if place in walk(node):
+                calls = [n for n in nodes if isinstance(n, ast.Call) and dotted(n.func) == node.name]
+                return [
+                    (place, {a.arg: one for a, one in zip(node.args.args, c.args, strict=False)})
+                    for c in calls
+                ]
+        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id in names:
+            if place in walk(node):
+                return [(place, {node.target.id: one}) for one in getattr(node.iter, "elts", [])]
+    return [(place, {})]

@@ -1,0 +1,162 @@
+"""What a statement at the top of a run does, by which the Accelerator's place is found: above it or behind it."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.choices import binds_device, chooses_device
+from accelify.analysis.devices.wishes import option_name
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, walk
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CONFIG_NAMES = frozenset(
+    "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
+)
+# Calls before which the Accelerator need not exist yet.
+_HARMLESS_CALLS = (
+    "torch.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all random.seed numpy.random.seed "
+    "torch.cuda.is_available torch.accelerator.is_available torch.backends.mps.is_available "
+    "warnings.filterwarnings matplotlib.use logging.getLogger torch.device torch.accelerator.current_accelerator "
+    "torch.set_default_dtype torch.set_num_threads torch.use_deterministic_algorithms"
+).split()
+
+
+def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement, or one that a test stands above, makes what is prepared or chooses the device."""
+    if isinstance(stmt, ast.If):
+        return any(makes_role(script, inner) for inner in [*stmt.body, *stmt.orelse])
+    if not isinstance(stmt, ast.Assign):
+        return False
+    # Of several that a function gives only the names say which is which.
+    given = [n for t in stmt.targets if isinstance(t, (ast.Tuple, ast.List)) for n in t.elts]
+    made = [stmt.value, *given]
+    return chooses_device(script, stmt) or any(
+        script.is_a(value, v.MODEL, v.OPTIMIZER, v.LOADER) for value in made
+    )
+
+
+def leads(block: list[ast.stmt], index: int) -> bool:
+    """Whether only imports, definitions and plain constants stand before a statement."""
+    return all(
+        is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
+    )
+
+
+def _is_constant(stmt: ast.stmt) -> bool:
+    """`__author__ = "..."`, `SEED = 1`, as they stand above the imports of a file."""
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
+
+
+def is_header(stmt: ast.stmt) -> bool:
+    """Whether a statement imports, defines or describes."""
+    if isinstance(
+        stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global)
+    ):
+        return True
+    if isinstance(stmt, ast.Try):
+        return any(isinstance(s, (ast.Import, ast.ImportFrom)) for s in stmt.body)
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement makes the options: `args = parser.parse_args()`, `config = load(path)`."""
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
+        return False
+    func = dotted(stmt.value.func) or ""
+    roles = (v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR, v.PARAMETERS)
+    if script.is_a(stmt.value, *roles):
+        return False  # `opt = SGD(...)` is no namespace of options
+    if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in walk(stmt.value)):
+        return False
+    if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
+        return True
+    if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (
+        "parse_args",
+        "parse",
+        "parse_known_args",
+    ):
+        return True
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    return (
+        any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
+        and "parser" not in func.lower()
+    )
+
+
+def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
+    """Whether a statement changes options that the Accelerator's arguments read.
+
+    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets its own.
+    """
+    if not needed or isinstance(stmt, DEFINITIONS):
+        return False
+    if isinstance(stmt, (ast.Assign, ast.If)):
+        return any(
+            isinstance(t, (ast.Attribute, ast.Subscript))
+            and isinstance(t.value, ast.Name)
+            and t.value.id in needed
+            and _is_flag(option_name(t) or "")
+            for inner in walk(stmt)
+            if isinstance(inner, ast.Assign)
+            for t in inner.targets
+        )
+    return any(
+        isinstance(node, ast.Call) and sets_attributes(script, node, needed)
+        for node in (walk(stmt) if isinstance(stmt, (ast.Expr, ast.For)) else ())
+    )
+
+
+def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str]) -> bool:
+    """Whether a call sets attributes, whatever their names, of something by a needed name."""
+    if isinstance(call.func, ast.Name):
+        target = call.args[0] if call.func.id == "setattr" and len(call.args) == 3 else None
+        return isinstance(target, ast.Name) and target.id in needed
+    if not isinstance(call.func, ast.Attribute) or dotted(call.func.value) not in needed:
+        return False
+    return any(
+        isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
+        for callee in script.callees(call)
+        for inner in walk(callee.node)
+    )
+
+
+def _is_flag(name: str) -> bool:
+    """Whether a name reads like an option for the accelerator."""
+    return any(known.search(name) for known in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
+
+
+def defines(stmt: ast.stmt) -> set[str]:
+    """The names and attributes that a statement sets."""
+    if isinstance(stmt, (*DEFINITIONS, ast.For, ast.While)):
+        return set()
+    attributes = {
+        dotted(n) or "" for n in walk(stmt) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+    return attributes | {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def is_harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether the Accelerator need not exist yet when a statement runs: seeds, options, imports."""
+    if isinstance(stmt, (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass)):
+        return True
+    if binds_device(script, stmt) or isinstance(stmt, (ast.For, ast.While, ast.With, ast.Try)):
+        return False
+    if asks_rank(script, stmt):
+        return False
+    for node in walk(stmt):
+        if isinstance(node, ast.Call):
+            name = script.qualname(node.func)
+            if name not in _HARMLESS_CALLS and not (
+                isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+            ):
+                return False
+    return True
+
+
+def asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement asks the Accelerator for something that its plain form cannot say."""
+    start, end = script.tree.start(stmt), script.tree.end(stmt)
+    return any(start <= script.tree.start(n) < end for n in script.placeholders)

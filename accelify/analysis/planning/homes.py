@@ -1,0 +1,84 @@
+"""What carries the Accelerator for a piece of code: a function, the class of a method, or the module."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.headers import evaluating_scope, movable_default
+from accelify.analysis.values import Class
+
+
+def node_of(script: ScriptModel, scope: Scope) -> Scope:
+    """What carries the accelerator for a scope: its outermost function, the class of a method, or the module.
+
+    A static method or one of the class has no object that could keep it, and carries its own.
+    """
+    current = scope
+    while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
+        current = current.parent
+    if current.has_object and current.parent is not None:
+        return _made_by(script, current.parent)
+    return current
+
+
+def caller_of(script: ScriptModel, call: ast.Call) -> Scope:
+    """What carries the accelerator to a call: for one in a default, the function that can make it in its body."""
+    default = movable_default(script, call)
+    return node_of(script, default.function if default is not None else evaluating_scope(script, call))
+
+
+def _made_by(script: ScriptModel, cls: Scope) -> Scope:
+    """The class whose `__init__` makes the objects of a class: it, or the first of its bases that has one."""
+    if init_of(script, cls) is not None:
+        return cls
+    for base in class_value(script, cls).ancestry()[1:]:
+        if init_of(script, base.scope) is not None:
+            return base.scope if base.module in script.modules else cls
+    return cls
+
+
+def bases_elsewhere(script: ScriptModel, home: Scope) -> list[Module]:
+    """The module, not converted with the script so far, whose base makes the objects of a class without `__init__`."""
+    bases = class_value(script, home).ancestry()[1:] if home.kind == "class" else []
+    modules = [base.module for base in bases if init_of(script, base.scope) is not None][:1]
+    return [module for module in modules if module.path is not None and module not in script.modules]
+
+
+def init_of(script: ScriptModel, cls: Scope) -> Scope | None:
+    """The `__init__` of a class's own; None where it has none.
+
+    Of classes that are made without one, bases included, `initialize` is what they are called with instead:
+    `model = Model(); model.initialize(options)`.
+    """
+    own = _method(cls, "__init__")
+    if own is not None:
+        return own
+    late = _method(cls, "initialize")
+    if (
+        late is None
+        or cls.kind != "class"
+        or any(_method(c.scope, "__init__") for c in class_value(script, cls).ancestry())
+    ):
+        return None
+    return late
+
+
+def function_of(script: ScriptModel, home: Scope) -> Scope:
+    """What takes the parameter: a function itself, of a class what makes its objects."""
+    return (init_of(script, home) or home) if home.kind == "class" else home
+
+
+def _method(cls: Scope, name: str) -> Scope | None:
+    return next(
+        (s for n, s in cls.children.items() if isinstance(n, ast.FunctionDef) and n.name == name), None
+    )
+
+
+def class_value(script: ScriptModel, scope: Scope) -> Class:
+    """The class that a scope belongs to."""
+    found = script.interpreter.things[(scope.node, "class")]
+    assert isinstance(found, Class)
+    return found

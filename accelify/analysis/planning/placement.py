@@ -1,0 +1,593 @@
+"""Where `prepare(...)` stands: in which block, after which statement, with which names."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import Any
+
+from accelify.analysis import values as v
+from accelify.analysis.interpretation.containers import Containers
+from accelify.analysis.interpretation.record_classes import is_record
+from accelify.analysis.models.only_evaluated import is_only_evaluated
+from accelify.analysis.planning.sites import Item, PrepareSite
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import Holder, ScriptModel
+from accelify.analysis.statements.assignments import (
+    assigns_always,
+    blocks,
+    gives_back,
+    is_alias,
+    is_none,
+    may_leave,
+    stands_in,
+    takes_to_host,
+)
+from accelify.analysis.statements.giving import (
+    comes_trained,
+    given_things,
+    gives,
+    hands_through,
+    hangs_on,
+    is_looked_at,
+)
+from accelify.analysis.statements.statement_parts import StatementParts
+from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.trained import is_in_model
+from accelify.analysis.values import Class, Thing
+
+# Methods that give a module its final shape: prepare has to come after them.
+_SHAPING = frozenset(
+    "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
+    "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
+    "copy_".split()
+)
+
+
+# A call of a call of a call: beyond this, what it hangs on is not asked.
+_FARTHEST_CALL = 3
+# Functions that look at a loader and keep nothing of it.
+_LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
+
+
+class Placement:
+    """Finds home and place of everything that is to be prepared."""
+
+    def __init__(self, script: ScriptModel, wrapped: frozenset[str] = frozenset()) -> None:
+        self.script = script
+        # Names under which a model was wrapped by hand: of several names of one model, those that train.
+        self.wrapped = wrapped
+        self.tree = script.tree
+        self.held = Containers(script)
+        # Statements that measure or count over a loader as it is without prepare, which so comes after them.
+        self.measured: list[ast.stmt] = []
+        # Those of them that count over it.
+        self.counted: list[ast.stmt] = []
+        self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
+        self._within = StatementParts()
+        # The names of models of one making with another that is trained, which are evaluated alone.
+        self.evaluated: list[Holder] = []
+
+    def home(self, thing: Thing, kind: str) -> Item | None:
+        """The name under which a thing is prepared: the one nearest to the module's own code."""
+        best: tuple[int, int, int, Item] | None = None
+        given = kind == v.LOADER or any(
+            gives(self.script, s, thing) and not is_alias(s)
+            for holder in self.script.holders_of(thing)
+            for s, _ in holder.assignments
+        )
+        for holder in self.script.holders_of(thing):
+            if holder.cls is not None and _is_exception(holder.cls):
+                continue  # it keeps what it tells of, and trains nothing
+            # The attributes of a module are its parts, but an optimizer it keeps is not a part.
+            if kind in (v.MODEL, v.LOADER):
+                if holder.scope is not None and is_in_model(self.script, holder.scope):
+                    if not self._is_of_its_own(thing, holder.scope):
+                        continue
+                if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
+                    continue
+            scopes = {scope for _, scope in holder.assignments}
+            for scope in scopes:
+                depth = self.script.depth(scope)
+                made = [s for s, where in holder.assignments if where is scope and not is_none(s)]
+                every = [s for s in made if not comes_trained(self.script, s, thing)]
+                if not every or (given and not any(gives(self.script, s, thing) for s in every)):
+                    continue
+                if len(every) < len(made) and all(
+                    hands_through(self.script, s, thing) for s in every if gives(self.script, s, thing)
+                ):
+                    continue  # what came here trained only goes on through a function: `model = resume(model)`
+                if kind == v.LOADER:
+                    # The name may be used again for one that is not shared out.
+                    every = [s for s in every if gives(self.script, s, thing)]
+                # `model = model.train()` makes nothing new.
+                handed = [s for s in every if gives_back(s, holder.name)]
+                last = max((self.tree.start(s) for s in handed), default=0)
+                creations = [
+                    s
+                    for s in every
+                    if s not in handed
+                    # What stays on the host from here on is the script's bare model.
+                    and not (takes_to_host(s, holder.name) and self.tree.start(s) > last)
+                ]
+                if not creations and kind == v.MODEL and self._is_made_elsewhere(holder, scope):
+                    continue  # `self.net = DataParallel(self.net)` of one that a method made
+                creations = creations or every
+                if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
+                    continue
+                if kind == v.OPTIMIZER and is_looked_at(self.script, holder, creations):
+                    continue
+                if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
+                    if not self.held.only_chosen(creations):
+                        continue  # one of several: they are prepared where they are kept
+                item = Item(holder, kind, scope, creations, {thing})
+                used = self._used(holder, scope) + (holder.name in self.wrapped)
+                rank = (depth, -used, creations[0].lineno)
+                if best is None or rank < best[:3]:
+                    best = (*rank, item)
+        if best is None and kind != v.LOADER:
+            return self._in_attribute_of_another(thing, kind)
+        return best[3] if best else None
+
+    def _is_anothers_part(
+        self, thing: Thing, holder: Holder, creations: list[ast.stmt], scope: Scope
+    ) -> bool:
+        """Whether a name was read off an attribute that is given this thing later: `source = net.body`."""
+        if len(holder.things) < 2 or not all(
+            isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
+        ):
+            return False
+        return any(
+            where is scope and not is_alias(s) and gives(self.script, s, thing)
+            for other in self.script.holders_of(thing)
+            if other.things == {thing}
+            for s, where in other.assignments
+        )
+
+    def _is_made_elsewhere(self, holder: Holder, scope: Scope) -> bool:
+        """Whether another method of the class makes what a scope only hands back to its attribute."""
+        return holder.cls is not None and any(
+            where is not scope and isinstance(getattr(s, "value", None), ast.Call) and not is_alias(s)
+            for s, where in holder.assignments
+            if not gives_back(s, holder.name)
+        )
+
+    def _is_of_its_own(self, thing: Thing, scope: Scope) -> bool:
+        """Whether a method of a module makes and trains something that is no part of the module."""
+        site = thing.site
+        if not isinstance(site, ast.Call) or self.tree.parent(site) is None:
+            return False
+        return (
+            scope in self.script.training_scopes
+            and self.script.scope_of(site) is scope
+            and all(holder.cls is None for holder in self.script.holders_of(thing))
+        )
+
+    def _in_attribute_of_another(self, thing: Thing, kind: str) -> Item | None:
+        """The attribute of an object that keeps a thing without a name of its own: `options.optimizer`."""
+        for holder in self.script.attributes_of_others:
+            given = [
+                (s, where)
+                for s, where in holder.assignments
+                if not is_none(s) and thing in holder.things and gives(self.script, s, thing)
+            ]
+            if given:
+                scope = min((where for _, where in given), key=self.script.depth)
+                return Item(holder, kind, scope, [s for s, where in given if where is scope], {thing})
+        for holder in self.script.parts_of_objects(thing):
+            scopes = sorted({where for _, where in holder.assignments}, key=self.script.depth)
+            if len(scopes) == 1 and not is_in_model(self.script, scopes[0]):
+                return Item(holder, kind, scopes[0], [s for s, _ in holder.assignments], {thing})
+        return None
+
+    def homes(self, thing: Thing, kind: str) -> list[Item]:
+        """All names under which things of one making are prepared: a factory called three times makes three."""
+        best = self.home(thing, kind)
+        if best is None:
+            return []
+        if kind == v.OPTIMIZER and not any(gives(self.script, s, thing) for s in best.creations):
+            # `wrapper.inner = SGD(...)` from outside, in the place of the one that the wrapper was given.
+            later = self._in_attribute_of_another(thing, kind)
+            best = later if later is not None else best
+        found = [best]
+        if all(is_alias(c) for c in best.creations):
+            return found
+        for holder in self.script.holders_of(thing):
+            if (holder.cls is None) != (best.holder.cls is None):
+                continue
+            for scope in dict.fromkeys(where for _, where in holder.assignments):
+                if holder is best.holder and scope is best.scope:
+                    continue
+                every = [s for s, where in holder.assignments if where is scope and not is_none(s)]
+                creations = [s for s in every if not is_alias(s) and not gives_back(s, holder.name)]
+                # A second name, which holds another model in its place at times: a copy to evaluate.
+                second = any(is_alias(s) and gives(self.script, s, thing) for s in every)
+                creations = [s for s in creations if not hangs_on(self.script, s, holder.name, thing)]
+                if kind == v.LOADER or (kind == v.MODEL and second):
+                    creations = [s for s in creations if gives(self.script, s, thing)]
+                if scope is not best.scope:
+                    # Another function or class that calls the same factory.
+                    creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
+                if kind == v.MODEL and is_only_evaluated(self.script, holder, scope):
+                    self.evaluated.append(holder)
+                    continue
+                if creations:
+                    found.append(Item(holder, kind, scope, creations, {thing}))
+        return found
+
+    def is_only_evaluated(self, node: ast.expr) -> bool:
+        """Whether a name is that of a model which is left unprepared, beside one of the same making."""
+        return isinstance(node, ast.Name) and any(
+            node.id == h.name and self.script.scope_of(node).resolve(node.id) is h.scope
+            for h in self.evaluated
+        )
+
+    def loaded_with(self, items: list[Item]) -> list[Item]:
+        """The models that are loaded by the same statement as an optimizer: `model, optimizer = torch.load(path)`."""
+        models = [item for item in items if item.kind == v.MODEL]
+        found: list[Item] = []
+        for item in items if models else ():
+            for stmt in item.creations if item.kind == v.OPTIMIZER else ():
+                value = getattr(stmt, "value", None)
+                if not isinstance(value, ast.Call) or not self._is_load(value):
+                    continue
+                found += [
+                    Item(model.holder, v.MODEL, item.scope, [stmt], model.things)
+                    for model in models
+                    if model.scope is not item.scope and any(s is stmt for s, _ in model.holder.assignments)
+                ]
+        return found
+
+    def _is_load(self, call: ast.Call) -> bool:
+        return self.script.qualname(call.func) in ("torch.load", "pickle.load", "dill.load")
+
+    def _makers(self, stmt: ast.stmt) -> set[Scope]:
+        """The functions of the program that an assignment calls for what it assigns."""
+        value = getattr(stmt, "value", None)
+        return self.script.callees(value) if isinstance(value, ast.Call) else set()
+
+    def container_home(self, thing: Thing, kind: str) -> Item | None:
+        """The list, tuple or dictionary in which a thing without a name of its own is prepared."""
+        best: tuple[int, int, Item] | None = None
+        for holder in self.held.holders_of(thing):
+            form = self.held.form(holder, kind)
+            if form is None or (
+                holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL
+            ):
+                continue
+            makings = self.held.makings(holder)
+            if len(makings) != 1:
+                continue
+            scope, creations = next(iter(makings.items()))
+            rank = (self.script.depth(scope), creations[0].lineno)
+            if best is None or rank < best[:2]:
+                best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
+        return best[2] if best else None
+
+    def _used(self, holder: Holder, scope: Scope) -> int:
+        """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
+        if (
+            holder.scope is None
+            or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
+        ):
+            return 1
+        if is_only_evaluated(self.script, holder, holder.scope):
+            return -1
+        for read in self.script.reads(holder.name, holder.scope):
+            parent = self.tree.parent(read)
+            if not isinstance(parent, ast.Call) or self.script.is_without_gradients(parent):
+                continue
+            if self.script.trains_around(read) or self.script.trains(parent):
+                return 1
+        return 0
+
+    def sites(self, items: list[Item]) -> list[PrepareSite]:
+        """The prepare statements for some items, each in the innermost block that sees the last creation."""
+        groups: dict[tuple[int, int, int], list[tuple[Item, list[ast.stmt], ast.stmt | None]]] = {}
+        for item in items:
+            for part, block, use in self._parts(item):
+                groups.setdefault((id(item.scope), id(block), id(use)), []).append((part, block, use))
+        found: list[PrepareSite] = []
+        # Sites of one block in the order in which their names are first needed: the earliest takes along what is
+        # made by then.
+        limits: list[tuple[PrepareSite, list[Any], int]] = []
+        for members in groups.values():
+            block = members[0][1]
+            uses = [block.index(use) for _, _, use in members if use is not None]
+            limit = min(uses) if uses else len(block)
+            last = -1
+            for index, stmt in enumerate(block[:limit]):
+                if (
+                    any(stands_in(c, stmt) for item, _, _ in members for c in item.creations)
+                    or any(stands_in(c, stmt) for c in self.measured)
+                    or any(self._shapes(stmt, item) for item, _, _ in members)
+                ):
+                    last = index
+            if last < 0:
+                # Everything is made in the very statement that trains; prepare in its block after the last creation.
+                creations = [c for item, _, _ in members for c in item.creations]
+                after = max(creations, key=lambda s: self.tree.start(s))
+            else:
+                after = block[last]
+            site = PrepareSite(members[0][0].scope, after)
+            site.items = [item for item, _, _ in members]
+            if last < 0:
+                found.append(site)
+            else:
+                limits.append((site, block, limit))
+        for site, block, _ in sorted(limits, key=lambda entry: entry[2]):
+            for other, known, needed in limits:
+                if other in found and known is block and other.scope is site.scope:
+                    if block.index(site.after) < needed:
+                        other.items += site.items
+                        other.after = max(other.after, site.after, key=block.index)
+                        break
+            else:
+                found.append(site)
+        return sorted(found, key=lambda s: self.tree.start(s.after))
+
+    def _parts(self, item: Item) -> list[tuple[Item, list[Any], ast.stmt | None]]:
+        """The blocks in which an item is prepared, each with the first statement of it that trains with the item.
+
+        One, unless it is made anew inside the loop (an optimizer that is switched), or on some paths only.
+        """
+        body = item.scope.node.body
+        block, use = self._descend(body, item)
+        found: list[tuple[Item, list[Any], ast.stmt | None]] = []
+        again = [
+            c
+            for c in item.creations
+            if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
+        ]
+        late = [
+            c
+            for c in item.creations
+            if use is not None and stands_in(c, use) and not self._hands_back(c, item)
+        ]
+        early = [c for c in item.creations if c not in late and c not in again]
+        if again and (early or late):
+            # Made anew behind the training, for a second one.
+            found += self._parts(self._part(item, again))
+            item = self._part(item, [c for c in item.creations if c not in again])
+        if late and early:
+            found += [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in late]
+            item = self._part(item, early)
+        if self._definite(block, item, use) or self._read_anyway(block, item):
+            return [(item, block, use), *found]
+        # Only made on some paths: prepare right there.
+        return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
+
+    def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement gets back what it handed in: `model = train(model, ...)`."""
+        value = getattr(stmt, "value", None)
+        if not isinstance(value, ast.Call):
+            return False
+        given = [*value.args, *[kw.value for kw in value.keywords]]
+        return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
+
+    def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
+        return Item(item.holder, item.kind, item.scope, creations, item.things, item.container)
+
+    def _read_anyway(self, block: list[Any], item: Item) -> bool:
+        """Whether a name is read on every path: then it is made on every path that goes on."""
+        name, owner = item.holder.name, item.holder.scope
+        if owner is None:
+            return True
+        if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
+            if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
+                return False  # a parameter is there anyway, and what its caller hands over is prepared there
+        first = self.tree.start(item.creations[0])
+        for read in self.script.reads(name, owner):
+            within = self.script.scope_of(read) is item.scope
+            if within and self.tree.start(read) < first:
+                continue
+            if within and may_leave(self.tree, item.scope.nodes, first, read):
+                continue
+            if self._on_every_path(read):
+                return True
+        return False
+
+    def _on_every_path(self, node: ast.AST, far: int = 0) -> bool:
+        """Whether a node runs whatever the conditions say, in a function with one of its calls."""
+        for ancestor in self.tree.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                scope = next((s for s in self.script.functions() if s.node is ancestor), None)
+                calls = self.script.callers(scope) if scope is not None and far < _FARTHEST_CALL else []
+                return not calls or any(self._on_every_path(call, far + 1) for call in calls)
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and ancestor is not self.script.main_guard:
+                return False
+        return True
+
+    def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
+        first = min(self.tree.start(c) for c in item.creations)
+        for stmt in block:
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            if self.tree.end(stmt) < first:
+                continue  # whatever it does, it does not do it with the item
+            needed = self.script.trains(stmt) or self._hands_over(stmt, item) or self._evaluates(stmt)
+            if not needed and not self._hands_on(stmt, item):
+                continue
+            inside = [c for c in item.creations if stands_in(c, stmt)]
+            earlier = block[: block.index(stmt)]
+            before = [c for c in item.creations if any(stands_in(c, s) for s in earlier)]
+            if before:
+                return block, stmt
+            if not inside:
+                if any(self.tree.start(c) < self.tree.start(stmt) for c in item.creations):
+                    return block, stmt
+                continue
+            if stmt in item.creations:
+                continue
+            for child in blocks(stmt):
+                if any(stands_in(c, s) for c in inside for s in child):
+                    found, use = self._descend(child, item)
+                    if use is not None:
+                        return found, use
+            return block, None
+        # No training below this block: after the creation, where it stands.
+        owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
+        if all(any(c is s for s in owner_block) for c in item.creations):
+            return owner_block, None
+        return self._around(block, item.creations), None
+
+    def _around(self, block: list[Any], creations: list[ast.stmt]) -> list[Any]:
+        """The innermost block in which all of some statements stand."""
+        for stmt in block:
+            for inner in blocks(stmt) if stmt not in creations else ():
+                if all(any(stands_in(c, s) for s in inner) for c in creations):
+                    return self._around(inner, creations)
+        return block
+
+    def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
+
+        What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
+        """
+        if stmt in item.creations:
+            return False
+        if item.kind != v.LOADER:
+            if any(stands_in(c, stmt) and self._hands_back(c, item) for c in item.creations):
+                return False  # `if both: model = Both(model, rest)`: what took it in has its name now
+            return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
+        for node in self._within.read(stmt):
+            parent = self.tree.parent(node)
+            if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
+                continue
+            if self.tree.statement(node) in self.measured:
+                continue
+            if (
+                isinstance(parent, ast.Call)
+                and isinstance(parent.func, ast.Name)
+                and parent.func.id in _LOOKS
+                and not self._is_counted_before(stmt, item)
+            ):
+                continue
+            return True
+        return False
+
+    def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
+        return any(
+            self.tree.end(c) < self.tree.start(stmt) and self.script.scope_of(c) is item.scope
+            for c in self.counted
+        )
+
+    def _kept_and_run(self, item: Item) -> bool:
+        """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
+        key = item.holder.name, frozenset(item.things)
+        if key not in self._run_within:
+            self._run_within[key] = self.held.called_within(item.things, item.holder)
+        return self._run_within[key]
+
+    def _evaluates(self, stmt: ast.stmt) -> bool:
+        """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
+        scopes = self._evaluating_scopes
+        return bool(scopes) and any(self.script.callees(call) & scopes for call in self._within.calls(stmt))
+
+    @cached_property
+    def _evaluating_scopes(self) -> set[Scope]:
+        """Functions with a loop over a loader in which a model of an outer scope, or a parameter, is called."""
+        found = {
+            self.script.scope_of(loop)
+            for loop, _ in self.script.loader_loops
+            if any(isinstance(c, ast.Call) and self.script.models_run(c) for c in walk(loop))
+        }
+        return {scope for scope in found if scope.kind == "function" and not scope.is_method}
+
+    def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
+        for node in self._within.calls(stmt):
+            given = [*node.args, *[kw.value for kw in node.keywords]]
+            if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
+                if any(item.things & given_things(self.script, a) for a in given):
+                    return True
+            for callee in self.script.callees(node):
+                cls = callee.owner_class
+                if cls is None or callee.name.rsplit(".", 1)[-1] != "__init__":
+                    continue
+                if self.script.is_a(
+                    node, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.CRITERION, v.LOADER, v.DATASET
+                ):
+                    continue
+                if any(item.things & given_things(self.script, a) for a in given):
+                    return True
+        return False
+
+    def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
+        limit = block.index(use) if use is not None else len(block)
+        every = [s for s, where in item.holder.assignments if where is item.scope]
+        return any(assigns_always(stmt, every) for stmt in block[:limit]) or any(
+            self.tree.start(s) < self.tree.start(block[0]) for s in every
+        )
+
+    def _shapes(self, stmt: ast.stmt, item: Item) -> bool:
+        """Whether a statement still changes what an item is: weights loaded, layers replaced, parameters frozen."""
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        for node in self._within.shaping(stmt):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
+                    if item.things & self._roots(node.func.value):
+                        return True
+                if any(s in self._loading_scopes for s in self.script.callees(node)):
+                    if any(item.things & self.script.things(a) for a in node.args):
+                        return True
+                if _assigned_to_requires_grad(node):
+                    return True
+            elif isinstance(node, (ast.Assign, ast.AugAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in targets:
+                    if isinstance(target, ast.Attribute) and item.kind == v.MODEL:
+                        if target.attr == "requires_grad" and self._from_model(stmt, item):
+                            return True
+                        if item.things & self._roots(target.value):
+                            return True
+        return False
+
+    def _from_model(self, stmt: ast.stmt, item: Item) -> bool:
+        return any(
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr in ("parameters", "named_parameters")
+            and item.things & self._roots(n.func.value)
+            for n in walk(stmt)
+        )
+
+    def _roots(self, node: ast.expr) -> set[Thing]:
+        """The things at the root of an attribute chain: the model of `model.fc.weight`."""
+        while True:
+            found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
+            if found:
+                return found
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            else:
+                return set()
+
+    @cached_property
+    def _loading_scopes(self) -> set[Scope]:
+        found: set[Scope] = set()
+        for module in self.script.program.modules.values():
+            for scope in module.scopes.functions():
+                for node in scope.nodes:
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                        if node.func.attr in ("load_state_dict", "requires_grad_"):
+                            found.add(scope)
+        return found - self.script.training_scopes
+
+
+def _is_exception(cls: Class) -> bool:
+    return any(
+        (dotted(base) or "").endswith(("Error", "Exception"))
+        for one in cls.ancestry()
+        if isinstance(one.scope.node, ast.ClassDef)
+        for base in one.scope.node.bases
+    )
+
+
+def _assigned_to_requires_grad(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in (
+        "set_parameter_requires_grad",
+        "freeze_layers",
+    )

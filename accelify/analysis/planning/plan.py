@@ -1,0 +1,601 @@
+"""The plan of a conversion: what is prepared where, what is sharded, and what stands in the way."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Set
+from functools import cached_property
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.data.doubtful import doubtful_loaders, unseen_beside
+from accelify.analysis.data.hand_cut import find_hand_cut
+from accelify.analysis.data.inline_loaders import handed_on_at_once, loops_over_sites
+from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
+from accelify.analysis.data.read_elsewhere import ReadElsewhere, kept_whole
+from accelify.analysis.devices.constants import DeviceConstant, device_constants
+from accelify.analysis.devices.defaults import is_never_told
+from accelify.analysis.devices.named import NamedDevice, seen_from
+from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
+from accelify.analysis.devices.wishes import Devices
+from accelify.analysis.distributed import already_distributed
+from accelify.analysis.losses.reductions import LossReductions
+from accelify.analysis.lowered import Lowered
+from accelify.analysis.metrics.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.models.behind_prepare import is_behind_prepare
+from accelify.analysis.models.filled_behind import filled_behind
+from accelify.analysis.planning.anchors import NAME, Anchor, Reach, find_anchor, node_of
+from accelify.analysis.planning.attributes import told_here
+from accelify.analysis.planning.constructor import ConstructorArguments
+from accelify.analysis.planning.placement import Placement
+from accelify.analysis.planning.reasons import Blocker, Reasons
+from accelify.analysis.planning.sites import KIND_ORDER, Item, PrepareSite
+from accelify.analysis.schedules.casts import casts_its_own_way
+from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
+from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
+from accelify.analysis.schedules.steps import asked_for_plateau, ends_by_steps
+from accelify.analysis.schedules.windows import Window, mixed_precision
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.assignments import stands_in
+from accelify.analysis.statements.bound import is_surely_bound
+from accelify.analysis.syntax import Node
+from accelify.analysis.values import Thing
+
+
+class Plan(ConstructorArguments):
+    """Decides, for one script, everything the rules have to agree on.
+
+    Args:
+        script: its model.
+        batch_size: what the script's batch size means afterwards, `per-process` or `total`.
+        runtime: what the script imports afterwards, `accelify` or `accelerate`.
+        known: what its plain form no longer says, where it was brought back to one.
+        beyond: evaluation loops that the Accelerator does not reach, as a first plan has found.
+    """
+
+    def __init__(
+        self,
+        script: ScriptModel,
+        batch_size: str = "per-process",
+        runtime: str = "accelify",
+        known: Lowered | None = None,
+        beyond: Set[ast.AST] = frozenset(),
+    ) -> None:
+        self.script = script
+        self.known = known or Lowered()
+        self.main_only = self.known.main_only(script.tree)
+        self.tree = script.tree
+        self.batch_size = batch_size
+        self.for_accelerate = runtime == "accelerate"
+        if casts_its_own_way(script):
+            script.keep_precision()
+        self.placement = Placement(script, self.known.wrapped)
+        self.reasons = Reasons(script, self.placement)
+        self.devices = Devices(script)
+        self.device_constants: list[DeviceConstant] = device_constants(script)
+        # Who distributes by hand shares out what he cuts by hand too.
+        self.hand_cut = None if self.known.distributed else find_hand_cut(script)
+        # Batches made by hand are always shared out, whatever the batch size of loaders means.
+        self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
+        self.blockers: list[Blocker] = []
+        self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
+        for evaluation in self.evaluations:
+            if evaluation.loop in beyond:
+                evaluation.problem = "the Accelerator cannot be had where its loader is made"
+        self.prepared: set[Thing] = set()
+        # Of these the loaders that come from calls which cannot be seen, with what is called.
+        self.unseen: dict[Thing, str] = {}
+        # Calls that hand a whole loader to functions which are not converted.
+        self.whole_calls: set[ast.Call] = set()
+        self.inline: list[ast.Call] = []
+        self.sites: list[PrepareSite] = []
+        self.arguments: dict[str, str] = {}
+        # The names that each argument of the Accelerator reads.
+        self.argument_reads: dict[str, frozenset[str]] = {}
+        self.accumulation: Window | None = None
+        # One that Accelerate would count otherwise, and that therefore stays as it is written.
+        self.kept_window: Window | None = None
+        self.dropped: dict[str, str] = {}
+        # Options that name a device, and get the Accelerator's as soon as there is one.
+        self.named_devices: list[NamedDevice] = []
+        # Where such an option is copied to another name, and gets none.
+        self.copied_devices: set[ast.expr] = set()
+        self.reach: Reach | None = None
+        self.anchor: Anchor | None = None
+        self._find_blockers()
+        if not self.blockers:
+            self._choose()
+        if not self.blockers:
+            self._anchor()
+
+    def beyond_reach(self) -> set[ast.AST]:
+        """Evaluation loops whose loaders would be prepared where they are made, and cannot be for lack of it there."""
+        if self.blockers or self.reach is None:
+            return set()
+        lost = {site for site in self.inline if self.reach.expression(site) is None}
+        return loops_over_sites(self.script, self.evaluations, lost) if lost else set()
+
+    @cached_property
+    def doubtful(self) -> dict[Thing, str]:
+        """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
+        return doubtful_loaders(self.script, self.prepared) | self.unseen
+
+    @property
+    def argument_names(self) -> frozenset[str]:
+        """Everything that the Accelerator's arguments read."""
+        return frozenset().union(*self.argument_reads.values())
+
+    # -- what stands in the way
+
+    def _find_blockers(self) -> None:
+        taken = already_distributed(self.script, self.known.distributed)
+        if taken is not None:
+            self.blockers.append(taken)
+        elif not self.script.backwards:
+            elsewhere = self.script.trains_elsewhere()
+            if elsewhere is None:
+                self.blockers.append(self.reasons.no_loop())
+            elif "." in elsewhere and elsewhere.split(".")[0] in k.DISTRIBUTED_LIBRARIES:
+                library = k.DISTRIBUTED_LIBRARIES[elsewhere.split(".")[0]]
+                message = f"it uses {library} already: its training loop is in `{elsewhere}`"
+                self.blockers.append(Blocker("ACC001", message))
+            else:
+                self.blockers.append(
+                    Blocker(
+                        "ACC009",
+                        f"its training loop is in `{elsewhere}`, which it imports; files are converted one by one",
+                    )
+                )
+
+    def _choose(self) -> None:
+        script = self.script
+        items: dict[object, Item] = {}
+        models = script.trained_models
+        if not models:
+            self.blockers.append(self.reasons.no_model())
+            return
+        for kind, things in (
+            (v.MODEL, models),
+            (v.OPTIMIZER, script.optimizers),
+            (v.LOADER, self._loaders()),
+            (v.SCHEDULER, self._batch_schedulers()),
+        ):
+            for thing in sorted(things, key=Thing.place):
+                found = self.placement.homes(thing, kind)
+                if not found:
+                    if self._prepare_inline(thing, kind):
+                        self.prepared.add(thing)
+                        continue
+                    kept = None
+                    if kind != v.LOADER or thing in script.training_loaders:
+                        kept = self.placement.container_home(thing, kind)
+                    if kept is None:
+                        if kind in (v.MODEL, v.OPTIMIZER) and thing not in script.stepped_elsewhere:
+                            why = self.reasons.homeless(thing, kind)
+                            # The elements of one list have one reason.
+                            self.blockers += (
+                                [why] if all(b.message != why.message for b in self.blockers) else []
+                            )
+                        continue
+                    found = [kept]
+                self.prepared.add(thing)
+                for item in found:
+                    key = (id(item.holder), item.scope)
+                    if key in items:
+                        items[key].add(item)
+                    else:
+                        items[key] = item
+        if self.blockers:
+            return
+        for item in self.placement.loaded_with(list(items.values())):
+            items.setdefault((id(item.holder), item.scope), item)
+        for model in list(self.prepared):
+            # Parts of a model that is prepared as a whole are prepared with it.
+            if model.kind == v.MODEL:
+                self.prepared |= model.link("parts")
+        alone = self._trains_itself() if self.for_accelerate else None
+        if alone is not None:
+            message = f"`{alone}` trains itself in its own methods, and Accelerate reduces no gradients there"
+            self.blockers.append(Blocker("ACC005", f"{message}; accelify's own runtime does", None))
+            return
+        left = self._left_unprepared()
+        if left is not None:
+            self.blockers.append(self.reasons.homeless(left, v.MODEL))
+            return
+        self._keep_whole(items)
+        self.unseen = unseen_beside(script, self.prepared, self.evaluations)
+        self.prepared |= self.unseen.keys()
+        self.sites = self.placement.sites(list(items.values()))
+        own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
+        # Made from the length of a loader that is one process's by then, it is stepped as it is.
+        stays = own | early_schedules(self.script, self.sites, self.prepared, self.steps_per_batch)
+        if stays:
+            self.prepared -= stays
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
+        self.placement.measured = self._lengths_of_epochs(own)
+        if not self.known.distributed:
+            self.placement.counted = self.elsewhere.counted(self.prepared)
+            self.placement.measured += self.placement.counted
+        if self.placement.measured:
+            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
+        for site in self.sites:
+            for item in site.items:
+                if item.holder.cls is None and all(
+                    self.tree.start(c) > self.tree.end(site.after) for c in item.creations
+                ):
+                    message = f"`{item.holder.name}` is made only behind the place for prepare"
+                    self.blockers.append(Blocker("ACC010", message, site.after))
+                late = filled_behind(self.script, site, item)
+                if late is not None:
+                    message = f"`{item.holder.name}` is still filled behind the place for prepare"
+                    self.blockers.append(Blocker("ACC010", message, late))
+
+    def _trains_itself(self) -> str | None:
+        """The class of a prepared model that calls backward in its own methods."""
+        for model in sorted(self.prepared, key=Thing.place):
+            for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
+                if any(method in self.script.training_scopes for method in cls.scope.children.values()):
+                    return cls.name
+        return None
+
+    def _left_unprepared(self) -> Thing | None:
+        """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
+        for optimizer in sorted(self.prepared, key=Thing.place):
+            if optimizer.kind != v.OPTIMIZER:
+                continue
+            for model in sorted(optimizer.link("models"), key=Thing.place):
+                if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
+                    continue
+                if not self.script.outermost({model}) & self.prepared:
+                    return model
+        return None
+
+    # -- loaders and schedulers
+
+    def _keep_whole(self, items: dict[object, Item]) -> None:
+        """Leave loaders unprepared that only functions which are not converted go through."""
+        self.elsewhere = ReadElsewhere(self.script)
+        whole = {} if self.known.distributed else kept_whole(list(items.values()), self.elsewhere)
+        for key in [key for key, item in items.items() if item in whole]:
+            self.whole_calls |= whole[items.pop(key)]
+
+    def _loaders(self) -> set[Thing]:
+        fixed = self.script.fixed_batch_size is not None
+        if fixed and (self.batch_size == "total" or not trains_on_whole_batches(self.script)):
+            return set()  # a batch of any other size does not fit the model
+        chosen = {t for t in self.script.training_loaders if is_shardable(t)}
+        for evaluation in self.evaluations:
+            if not fixed and evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
+                chosen |= evaluation.loaders
+        for evaluation in self.evaluations:
+            # One loop that needs the whole data on every process keeps its loaders whole for all of them.
+            if evaluation.problem is not None and not evaluation.fetches_one:
+                chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
+        self._agree_on_loaders(chosen)
+        if self.known.distributed:
+            return self._as_distributed(chosen)
+        return chosen - self.script.episode_loaders
+
+    def _agree_on_loaders(self, chosen: set[Thing]) -> None:
+        """Take out what is not shared out together: a loop gathers what all of its loaders give, or nothing."""
+        again = True
+        while again:
+            again = False
+            for evaluation in self.evaluations:
+                if evaluation.problem is not None or evaluation.loaders <= chosen:
+                    continue
+                if not evaluation.loaders & chosen:
+                    continue
+                again = True
+                evaluation.problem = self.reasons.kept_whole(evaluation.loaders - chosen, self.evaluations)
+                chosen -= evaluation.loaders - self.script.training_loaders
+
+    def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
+        """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
+        shared = {
+            t
+            for t in self.script.interpreter.things.values()
+            if isinstance(t, Thing)
+            and t.kind == v.LOADER
+            and isinstance(t.site, ast.Call)
+            and self.tree.parent(t.site) is not None
+            and self.tree.start(t.site) in self.known.sharded
+        }
+        alone = {t for e in self.evaluations if self.on_main_only(e.loop) for t in e.loaders}
+        if self.known.reduces:
+            chosen = chosen & {*shared, *self.script.training_loaders}
+        return ({*chosen, *shared}) - (alone - self.script.training_loaders)
+
+    def on_main_only(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether only the main process of a script that was distributed by hand comes to a node."""
+        if any(n in self.main_only for n in (node, *self.tree.ancestors(node))):
+            return True
+        scope = self.script.scope_of(node)
+        calls = self.script.callers(scope) if scope.kind == "function" else []
+        return bool(calls) and scope not in seen and all(self.on_main_only(c, seen | {scope}) for c in calls)
+
+    def is_sharded(self, loaders: set[Thing]) -> bool:
+        """Whether all of some loaders give each process its own part of the data."""
+        return bool(loaders) and loaders <= self.prepared
+
+    @property
+    def shares_training_data(self) -> bool:
+        """Whether each process trains on its own part of the data."""
+        return self.hand_cut is not None or self.is_sharded(
+            self.script.training_loaders - self.script.episode_loaders
+        )
+
+    def _batch_schedulers(self) -> set[Thing]:
+        found: set[Thing] = set()
+        if self.known.distributed:
+            return found  # its schedule counts the steps of one process already
+        asked = asked_for_plateau(self.script)
+        for call in self.script.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
+                if self.batch_size != "total" and ends_by_steps(self.script, call):
+                    continue  # as many steps as before are made, whatever the number of processes
+                held = self.script.things(call.func.value, v.SCHEDULER)
+                if held & asked or any((t.qualname or "").endswith("ReduceLROnPlateau") for t in held):
+                    continue  # the script asks which of them it is
+                for thing in held:
+                    often = self.steps_per_batch(call) or counted_by_batches(self.script, call)
+                    if often and not isinstance(thing.site, ast.ClassDef):
+                        found.add(thing)
+        return found
+
+    def _own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
+        """Where the script takes the lengths of loaders, shared out by then, that a schedule is made from."""
+        if self.batch_size == "total":
+            return
+        for length in lengths_of(self.script, scheduler):
+            loaders = length.loaders(self.script) & self.prepared
+            if loaders:
+                yield from (p for p in length.places(self.script) if self.runs_prepared(p, loaders))
+
+    def _lengths_of_epochs(self, own: set[Thing]) -> list[ast.stmt]:
+        """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""
+        if self.known.distributed:
+            return []
+        held = {
+            thing
+            for call in self.script.calls()
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+            for thing in self.script.things(call.func.value, v.SCHEDULER)
+        }
+        return [self.tree.statement(c) for t in held - self.prepared - own for c in self._own_lengths(t)]
+
+    def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
+        """Whether a node runs when some things are prepared already."""
+        return runs_prepared(self.script, self.sites, things, node)
+
+    def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether a `step()` runs once for every batch: inside the loop over the batches, or called from there."""
+        loops = self.script.enclosing_loops(call)
+        for loop, _ in self.script.loader_loops:
+            if any(loop is outer for outer in loops) and any(self.script.trains(s) for s in loop.body):
+                return True
+        if not any(isinstance(x, (ast.For, ast.While)) for x in loops):
+            scope = self.script.scope_of(call)
+            return scope not in seen and any(
+                self.steps_per_batch(outer, seen | {scope}) for outer in self.script.callers(scope)
+            )
+        return False
+
+    def _prepare_inline(self, thing: Thing, kind: str) -> bool:
+        """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
+        if kind != v.LOADER or not isinstance(thing.site, ast.Call):
+            return False
+        sites = [thing.site] if thing.module in self.script.modules else handed_on_at_once(self.script, thing)
+        sites = [site for site in sites if not self.tree.in_fstring(site)]
+        self.inline += [site for site in sites if site not in self.inline]
+        return bool(sites)
+
+    # -- the accelerator
+
+    def _anchor(self) -> None:
+        script = self.script
+        core: set[Scope] = {b.scope for b in script.backwards}
+        core |= {site.scope for site in self.sites}
+        core |= {script.scope_of(call) for call in self.inline}
+        core |= {script.scope_of(n) for n in script.placeholders}
+        for assignment in self.devices.assignments:
+            scope = script.scope_of(assignment.statement)
+            foreign = scope.kind == "module" and scope is not script.scopes.module
+            if not foreign and not self._in_module_class(scope):
+                core.add(scope)
+        self._constructor_arguments()
+        self._precision_and_accumulation()
+        found = find_anchor(script, core, self.argument_names)
+        # Flags that are parsed where the Accelerator cannot wait for them: it then takes what the machine has.
+        for name in ("mixed_precision", "cpu"):
+            if name in self.known.arguments:
+                continue
+            if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
+                found = self._precision_seen_from(found, core)
+            if name == "cpu" and (self.named_devices or self.argument_reads.get(name)):
+                found = self._options_seen_from(found, core)
+            told = told_here(script, self.arguments[name], found) if name in self.arguments else None
+            if told is not None:
+                self.arguments[name] = told
+            if name in self.arguments and (told is None or not self._names_known(found)):
+                wish = self.arguments.pop(name)
+                if not any(wish == one.wish and is_never_told(script, one) for one in self.named_devices):
+                    self.dropped[name] = wish
+                self.argument_reads.pop(name, None)
+                if name == "mixed_precision":
+                    self.script.keep_precision()
+                found = find_anchor(script, core, self.argument_names)
+        if not self._tells_accumulation(found):
+            found = find_anchor(script, core, self.argument_names)
+        if self.known.names and not self._names_known(found):
+            late = self._late_names(found)
+            names = ", ".join(f"`{n}`" for n in late)
+            verb = "is" if len(late) == 1 else "are"
+            reason = f"{names} must be known before the Accelerator is made, and {verb} known only later"
+            stored = {n.id for n in self.tree.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
+            if not stored & set(late):
+                reason = (
+                    f"the Accelerator's arguments would read {names}, which {verb} taken out of the script"
+                )
+            self.blockers.append(Blocker("ACC011", reason, script.backwards[0].call))
+            return
+        self.anchor = found
+        self._keep_behind(found)
+        kept, bound = self.named_devices, bound_before(script, found, self.named_devices)
+        self.named_devices = [] if "cpu" in self.dropped else bound
+        kept = [one for one in kept if one not in self.named_devices]
+        self.copied_devices = {copy for one in kept for copy in one.copies}
+        self.reach = Reach(script, found, core)
+        for backward in script.backwards:
+            if self.reach.expression(backward.call) is None:
+                name = backward.scope.name or "the module"
+                message = f"the Accelerator cannot be handed to `{name}`, where backward is called"
+                obstacle = self.reach.obstacles.get(node_of(script, backward.scope))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, backward.call))
+                return
+        for site in self.sites:
+            if self.reach.expression(site.after) is None and not self._same_place(site):
+                made = min((item.kind for item in site.items), key=KIND_ORDER.__getitem__)
+                message = f"the Accelerator cannot be had where the {made} is made"
+                obstacle = self.reach.obstacles.get(node_of(script, script.scope_of(site.after)))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, site.after))
+                return
+
+    def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        scope = place_of(self.script, anchor)
+        seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
+        kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
+        if seen is None or seen == kept:
+            return anchor
+        self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
+        found = find_anchor(self.script, core, self.argument_names)
+        if not self._names_known(found):
+            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
+            return anchor
+        return found
+
+    def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
+        script, scope = self.script, place_of(self.script, anchor)
+        before = cpu = self.arguments.get("cpu", "")
+        names = self.argument_reads.get("cpu", frozenset())
+        for index, told in enumerate(self.named_devices):
+            self.named_devices[index] = here = seen_from(script, told, scope)
+            if cpu == told.wish and here is not told:
+                cpu, names = here.wish, frozenset({here.name})
+        cpu, names = wish_seen_from(script, cpu, names, scope)
+        if cpu == before:
+            return anchor
+        self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
+        return find_anchor(script, core, self.argument_names)
+
+    def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
+        """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
+        if not isinstance(node, ast.Attribute):
+            return None
+        held = self.script.things(node.value)
+        for (owner, name), values in self.script.interpreter.variables.items():
+            if owner is scope and held and held & values:
+                return f"{name}.{node.attr}", frozenset({name})
+        return None
+
+    def _names_known(self, anchor: Anchor) -> bool:
+        """Whether everything the Accelerator's arguments read is assigned before it is made."""
+        return not self._late_names(anchor)
+
+    def _late_names(self, anchor: Anchor) -> list[str]:
+        """The names that the Accelerator's arguments read and that are assigned only behind it."""
+        found: list[str] = []
+        root = place_of(self.script, anchor)
+        for name in self.argument_names:
+            if "." in name:
+                if is_of_another(self.script, name, root):
+                    found.append(name)
+                continue
+            owner = root.resolve(name)
+            if owner is None:
+                if not hasattr(builtins, name):
+                    found.append(name)
+                continue
+            if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+                continue
+            stores = [
+                n
+                for n in self.tree.nodes(ast.Name)
+                if n.id == name
+                and isinstance(n.ctx, ast.Store)
+                and self.script.scope_of(n).resolve(name) is owner
+            ]
+            imported = not stores and name in owner.locals
+            if owner is root or owner.kind == "module":
+                late = stores and not is_surely_bound(self.tree, stores, anchor.offset)
+                if owner is not root and owner.kind == "module":
+                    late = False  # a function runs after the module's own code
+                if late:
+                    found.append(name)
+                    continue
+            if not stores and not imported:
+                found.append(name)
+        return sorted(found)
+
+    def _same_place(self, site: PrepareSite) -> bool:
+        """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
+        assert self.anchor is not None
+        anchor = self.anchor
+        if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
+            return False
+        if anchor.before is not None and self.tree.start(site.after) >= self.tree.start(anchor.before):
+            return True
+        if self.tree.end(site.after) <= anchor.offset:
+            # The Accelerator would come too late; make it right before the first prepare instead.
+            if anchor.root is site.scope or anchor.root.kind == "module":
+                block = self.tree.block_of(site.after)[2]
+                first = min((s.after for s in self.sites), key=lambda s: self.tree.start(s))
+                if block is anchor.block:
+                    anchor.before, anchor.after = first, None
+                    anchor.offset = self.tree.start(first)
+                    return True
+        return False
+
+    def _keep_behind(self, anchor: Anchor) -> None:
+        """What a constructor is handed is prepared behind the Accelerator that it makes."""
+        if not anchor.attribute or anchor.before is None:
+            return
+        init = self.script.scope_of(anchor.before)
+        for site in self.sites:
+            if site.scope is not init or self.tree.end(site.after) > anchor.offset:
+                continue
+            if any(site.after is stmt for stmt in anchor.block):
+                site.after = anchor.before
+            elif not self.argument_names:
+                around = next(s for s in anchor.block if stands_in(site.after, s))
+                anchor.before, anchor.offset = around, self.tree.start(around)
+
+    def _in_module_class(self, scope: Scope) -> bool:
+        owner = scope.owner_class
+        if owner is None:
+            return False
+        instance = self.script.interpreter.things.get((owner, "instance"))
+        return isinstance(instance, Thing) and instance.kind in (v.MODEL, v.DATASET, v.CRITERION)
+
+    # -- for rules
+
+    def accelerator(self, node: Node) -> str | None:
+        """How the accelerator is written at a node, None where it cannot be had."""
+        return self.reach.expression(node) if self.reach is not None else None
+
+    def is_prepared(self, node: ast.expr, *kinds: str) -> bool:
+        """Whether an expression can be something that was prepared."""
+        return any(t in self.prepared for t in self.script.things(node, *kinds))
+
+    def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
+        """Whether a node runs after the prepare of its own scope, or where `things` are prepared."""
+        return is_behind_prepare(self.script, self.sites, node, things)
+
+
+__all__ = ["NAME", "Blocker", "Plan", "already_distributed"]

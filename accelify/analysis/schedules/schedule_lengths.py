@@ -1,0 +1,134 @@
+"""Lengths of loaders that schedules are made from, and whether they are those of one process by then.
+
+A schedule is often made by a helper, in the script or in a module that is not converted, which is handed the number of
+steps. So a length is looked for in all modules of the program, and told with the places in the script that lead to it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from accelify.analysis import values as v
+from accelify.analysis.planning.sites import PrepareSite
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node, call_argument, dotted, walk
+from accelify.analysis.values import Thing
+
+_FARTHEST = 5
+
+
+@dataclass(frozen=True)
+class Length:
+    """A `len(...)` and the module that it stands in."""
+
+    call: ast.Call
+    module: Module
+
+    def loaders(self, script: ScriptModel) -> set[Thing]:
+        """The loaders whose length it can be."""
+        scope = _scope_of(script, self.module, self.call)
+        held = script.interpreter.evaluate(self.module, scope, self.call.args[0])
+        return {w for w in held if isinstance(w, Thing) and w.kind == v.LOADER}
+
+    def places(self, script: ScriptModel) -> list[ast.Call]:
+        """Where the script takes it: the call itself, or those that lead to it in a module that is not converted."""
+        if self.module in script.modules:
+            return [self.call]
+        found: list[ast.Call] = []
+        queue, seen = [self.module.scopes.of(self.call)], set[Scope]()
+        while queue:
+            scope = queue.pop()
+            if scope in seen:
+                continue
+            seen.add(scope)
+            for module, call in script.interpreter.callers.get(scope, []):
+                if module in script.modules:
+                    found.append(call)
+                else:
+                    queue.append(module.scopes.of(call))
+        return found
+
+
+def lengths_read_by(script: ScriptModel, module: Module, *read: ast.expr) -> Iterator[Length]:
+    """The lengths that expressions are computed from: here, in names, in functions, in what callers give."""
+    queue: list[tuple[Node, Module, int]] = [(node, module, 0) for node in read]
+    seen: set[Node] = set()
+    while queue:
+        node, home, far = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for inner in walk(node):
+            if isinstance(inner, ast.Call) and dotted(inner.func) == "len" and len(inner.args) == 1:
+                yield Length(inner, home)
+            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < _FARTHEST:
+                queue += [(value, where, far + 1) for value, where in given_to(script, home, inner)]
+
+
+def lengths_of(script: ScriptModel, scheduler: Thing) -> Iterator[Length]:
+    """The lengths that a schedule is made from."""
+    site = scheduler.site
+    if isinstance(site, ast.Call) and scheduler.module is not None:
+        yield from lengths_read_by(script, scheduler.module, *site.args, *[kw.value for kw in site.keywords])
+
+
+def given_to(
+    script: ScriptModel, module: Module, read: ast.Name | ast.Attribute
+) -> Iterator[tuple[Node, Module]]:
+    """What a name holds: what its scope assigns it, the function that it names, what callers give."""
+    name = dotted(read)
+    if name is None or not isinstance(read.ctx, ast.Load):
+        return
+    scope = _scope_of(script, module, read)
+    owner = scope.resolve(name) if isinstance(read, ast.Name) else scope
+    if owner is None:
+        return
+    for stmt in module.tree.assigns(name):
+        if _scope_of(script, module, stmt) is owner:
+            yield stmt.value, module
+    for definition in owner.children:
+        if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and definition.name == name:
+            # A function that gives the rate of each step: it counts on what it finds around it.
+            yield from ((stmt, module) for stmt in definition.body if owner.kind == "function")
+    if owner.kind != "function" or name == owner.self_name():
+        return
+    positional = owner.positional()
+    if name not in [a.arg for a in owner.parameters()]:
+        return
+    index = positional.index(name) - (owner.self_name() is not None) if name in positional else -1
+    for where, caller in script.interpreter.callers.get(owner, []):
+        given = call_argument(caller, index, name)
+        if given is not None:
+            yield given, where
+
+
+def _scope_of(script: ScriptModel, module: Module, node: Node) -> Scope:
+    return script.scope_of(node) if module in script.modules else module.scopes.of(node)
+
+
+def runs_prepared(
+    script: ScriptModel,
+    sites: Sequence[PrepareSite],
+    things: Set[Thing],
+    node: Node,
+    seen: frozenset[Scope] = frozenset(),
+) -> bool:
+    """Whether a node runs when some things are prepared already."""
+    chosen = [s for s in sites if any(things & item.things for item in s.items)]
+    scope = script.scope_of(node)
+    own = [s for s in chosen if s.scope is scope]
+    if own or not chosen:
+        return not chosen or any(script.tree.start(node) > script.tree.end(s.after) for s in own)
+    owner = scope.owner_class
+    if owner is not None and not scope.name.endswith("__init__"):
+        if any(s.scope.owner_class is owner and s.scope.name.endswith("__init__") for s in chosen):
+            return True  # an object's methods run when it is made
+    calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
+    return bool(calls) and all(runs_prepared(script, chosen, things, c, seen | {scope}) for c in calls)
+
+
+__all__ = ["Length", "given_to", "lengths_of", "lengths_read_by", "runs_prepared"]

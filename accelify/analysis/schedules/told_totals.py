@@ -1,0 +1,116 @@
+"""Schedules that are made for a told number of steps in one branch, and for the length of a loader in the other.
+
+`total = args.max_steps if args.max_steps > 0 else len(loader) * epochs`: where the training ends after the told steps,
+each of N processes makes as many as before, and where it ends with its epochs 1/N of them. Neither a schedule that
+advances by the batches of all processes nor one that is left as it is suits both, unless the length is that of a
+process's own share.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.schedules.schedule_lengths import Length, given_to, lengths_read_by
+from accelify.analysis.schedules.steps import step_limits
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import Node, dotted, walk
+from accelify.analysis.values import Thing
+
+_FARTHEST = 4
+
+
+@dataclass(frozen=True)
+class ToldTotal:
+    """A number of steps that is told, the same from the length of a loader, and the schedule that is made of both."""
+
+    told: ast.expr
+    length: Length
+    scheduler: Thing
+
+
+def told_totals(script: ScriptModel) -> Iterator[ToldTotal]:
+    """The schedules of that kind whose training ends after the told number of steps."""
+    done: set[tuple[Thing, frozenset[str]]] = set()
+    for call in script.calls():
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
+            continue
+        schedulers = script.things(call.func.value, v.SCHEDULER)
+        limits = frozenset(_last_names(*step_limits(script, call))) if schedulers else frozenset()
+        for scheduler in schedulers if limits else ():
+            if (scheduler, limits) not in done:
+                done.add((scheduler, limits))
+                yield from _of(script, scheduler, limits)
+
+
+def _of(script: ScriptModel, scheduler: Thing, limits: frozenset[str]) -> Iterator[ToldTotal]:
+    site = scheduler.site
+    if not isinstance(site, ast.Call) or scheduler.module is None:
+        return
+    queue: list[tuple[Node, Module, int]] = [
+        (node, scheduler.module, 0) for node in [*site.args, *[kw.value for kw in site.keywords]]
+    ]
+    seen: set[Node] = set()
+    while queue:
+        node, home, far = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for inner in walk(node):
+            if isinstance(inner, (ast.IfExp, ast.BoolOp)):
+                yield from _parted(script, scheduler, limits, [(one, home) for one in _choices(inner)])
+            elif isinstance(inner, (ast.Name, ast.Attribute)) and far < _FARTHEST:
+                given = list(given_to(script, home, inner))
+                yield from _parted(script, scheduler, limits, given)
+                queue += [(value, where, far + 1) for value, where in given]
+
+
+def _parted(
+    script: ScriptModel, scheduler: Thing, limits: frozenset[str], given: list[tuple[Node, Module]]
+) -> Iterator[ToldTotal]:
+    """The two of which a number is the one or the other, where the told one ends the training."""
+    if len(given) < 2:
+        return
+    lengths = [list(lengths_read_by(script, home, value)) for value, home in given]  # type: ignore[arg-type]
+    told = [
+        value
+        for (value, _), own in zip(given, lengths, strict=True)
+        if not own and isinstance(value, ast.expr) and limits.intersection(_last_names(value))
+    ]
+    for own in lengths if told else ():
+        for length in own:
+            if _counts_epochs(length):
+                continue
+            yield ToldTotal(told[0], length, scheduler)
+
+
+def _counts_epochs(length: Length) -> bool:
+    """`max_steps // len(loader)`: the rounds over the loader in a number of steps."""
+    inner: ast.AST = length.call
+    for around in length.module.tree.ancestors(length.call):
+        if isinstance(around, ast.stmt):
+            break
+        if isinstance(around, ast.BinOp) and around.right is inner:
+            if isinstance(around.op, (ast.Div, ast.FloorDiv)):
+                return True
+        inner = around
+    return False
+
+
+def _choices(node: ast.IfExp | ast.BoolOp) -> list[ast.expr]:
+    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+
+
+def _last_names(*nodes: ast.expr) -> Iterator[str]:
+    """The names of options in expressions: `max_steps` of `self.args.max_steps`."""
+    for node in nodes:
+        for inner in walk(node):
+            name = dotted(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+            if name is not None:
+                yield name.rpartition(".")[2]
+
+
+__all__ = ["ToldTotal", "told_totals"]

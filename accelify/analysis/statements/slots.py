@@ -1,0 +1,78 @@
+"""Where a script keeps something: a variable, an attribute, one entry of it; and what makes it anew.
+
+if args.both:                   (anew in every round, whichever branch is taken)
+    x = torch.cat(parts)
+else:
+    x = parts[0]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.growing import always_run
+from accelify.analysis.syntax import names_in, target_names
+
+SAMPLE, TOTAL = 1, 2
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A variable (of a scope) or an attribute (of a class), or one entry of it: `['loss']`, `.best`."""
+
+    owner: Scope | ast.ClassDef
+    root: str
+    entry: str = ""
+
+    @property
+    def text(self) -> str:
+        """How it is written."""
+        return ("self." if isinstance(self.owner, ast.ClassDef) else "") + self.root + self.entry
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a slot holds: a sample or a total, and the statements that make it a total."""
+
+    level: int
+    origins: frozenset[ast.stmt] = frozenset()
+
+
+def is_anew(node: ast.AST, slot: Slot) -> bool:
+    """Whether a statement makes a slot anew, from nothing of its own."""
+    if not isinstance(node, ast.Assign):
+        return False
+    for target in node.targets:
+        for name in target_names(target):
+            if isinstance(slot.owner, Scope) and name == slot.root and name not in names_in(node.value):
+                return True
+        if isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(slot.owner, ast.ClassDef):
+            text = ast.unparse(target)
+            if text == f"self.{slot.root}" and text not in ast.unparse(node.value):
+                return True
+    return False
+
+
+def makes_anew(body: Iterable[ast.stmt], slot: Slot, besides: ast.stmt | None = None) -> bool:
+    """Whether some statements make a slot anew whenever they run; of `besides` only what each of its branches does."""
+    return any(
+        _in_each_branch(stmt, slot)
+        if isinstance(stmt, ast.If)
+        else stmt is not besides and any(is_anew(node, slot) for node in always_run(stmt))
+        for stmt in body
+    )
+
+
+def _in_each_branch(branch: ast.If, slot: Slot) -> bool:
+    return (
+        bool(branch.orelse)
+        and slot.root not in names_in(branch.test)
+        and makes_anew(branch.body, slot)
+        and makes_anew(branch.orelse, slot)
+    )
+
+
+__all__ = ["SAMPLE", "TOTAL", "Held", "Slot", "is_anew", "makes_anew"]

@@ -1,0 +1,116 @@
+"""Where the Accelerator is made and what is prepared where."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from accelify.analysis.planning.plan import Plan
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
+
+WHOLE = MODEL + OPTIMIZER + LOADER + LOOP
+MAIN = f"def main():\n{textwrap.indent(WHOLE, '    ')}\nmain()\n"
+
+
+def prepared(plan: Plan) -> list[str]:
+    return [item.holder.name for site in plan.sites for item in site.items]
+
+
+@pytest.mark.parametrize(("body", "root"), [(WHOLE, ""), (MAIN, "main")])
+def test_together_behind_the_last(body: str, root: str) -> None:
+    plan = Plan(model_of(body))
+    assert plan.blockers == []
+    assert prepared(plan) == ["model", "optimizer", "loader"]
+    assert plan.tree.segment(plan.sites[-1].after) == LOADER.strip()
+    assert plan.anchor is not None
+    assert plan.anchor.root.name == root
+
+
+def test_loaded_weights_come_before_prepare() -> None:
+    load = "model.load_state_dict(torch.load('m.pt'))\n"
+    plan = Plan(model_of(MODEL + OPTIMIZER + LOADER + load + LOOP))
+    assert [plan.tree.segment(site.after) for site in plan.sites] == [load.strip()]
+
+
+@pytest.mark.parametrize("result", ["model", "model, 1"])
+def test_what_a_function_makes_and_trains_is_prepared_in_there(result: str) -> None:
+    inside = textwrap.indent(MODEL + OPTIMIZER + LOOP + f"return {result}\n", "    ")
+    target = "net, n" if "," in result else "net"
+    plan = Plan(model_of(LOADER + f"def train(loader):\n{inside}\n{target} = train(loader)\nprint(net)\n"))
+    assert plan.blockers == []
+    assert {site.scope.name: site.names() for site in plan.sites} == {
+        "": ["loader"],
+        "train": ["model", "optimizer"],
+    }
+
+
+def test_the_accelerator_waits_for_its_flags() -> None:
+    flags = "device = torch.device('cuda' if args.cuda else 'cpu')\n"
+    plan = Plan(model_of(flags + WHOLE))
+    assert plan.arguments == {"cpu": "not args.cuda"}
+    assert plan.anchor is not None
+    parsed = plan.tree.module.body[8]
+    assert plan.tree.segment(parsed) == "args = parser.parse_args()"
+    assert plan.anchor.offset >= plan.tree.end(parsed)
+
+
+def test_nothing_to_train_is_a_blocker() -> None:
+    (blocker,) = Plan(model_of("x = torch.zeros(2, requires_grad=True)\nx.sum().backward()\n")).blockers
+    assert blocker.code == "ACC003"
+
+
+FACTORY = "def build():\n    return nn.Linear(4, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "names"),
+    [
+        ("other.load_state_dict(torch.load('m.pt'))\nother.eval()\nprint(other(x))\n", ["model"]),
+        ("other.load_state_dict(torch.load('m.pt'))\nprint(other(x))\n", ["model", "other"]),
+        (
+            "other.load_state_dict(torch.load('m.pt'))\nother.eval()\nkept = [other]\n",
+            ["model", "other"],
+        ),
+        (
+            "other.load_state_dict(torch.load('m.pt'))\nother.eval()\nmove(other.parameters())\n",
+            ["model", "other"],
+        ),
+    ],
+)
+def test_a_second_model_of_a_factory_that_is_only_evaluated_is_not_prepared(
+    second: str, names: list[str]
+) -> None:
+    build = FACTORY + "model = build()\n"
+    other = "other = build().cuda()\n" + second
+    plan = Plan(model_of(build + OPTIMIZER + LOADER + LOOP + other))
+    assert [name for name in prepared(plan) if name in ("model", "other")] == names
+
+
+def test_a_teacher_of_the_students_making_stays_on_its_device() -> None:
+    teacher = (
+        "other = build()\nother.load_state_dict(torch.load('m.pt'))\nother = other.cuda()\nother.eval()\n"
+    )
+    loop = LOOP.replace("model(x)", "model(x) - other(x)")
+    text = model_of(FACTORY + teacher + "model = build().cuda()\n" + OPTIMIZER + LOADER + loop).tree.text
+    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    assert "other = other.to(accelerator.device)" in converted
+    assert "\nmodel = build()\n" in converted
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
+
+
+@pytest.mark.parametrize(
+    ("leave", "inside"),
+    [("return", True), ("sys.exit()", True), ("raise ValueError('no loader')", False), ("print(0)", False)],
+)
+def test_a_loader_made_under_a_test_behind_which_a_run_may_leave(leave: str, inside: bool) -> None:
+    """With `--evaluate` it is never made, so the others are prepared without it."""
+    made = f"if not args.evaluate:\n    {LOADER}"
+    test = f"if args.evaluate:\n    {leave}\n"
+    body = textwrap.indent(f"{MODEL}{OPTIMIZER}{made}{test}{LOOP}", "    ")
+    plan = Plan(model_of(f"import sys\ndef main():\n{body}\nmain()\n"))
+    names = [site.names() for site in plan.sites]
+    assert names == ([["model", "optimizer"], ["loader"]] if inside else [["model", "optimizer", "loader"]])
