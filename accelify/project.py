@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accelify.analysis.modules.imported_by_name import imports_by_name
-from accelify.analysis.modules.search_path import added_roots, roots_of
+from accelify.analysis.modules.search_path import added_roots, module_file, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
 
@@ -58,7 +58,8 @@ class Imports:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
-            self._located[key] = _find(name, roots)
+            found = module_file([part for part in name.split(".") if part], roots)
+            self._located[key] = found.resolve() if found is not None else None
         return self._located[key]
 
     def _roots_for(self, importer: Path) -> list[Path]:
@@ -267,13 +268,3 @@ def _named(data: bytes) -> list[str]:
     except (SyntaxError, ValueError, RecursionError):
         return []
     return [name for name in imports_by_name(tree).values() if name is not None]
-
-
-def _find(name: str, roots: Iterable[Path]) -> Path | None:
-    parts = name.lstrip(".").split(".")
-    for root in roots:
-        relative = root.joinpath(*[part for part in parts if part])
-        for candidate in (relative / "__init__.py", relative.with_name(relative.name + ".py")):
-            if candidate.is_file():
-                return candidate.resolve()
-    return None

@@ -12,7 +12,7 @@ from accelify.analysis.modules.evaluated_names import evaluated_names
 from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.own_main import only_for_main
 from accelify.analysis.modules.registries import WORD, registering
-from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, roots_of
+from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Tree, is_constant, walk
 
@@ -186,13 +186,12 @@ class Program:
             and not self._is_folder(name.rpartition(".")[0])
         ):
             return None
-        relative = Path(*name.split("."))
-        for root in self.roots:
-            # As Python does it: of a package and a file of one name in one folder, the package.
-            for candidate in (root / relative / "__init__.py", root / relative.with_suffix(".py")):
-                if candidate.is_file() and candidate != self.entry.path:
-                    return candidate
-        return None
+        found = module_file(name.split("."), self.roots)
+        if found is None or found != self.entry.path:
+            return found
+        # The script itself is no module of its own: one of its name may lie further on.
+        others = (module_file(name.split("."), [root]) for root in self.roots)
+        return next((one for one in others if one is not None and one != self.entry.path), None)
 
     def _is_folder(self, name: str) -> bool:
         """Whether a dotted name is a folder without `__init__.py`."""

@@ -226,8 +226,9 @@ _BINDING = frozenset(
 
 
 def _bind(scope: Scope, node: Node) -> None:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        scope.locals.add(node.id)
+    if isinstance(node, ast.Name):
+        if not isinstance(node.ctx, ast.Load):
+            scope.locals.add(node.id)
     elif isinstance(node, ast.Import):
         for alias in node.names:
             scope.locals.add(alias.asname or alias.name.split(".")[0])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.calls_by_name import CallsByName
 from accelify.analysis.data.evaluated_between import is_drawn_to_train
 from accelify.analysis.data.handed_on import batches_in, loaders_in, puts_part_in
 from accelify.analysis.holders import Holder, Holders
@@ -46,7 +47,7 @@ class Backward:
 _MAKERS = frozenset({"randn", "zeros", "ones", "rand", "empty", "full", "Tensor", "FloatTensor"})
 
 
-class ScriptModel(UniformValues, Holders, TrainedModels):
+class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
     """Everything the rules ask about one script. Made once, never changed.
 
     Args:
@@ -238,7 +239,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
                 found.setdefault(self.scope_of(node), []).append(node)
         return found
 
-    def calls(self) -> Iterator[ast.Call]:
+    def calls(self) -> Iterable[ast.Call]:
         """Every call of the script, those in functions that only other scripts come to left out."""
         if not self.dormant:
             return self.tree.nodes(ast.Call)
@@ -368,13 +369,12 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
     @cached_property
     def understands_precision(self) -> bool:
         """Whether the script's casts are written out; a dtype from a variable stays the script's own."""
-        for call in self.calls():
-            if self.qualname(call.func) in k.AUTOCAST_CLASSES:
-                dtype = call_keyword(call, "dtype")
-                literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
-                opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
-                if not literal or not opened:
-                    return False
+        for call in self.calls_to(k.AUTOCAST_CLASSES):
+            dtype = call_keyword(call, "dtype")
+            literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
+            opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
+            if not literal or not opened:
+                return False
         return True
 
     def keep_precision(self) -> None:
@@ -585,11 +585,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels):
 
     def reads(self, name: str, scope: Scope) -> list[ast.Name]:
         """Every read of a variable of a scope, from that scope and the ones inside it."""
-        return [
-            n
-            for n in self.tree.nodes(ast.Name)
-            if n.id == name and isinstance(n.ctx, ast.Load) and self.scope_of(n).resolve(name) is scope
-        ]
+        reads = (n for n in self.tree.named(name) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        return [n for n in reads if self.scope_of(n).resolve(name) is scope]
 
     @cached_property
     def main_guard(self) -> ast.If | None:

@@ -269,7 +269,7 @@ def _reducer(context: Context) -> Iterator[Change]:
     """One word for a script whose steps DistributedDataParallel may refuse, at the first sign of it."""
     script = context.script
     odd = [b.call for b in script.backwards[1:] if any(b.scope is a.scope for a in script.backwards[:1])]
-    odd += [c for c in script.calls() if script.qualname(c.func) == "torch.autograd.grad"]
+    odd += script.calls_to(["torch.autograd.grad"])
     odd += [
         b.call
         for b in script.backwards
@@ -299,9 +299,7 @@ def _gathers(context: Context) -> Iterator[Change]:
 def _autocasts(context: Context) -> Iterator[Change]:
     if not context.script.understands_precision:
         return
-    for call in context.script.calls():
-        if context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
-            context.tree.parent(call), ast.withitem
-        ):
+    for call in context.script.calls_to(k.AUTOCAST_CLASSES):
+        if isinstance(context.tree.parent(call), ast.withitem):
             message = "inside of it too a prepared model's output is float32 under Accelerate"
             yield context.change(AUTOCAST, call, message)

@@ -59,7 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
             )
     for backward in context.script.every_backward:
         yield from _of_batch_fit(context, backward)
-    for call in context.script.calls():
+    for call in context.script.calls_to(k.CLIPPING):
         name = k.CLIPPING.get(context.script.qualname(call.func) or "")
         accelerator = context.accelerator(call) if name else None
         if name and accelerator is not None:

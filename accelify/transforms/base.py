@@ -460,11 +460,12 @@ class Context:
         scope = self.script.scope_of(node)
         changed = self.effects.of_nodes(node).changes
         return any(
-            name.id in changed
-            and isinstance(name.ctx, ast.Load)
-            and name not in inside
-            and self.script.scope_of(name).resolve(name.id) is scope.resolve(name.id)
-            for name in self.tree.nodes(ast.Name)
+            isinstance(read, ast.Name)
+            and isinstance(read.ctx, ast.Load)
+            and read not in inside
+            and self.script.scope_of(read).resolve(name) is scope.resolve(name)
+            for name in changed
+            for read in self.tree.named(name)
         )
 
     @cached_property

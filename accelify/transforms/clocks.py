@@ -277,7 +277,7 @@ def _makes_files(context: Context, call: ast.Call) -> bool:
 
 
 def _reads(context: Context) -> bool:
-    return any(context.script.qualname(call.func) in _READS for call in context.script.calls())
+    return bool(context.script.calls_to(_READS))
 
 
 def is_run_once(context: Context, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:

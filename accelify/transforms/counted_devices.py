@@ -63,7 +63,7 @@ def transform(context: Context) -> Iterator[Change]:
                     )
                     edits = _without_factor(context, counts, product.node)
                     yield context.change(COUNTED, product.node, message, edits)
-    if not done and k.PARALLEL_WRAPPERS & {script.qualname(call.func) for call in script.calls()}:
+    if not done and script.calls_to(k.PARALLEL_WRAPPERS):
         unseen = list(_of_unseen_loaders(context, counts))
         yield from unseen
         named += unseen

@@ -328,9 +328,9 @@ def _is_foreign(context: Context, call: ast.Call) -> bool:
 
 def _selections(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
-    for call in script.calls():
-        stmt = tree.parent(call)
-        if script.qualname(call.func) == "torch.cuda.set_device" and isinstance(stmt, ast.Expr):
+    for call in script.calls_to(["torch.cuda.set_device", "torch.cuda.device"]):
+        stmt, selects = tree.parent(call), script.qualname(call.func) == "torch.cuda.set_device"
+        if selects and isinstance(stmt, ast.Expr):
             yield context.change(
                 SELECT,
                 call,
@@ -338,7 +338,7 @@ def _selections(context: Context) -> Iterator[Change]:
                 [DeleteStatement(stmt)],
                 core=True,
             )
-        held = isinstance(stmt, ast.withitem) and script.qualname(call.func) == "torch.cuda.device"
+        held = isinstance(stmt, ast.withitem) and not selects
         if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
             message = "every process would work on the same GPU in here; the Accelerator has selected its own"
             edit = verbs.replace(tree, call.args[0], "-1")

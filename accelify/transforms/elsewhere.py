@@ -312,8 +312,7 @@ def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
     """Whether the rest of a branch reads files: they all wait within it then, once each has asked."""
     start = context.tree.end(last)
     return any(
-        name.startswith(tuple(READING))
-        or any(context.effects.of(s).reads for s in context.script.callees(call))
+        name.startswith(READING) or any(context.effects.of(s).reads for s in context.script.callees(call))
         for call in walk(behind)
         if isinstance(call, ast.Call) and context.tree.start(call) > start
         for name in [context.script.qualname(call.func) or ""]

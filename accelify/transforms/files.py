@@ -312,10 +312,10 @@ def _read_back(context: Context, written: list[ast.stmt], until: int | None = No
         if name.startswith(LISTING) and folders.intersection(given[:1]):
             return True
         if anything and (
-            name.startswith(tuple(READING)) or any(context.effects.of(s).reads for s in script.callees(node))
+            name.startswith(READING) or any(context.effects.of(s).reads for s in script.callees(node))
         ):
             return True
-        if name.startswith(tuple(READING)) and opens_for_writing(node, name) is None:
+        if name.startswith(READING) and opens_for_writing(node, name) is None:
             if any(path in text for path in paths for text in given):
                 return True
         callees = script.callees(node)
@@ -341,7 +341,7 @@ def _read_before(context: Context, run: list[ast.stmt]) -> bool:
         if not isinstance(node, ast.Call) or tree.start(node) > start or tree.in_fstring(node):
             continue
         name = script.qualname(node.func) or ""
-        reads = name.startswith(tuple(READING)) and opens_for_writing(node, name) is None
+        reads = name.startswith(READING) and opens_for_writing(node, name) is None
         reads = reads or any(context.effects.of(s).reads for s in script.callees(node))
         if reads and any(tree.segment(a) in removed for a in node.args):
             return True

@@ -96,10 +96,8 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
 def _arguments(context: Context) -> Iterator[Change]:
     """Tensors that are handed to a function of NumPy, or of a library on top of it, as they are."""
     tree, (before, after) = context.tree, context.locations
-    for call in context.script.calls():
+    for call in context.script.calls_named(_takes_from_host):
         name = context.script.qualname(call.func) or ""
-        if name.split(".")[0] not in _READERS and not name.endswith("ToPILImage"):
-            continue
         given = call.args[1:] if name.rpartition(".")[2] in _OF_FILES else call.args
         for argument in [*given, *[kw.value for kw in call.keywords]]:
             if context.is_claimed(argument) or tree.in_fstring(argument):
@@ -121,11 +119,16 @@ def _arguments(context: Context) -> Iterator[Change]:
             )
 
 
+def _takes_from_host(name: str) -> bool:
+    """Whether a library's function works on what lies on the host."""
+    return name.split(".")[0] in _READERS or name.endswith("ToPILImage")
+
+
 def _lengths(context: Context) -> Iterator[Change]:
     """Lengths of sequences out of a batch: torch packs by a tensor on the CPU, or by a list."""
     tree, (before, after) = context.tree, context.locations
-    for call in context.script.calls() if b"pack_padded_sequence" in tree.data else ():
-        if context.script.qualname(call.func) != _PACKING or context.is_claimed(call):
+    for call in context.script.calls_to([_PACKING]):
+        if context.is_claimed(call):
             continue
         lengths = call_argument(call, 1, "lengths")
         if lengths is None or tree.in_fstring(call) or isinstance(lengths, (ast.Starred, ast.List)):

@@ -71,8 +71,8 @@ def transform(context: Context) -> Iterator[Change]:
     placed: set[ast.expr] = set()
     loads = [
         call
-        for call in context.script.calls()
-        if context.script.qualname(call.func) == "torch.load" and not context.is_claimed(call)
+        for call in context.script.calls_to(["torch.load"])
+        if not context.is_claimed(call)
         if len(call.args) <= 1 and not any(kw.arg is None for kw in call.keywords)
     ]
     others = [call for call in loads if not _is_checkpoint(context, call)]
@@ -118,10 +118,10 @@ def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
 def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
     """States of random numbers out of a checkpoint that is loaded to the device: torch takes them from the host."""
     tree = context.tree
-    for call in context.script.calls() if placed else ():
+    for call in context.script.calls_to(_STATES | _ALL_STATES) if placed else ():
         name = context.script.qualname(call.func) or ""
         state = call_argument(call, 0, "states" if name in _ALL_STATES else "new_state")
-        if name not in _STATES | _ALL_STATES or state is None or context.is_claimed(call):
+        if state is None or context.is_claimed(call):
             continue
         if not isinstance(state, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             continue
@@ -175,7 +175,7 @@ def _waits(context: Context) -> Iterator[Change]:
     modules = script.program.modules.values()
     if not any(word in module.tree.data for module in modules for word in _WRITING_WORDS):
         return
-    loads = [c for c in script.calls() if script.qualname(c.func) == "torch.load"]
+    loads = script.calls_to(["torch.load"])
     loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes
     done: set[ast.stmt] = set()
     for call in sorted(script.calls(), key=tree.start):
@@ -337,7 +337,7 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
         return (
             frozenset()
         )  # it takes what a file has held, and the call that reads the file is looked at by itself
-    reads = name.startswith(tuple(READING)) or last.startswith(_READERS)
+    reads = name.startswith(READING) or last.startswith(_READERS)
     reads = reads or any(context.effects.of(callee).reads for callee in context.script.callees(call))
     if opens_for_writing(call, name) is not None:
         return frozenset()
@@ -373,7 +373,7 @@ def _named_inside(context: Context, callee: Scope) -> Iterator[str]:
         if isinstance(call, ast.Call):
             name = context.effects.qualname(module, callee, call.func) or str(getattr(call.func, "attr", ""))
             last = name.rsplit(".", 1)[-1]
-            if name in WRITING or name.startswith(tuple(READING)) or last.startswith((*_READERS, "save")):
+            if name in WRITING or name.startswith(READING) or last.startswith((*_READERS, "save")):
                 given = [*call.args, *[kw.value for kw in call.keywords]]
                 yield from (text for a in given if (text := _file_name(a)))
 

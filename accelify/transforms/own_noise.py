@@ -38,9 +38,9 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data or b"random." not in context.tree.data:
         return
     loops = set(context.shared_loops())
-    for call in context.script.calls():
+    for call in context.script.calls_named(lambda name: name.startswith("numpy.random.")):
         name = context.script.qualname(call.func) or ""
-        if not name.startswith("numpy.random.") or name.rsplit(".", 1)[1] not in _DRAWS:
+        if name.rsplit(".", 1)[1] not in _DRAWS:
             continue
         if (
             not _has_size_of_batch(context, call)

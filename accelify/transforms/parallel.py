@@ -117,9 +117,8 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _unread(context: Context) -> Iterator[Change]:
     """A DataParallel of a library, or of a module that is not read, with options of its own: it stays, and is named."""
-    for call in context.script.calls():
-        name = context.script.qualname(call.func) or ""
-        if name.endswith(".DataParallel") and any(
+    for call in context.script.calls_named(lambda name: name.endswith(".DataParallel")):
+        if any(
             thing.site is call and is_unread_and_stays(context.script, thing)
             for thing in context.script.things(call)
         ):
@@ -422,8 +421,8 @@ def _only_patches(callee: Scope, name: str) -> bool:
 def _split_runs(context: Context) -> Iterator[Change]:
     """`nn.parallel.data_parallel(model, x)` runs the model on parts of the batch: here, on all of its own."""
     tree = context.tree
-    for call in context.script.calls() if b"data_parallel" in tree.data else ():
-        if context.script.qualname(call.func) not in k.SPLIT_RUNS or context.is_claimed(call):
+    for call in context.script.calls_to(k.SPLIT_RUNS):
+        if context.is_claimed(call):
             continue
         message = "prepare distributes the model; data_parallel must not spread it over the same GPUs"
         edits = [] if tree.in_fstring(call) else _plain_run(context, call)

@@ -42,13 +42,11 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.script.understands_precision:
         yield from _kept(context)
         return
-    for call in context.script.calls():
-        kept = context.script.qualname(call.func) in k.AUTOCAST_CLASSES and kept_region(context.script, call)
+    for call in context.script.calls_to(k.AUTOCAST_CLASSES):
+        kept = kept_region(context.script, call)
         if kept:
             yield from _opened(context, call, *kept)
-        elif context.script.qualname(call.func) in k.AUTOCAST_CLASSES and isinstance(
-            context.tree.parent(call), ast.withitem
-        ):
+        elif isinstance(context.tree.parent(call), ast.withitem):
             accelerator = context.accelerator(call)
             if accelerator is not None:
                 edit = verbs.replace(context.tree, call, f"{accelerator}.autocast()")
@@ -76,10 +74,9 @@ def _opened(
 
 def _kept(context: Context) -> Iterator[Change]:
     """What stays the script's own works as it does, if the Accelerator does not do the same once more."""
-    for call in context.script.calls():
-        if context.script.qualname(call.func) in k.SCALER_CLASSES:
-            message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
-            yield context.change(SCALER, call, message, severity=Severity.INFO)
+    for call in context.script.calls_to(k.SCALER_CLASSES):
+        message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
+        yield context.change(SCALER, call, message, severity=Severity.INFO)
 
 
 def _scalers(context: Context) -> Iterator[Change]:
@@ -115,9 +112,7 @@ def _scalers(context: Context) -> Iterator[Change]:
             continue
         context.claim(call)
         yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
-    for call in script.calls():
-        if script.qualname(call.func) not in k.SCALER_CLASSES:
-            continue
+    for call in script.calls_to(k.SCALER_CLASSES):
         stmt = tree.statement(call)
         accelerator = context.accelerator(call)
         if not isinstance(stmt, ast.Assign) or accelerator is None:

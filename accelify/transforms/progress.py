@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -42,9 +42,9 @@ _SILENT = "is_local_main_process"
 def transform(context: Context) -> Iterator[Change]:
     """Yield the `disable` argument of progress bars, or the place of one whose count is read."""
     shared: set[ast.expr] = set()
-    for call in context.script.calls():
+    for call in context.script.calls_named(k.is_progress):
         name = context.script.qualname(call.func)
-        if not k.is_progress(name) or not _is_near(context, call):
+        if not _is_near(context, call):
             continue
         options = next((kw.value for kw in call.keywords if kw.arg is None), None)
         told = call_keyword(call, "disable")
@@ -201,7 +201,7 @@ def _read_of_attribute(context: Context, target: ast.expr) -> ast.Attribute | No
     """The same for an attribute, by how it is written in the same class: `self.bar.n`."""
     text, scope_of = dotted(target), context.script.scope_of
     home = scope_of(target).owner_class
-    attributes: Iterator[ast.Attribute] = context.tree.nodes(ast.Attribute)
+    attributes: Iterable[ast.Attribute] = context.tree.nodes(ast.Attribute)
     for node in attributes:
         if text and _counts(node) and dotted(node.value) == text and scope_of(node).owner_class is home:
             return node

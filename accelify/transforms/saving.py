@@ -32,8 +32,8 @@ def transform(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     yield from _handed_over(context)
     waited: set[ast.stmt] = set()
-    for call in sorted(script.calls(), key=tree.start):
-        if script.qualname(call.func) != "torch.save" or context.is_claimed(call):
+    for call in sorted(script.calls_to(["torch.save"]), key=tree.start):
+        if context.is_claimed(call):
             continue
         if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
             continue  # kept in memory, where every process may want it, or named by a sample that no other has

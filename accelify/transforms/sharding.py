@@ -132,7 +132,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
 def _cost(context: Context) -> str:
     """What it costs that every process works on the same data."""
     wrappers = k.PARALLEL_WRAPPERS | k.SPLIT_RUNS
-    if not any(context.script.qualname(call.func) in wrappers for call in context.script.calls()):
+    if not context.script.calls_to(wrappers):
         return "which is right but no faster on several of them"
     return (
         "which is right but slower than DataParallel was, which split each batch over the GPUs: each process computes "

@@ -23,9 +23,9 @@ def transform(context: Context) -> Iterator[Change]:
     # A package that is not converted may hand the class on: `from utils import Bar`.
     if not any(b"progress" in module.tree.data for module in context.script.program.modules.values()):
         return
-    for call in context.script.calls():
+    for call in context.script.calls_named(lambda name: name.startswith(_LIBRARY)):
         name = context.script.qualname(call.func) or ""
-        if not name.startswith(_LIBRARY) or not name.rpartition(".")[2][:1].isupper():
+        if not name.rpartition(".")[2][:1].isupper():
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue

@@ -49,6 +49,8 @@ _CLASS_BOUND = frozenset(
 )
 _SCRIPTED = "torch.jit.ScriptModule"
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
+# Around a model, what counts its parts, takes them or asks for its class.
+_TAKING_PARTS = frozenset({ast.Subscript, ast.For, ast.comprehension, ast.Starred, ast.Call})
 _LOWER = "`{}` lies one level down once the model is wrapped"
 UNWRAP = Rule(
     "ACC208",
@@ -290,9 +292,11 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     tree = context.tree
     compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
+        parent = tree.parent(name)
+        if not compiles and type(parent) not in _TAKING_PARTS and not context.guarded:
+            continue
         if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
             continue
-        parent = tree.parent(name)
         if isinstance(parent, ast.Attribute) and not compiles:
             continue
         wanted = (

@@ -314,7 +314,7 @@ def _is_written(tree: Tree, node: ast.Attribute) -> bool:
 
 def _wandb(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
-    calls = [c for c in script.calls() if (script.qualname(c.func) or "").startswith(("wandb.", "mlflow."))]
+    calls = script.calls_named(lambda name: name.startswith(("wandb.", "mlflow.")))
     if not calls:
         return
     reads = [

@@ -21,7 +21,7 @@ def test_segments_are_what_stands_there() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_positions_count_characters(newline: str) -> None:
     tree = Tree(TEXT.replace("\n", newline))
-    call = next(tree.nodes(ast.Call))
+    call = next(iter(tree.nodes(ast.Call)))
     assert tree.position(tree.start(call)) == (1, 10)
     assert tree.position(tree.end(call)) == (2, 5)
     assert tree.newline == newline
@@ -41,7 +41,7 @@ def test_lines_and_blocks() -> None:
     assert not tree.is_elif(branch)
     assert tree.indent(branch.body[0]) == tree.indent_unit() == "\t"
     assert tree.block_of(branch.body[0])[1] == "body"
-    assert tree.statement(next(tree.nodes(ast.Constant))) is first
+    assert tree.statement(next(iter(tree.nodes(ast.Constant)))) is first
 
 
 def test_calls() -> None:

@@ -36,15 +36,14 @@ class DeviceCounts:
     @cached_property
     def device_lists(self) -> list[ast.expr]:
         """The lists of GPUs that DataParallel is given, where they have a name."""
-        wraps = [c for c in self.script.calls() if self.script.qualname(c.func) in k.PARALLEL_WRAPPERS]
+        wraps = self.script.calls_to(k.PARALLEL_WRAPPERS)
         given = [call_argument(call, 1, "device_ids") for call in wraps]
         return [ids for ids in given if isinstance(ids, (ast.Name, ast.Attribute))]
 
     @cached_property
     def are_asked(self) -> bool:
         """Whether the script asks for a number of GPUs at all."""
-        asks = any(self.script.qualname(call.func) in COUNTS for call in self.script.calls())
-        return asks or bool(self.device_lists)
+        return bool(self.script.calls_to(COUNTS) or self.device_lists)
 
     def is_count(self, node: ast.expr, far: int = 0) -> bool:
         """Whether an expression is the number of GPUs: the call, a name of it, or that and at least one."""

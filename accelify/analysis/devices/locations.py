@@ -105,7 +105,7 @@ class Locations:
         self.following: dict[Thing, ast.Call] = {}
         self.placed = placed
         self.moves = placed or any(self._moves(call) for call in script.calls())
-        self._defaults = any(script.qualname(c.func) in _SETTING_DEFAULTS for c in script.calls())
+        self._defaults = bool(script.calls_to(_SETTING_DEFAULTS))
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
         self._on_host: dict[Thing, bool] = {}
         self._known: dict[ast.AST, Place] = {}

@@ -8,9 +8,13 @@ import re
 # Up to the number, or with its place: not the beginning of a message.
 _HEAD = re.compile(r"^cuda:(%[dis]|\{[\w:]*\})?$")
 
+_MADE_BY = frozenset({ast.JoinedStr, ast.BinOp, ast.Call})
+
 
 def is_numbered_gpu(node: ast.AST | None) -> bool:
     """Whether an expression is such a text, by `+`, `%`, `format` or as an f-string."""
+    if type(node) not in _MADE_BY:
+        return False
     head: ast.AST | None = None
     if isinstance(node, ast.JoinedStr):
         head = node.values[0] if node.values else None

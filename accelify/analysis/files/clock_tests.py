@@ -19,7 +19,7 @@ _DEEPEST = 3
 
 def has_clocks(script: ScriptModel) -> bool:
     """Whether a script asks for the time at all."""
-    return any(script.qualname(call.func) in CLOCKS for call in script.calls())
+    return bool(script.calls_to(CLOCKS))
 
 
 def asks_clock(script: ScriptModel, test: ast.expr) -> bool:

@@ -231,8 +231,11 @@ def is_text_of_time(value: ast.AST) -> bool:
     An id that is drawn is one, too.
     """
     names = {_last_name(n) for n in walk(value) if isinstance(n, ast.Call)}
-    text = any(_is_filled_text(n) for n in walk(value)) or bool(names & {"str", "repr", "format"})
-    return bool(names & _DIFFERENT) or (bool(names & _TIMES) and text)
+    if names & _DIFFERENT:
+        return True
+    if not names & _TIMES:
+        return False
+    return bool(names & {"str", "repr", "format"}) or any(_is_filled_text(n) for n in walk(value))
 
 
 def _last_name(call: ast.Call) -> str:

@@ -87,11 +87,11 @@ OPENING = frozenset(
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
 _NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
-READING = (
+READING = tuple(
     "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
     "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
-    "os.listdir glob."
-).split()
+    "os.listdir glob.".split()
+)
 CLOCKS = frozenset(
     {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
     | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
@@ -120,6 +120,10 @@ _SETTING = frozenset(
     "train eval requires_grad_ apply to cuda cpu half float double bfloat16 add_module register_buffer".split()
 )
 
+_LOOKED_AT = frozenset(
+    {ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.AsyncFor, ast.comprehension}
+    | {ast.Yield, ast.YieldFrom, ast.Await}
+)
 _HANDS_ON = "it hands on values"  # to whoever goes through what it yields
 
 
@@ -259,6 +263,8 @@ class SideEffects:
         for node in reached(module.tree, nodes):
             if isinstance(node, ast.Call):
                 self._call(found, module, scope, node)
+            elif type(node) not in _LOOKED_AT:
+                continue
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
                 value = getattr(node, "value", None)
                 if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
@@ -316,7 +322,7 @@ class SideEffects:
             found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
-        if name.startswith(tuple(READING)) and kind is None:
+        if name.startswith(READING) and kind is None:
             found.reads = True
         if name in _LEAVING:
             found.tie("it ends the run")

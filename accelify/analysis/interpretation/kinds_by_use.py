@@ -33,7 +33,7 @@ class KindsByUse:
     def upgrade(self) -> None:
         """Give unknown things the kind that their use shows."""
         for value in list(self.things.values()):
-            if not isinstance(value, Thing) or value.kind != v.UNKNOWN:
+            if type(value) is not Thing or value.kind != v.UNKNOWN:
                 continue
             shown = len(value.uses), len(value.names)
             if self._shows_none.get(value) == shown:
@@ -55,7 +55,7 @@ class KindsByUse:
         """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
         parts: dict[Thing, dict[str, Thing]] = {}
         for (whole, tag), value in self.things.items():
-            if not isinstance(whole, Thing) or whole.cls is not None:
+            if type(whole) is not Thing or whole.cls is not None:
                 continue
             if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
                 if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":

@@ -288,8 +288,7 @@ class Reach:
         copying = ("copy.deepcopy", "copy.copy", "torch.save", "pickle.dump")
         return {
             cls
-            for call in self.script.calls()
-            if self.script.qualname(call.func) in copying
+            for call in self.script.calls_to(copying)
             for argument in call.args[:1]
             for thing in self.script.things(argument, v.MODEL)
             for cls in (thing.cls.ancestry() if thing.cls is not None else ())
@@ -298,10 +297,8 @@ class Reach:
     def _escapes(self, scope: Scope) -> bool:
         """Whether a function is used as a value: called by somebody the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        name = scope.node.name
-        for node in self.tree.nodes(ast.Name, ast.Attribute):
-            named = node.id if isinstance(node, ast.Name) else node.attr
-            if named == name and isinstance(node.ctx, ast.Load):
+        for node in self.tree.named(scope.node.name):
+            if isinstance(node.ctx, ast.Load):
                 parent = self.tree.parent(node)
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue

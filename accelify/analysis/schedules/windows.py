@@ -256,8 +256,8 @@ def mixed_precision(
         script: its model.
         seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it stands.
     """
-    autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
-    scalers = [c for c in script.calls() if script.qualname(c.func) in k.SCALER_CLASSES]
+    autocasts = script.calls_to(k.AUTOCAST_CLASSES)
+    scalers = script.calls_to(k.SCALER_CLASSES)
     if (not autocasts and not scalers) or not script.understands_precision:
         return None
     kind, cpu_kind, enabled, names = "fp16", "no", "", frozenset[str]()
