@@ -38,7 +38,7 @@ def calls_left(script: ScriptModel, threaded: Collection[Scope]) -> Iterator[tup
             left = next(
                 (
                     called
-                    for call in _calls_in(home)
+                    for call in home.calls
                     if call not in known
                     if (called := _called(call, home, module)) in takes and called is not home
                 ),
@@ -55,10 +55,6 @@ def _functions_of(module: Scope) -> Iterator[Scope]:
             yield scope
         elif scope.kind == "class":
             yield from (s for s in scope.children.values() if s.is_method and not s.has_object)
-
-
-def _calls_in(scope: Scope) -> Iterator[ast.Call]:
-    return (node for node in scope.nodes if isinstance(node, ast.Call))
 
 
 def _called(call: ast.Call, home: Scope, module: Scope) -> Scope | None:

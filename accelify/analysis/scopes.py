@@ -33,6 +33,11 @@ class Scope:
         """Every node of it but those of functions and classes inside."""
         return list(walk_scope(self.node.body))
 
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call among them, in the same order."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
     def __post_init__(self) -> None:
         if isinstance(self.node, ast.Module):
             self.kind = "module"

@@ -556,9 +556,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
             queue.append(scope)
         while queue:
             scope = queue.pop(0)
-            for node in scope.nodes:
-                if not isinstance(node, ast.Call):
-                    continue
+            for node in scope.calls:
                 for target in self.callees(node):
                     if target not in depths:
                         depths[target] = depths[scope] + 1

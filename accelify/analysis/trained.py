@@ -62,9 +62,7 @@ class TrainedModels:
         while queue:
             scope = queue.pop()
             module = self.interpreter.module_of(scope)
-            for call in scope.nodes:
-                if not isinstance(call, ast.Call):
-                    continue
+            for call in scope.calls:
                 if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
                     stepped = self.interpreter.evaluate(module, scope, call.func.value)
                     if any(

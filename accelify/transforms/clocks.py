@@ -218,7 +218,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
             data = module.tree.data
             if module in script.modules or b"dir" not in data or not any(w in data for w in _LISTING_WORDS):
                 continue
-            made = [n for n in callee.nodes if isinstance(n, ast.Call) and makes_folder(n)]
+            made = [n for n in callee.calls if makes_folder(n)]
             if not made or script.enclosing_loops(call):
                 continue
             if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):

@@ -206,7 +206,7 @@ def _only_file(context: Context, call: ast.Call) -> ast.expr | None:
     module = context.script.interpreter.module_of(callee) if callee is not None else None
     if callee is None or module is None or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    for opening in (n for n in callee.nodes if isinstance(n, ast.Call)):
+    for opening in callee.calls:
         if begins_log(opening, context.effects.qualname(module, callee, opening.func)) is None:
             continue
         name = call_argument(opening, 0, "filename")

@@ -245,7 +245,7 @@ def _run_by(context: Context, calls: list[ast.Call]) -> list[ast.Call]:
     for call in found:
         for callee in in_order(context.script.callees(call) - reached):
             reached.add(callee)
-            found += [n for n in callee.nodes if isinstance(n, ast.Call)]
+            found += callee.calls
     return found
 
 

@@ -58,7 +58,7 @@ def _run(context: Context, module: Module) -> Iterator[ast.Call]:
         top = scope.kind == "function" and scope.parent is module.scopes.module
         if scope in script.dormant or (top and not script.interpreter.callers.get(scope)):
             continue
-        yield from (node for node in scope.nodes if isinstance(node, ast.Call))
+        yield from scope.calls
 
 
 def _last(call: ast.Call) -> str:

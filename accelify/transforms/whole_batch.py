@@ -214,7 +214,7 @@ def _evaluates(context: Context, scope: Scope, within: ast.Call | None = None) -
     script = context.script
     if scope in script.training_scopes:
         return False
-    called = {one for node in scope.nodes if isinstance(node, ast.Call) for one in script.callees(node)}
+    called = {one for node in scope.calls for one in script.callees(node)}
     reading = {script.scope_of(loop) for loop, _ in script.loader_loops}
     if reading & {scope, *called}:
         return True

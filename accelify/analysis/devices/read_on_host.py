@@ -84,7 +84,7 @@ def _reads(
         for target in stmt.targets
         for name in target_names(target)
     ]
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         start = module.tree.start(call)
         here = held - {name for name, end in fetched if end <= start}
         read = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None

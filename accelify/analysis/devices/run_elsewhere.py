@@ -122,7 +122,7 @@ def _runs_what_it_makes(
         if isinstance(node, ast.Assign):
             for name in (n for target in node.targets for n in target_names(target)):
                 bound.setdefault(name, []).append(node.value)
-    calls = [n for n in callee.nodes if isinstance(n, ast.Call)]
+    calls = callee.calls
     # A model that the function brings to where it needs it, or another one by then.
     other = {*bound} | {
         dotted(c.func.value)
@@ -158,7 +158,7 @@ def _run(
     """Where a function, or one that it calls, runs a model on what it is given under some names."""
     module = script.interpreter.module_of(scope)
     held = _held(script, scope, loaders, tensors)
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if any(_is_held(script, a, held) for a in given):
             run = script.interpreter.evaluate(module, scope, call.func)

@@ -45,7 +45,7 @@ class SelectedDevices:
             return self._known[scope]
         self._known[scope] = None  # a function that comes to itself is looked at once
         module = self._script.interpreter.module_of(scope)
-        calls = [node for node in scope.nodes if isinstance(node, ast.Call)]
+        calls = scope.calls
         found: _Place | None = None
         for call in calls:
             if getattr(call.func, "attr", getattr(call.func, "id", "")) == "set_device":

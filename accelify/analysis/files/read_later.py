@@ -84,7 +84,7 @@ class ReadLater:
             scope, end = queue.pop()
             seen.add(scope)
             yield from (read for call, read in self._reads(scope) if tree.start(call) > end)
-            for call in (n for n in scope.nodes if isinstance(n, ast.Call) and tree.start(n) > end):
+            for call in (n for n in scope.calls if tree.start(n) > end):
                 yield from self._handed(scope, call)
                 inner += self._run_by(call)
             for call in self.script.callers(scope) if scope.kind == "function" else ():
@@ -110,7 +110,7 @@ class ReadLater:
     def _reads(self, scope: Scope) -> list[tuple[ast.Call, _Read]]:
         if scope not in self._known:
             module = self.script.interpreter.module_of(scope)
-            calls = [node for node in scope.nodes if isinstance(node, ast.Call)]
+            calls = scope.calls
             found = [(call, self._read_by(module, scope, call)) for call in calls]
             self._known[scope] = [(call, read) for call, read in found if read is not None]
         return self._known[scope]

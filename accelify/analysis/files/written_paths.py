@@ -50,7 +50,7 @@ def path_parameters(effects: SideEffects, scope: Scope) -> set[str]:
     effects.path_parameters[scope] = set()  # of a function that calls itself
     module = effects.interpreter.module_of(scope)
     wanted: set[str] = set()
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         callees = effects.interpreter.calls.get(call, set())
         for callee in in_order(callees):
             inner = path_parameters(effects, callee) if effects.of(callee).sites else set()

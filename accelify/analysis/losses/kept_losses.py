@@ -29,7 +29,7 @@ def _calls_by_text(script: ScriptModel, call: ast.Call, far: int = _FARTHEST) ->
     """Whether a call, or the functions that it runs, comes to `getattr(hook, name)(self)`."""
     if isinstance(call.func, ast.Call) and dotted(call.func.func) == "getattr":
         return True
-    inner = (n for s in script.callees(call) for n in s.nodes if isinstance(n, ast.Call)) if far else ()
+    inner = (n for s in script.callees(call) for n in s.calls) if far else ()
     return any(_calls_by_text(script, one, far - 1) for one in inner)
 
 

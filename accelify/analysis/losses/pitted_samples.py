@@ -63,7 +63,7 @@ class PittedSamples:
         script = self.script
         if script.interpreter.module_of(scope) in script.modules:
             return None
-        calls = [node for node in scope.nodes if isinstance(node, ast.Call)]
+        calls = scope.calls
         if scope not in self._known:
             self._known[scope] = next((call for call in calls if self.pits(scope, call)), None)
         own = self._known[scope]
@@ -98,7 +98,7 @@ class PittedSamples:
     def _counts(self, scope: Scope) -> bool:
         """Whether a function has a call of `arange` at all."""
         if scope not in self._counting:
-            calls = (node for node in scope.nodes if isinstance(node, ast.Call))
+            calls = scope.calls
             self._counting[scope] = any(_called(call) == "arange" for call in calls)
         return self._counting[scope]
 

@@ -41,7 +41,7 @@ def _reduces(scope: Scope) -> bool:
     """Whether a function calls a collective, and runs nothing that it is given."""
     if scope.kind != "function":
         return False
-    called = [n.func for n in scope.nodes if isinstance(n, ast.Call)]
+    called = [n.func for n in scope.calls]
     given = {a.arg for a in scope.parameters()}
     names = {getattr(f, "attr", getattr(f, "id", "")) for f in called}
     return bool(names & _COLLECTIVES) and not any(isinstance(f, ast.Name) and f.id in given for f in called)
@@ -53,7 +53,7 @@ def adds_up(script: ScriptModel, call: ast.Call) -> bool:
 
 
 def _adds(scope: Scope, call: ast.Call) -> bool:
-    called = [n for n in scope.nodes if isinstance(n, ast.Call)]
+    called = scope.calls
     if not any(getattr(c.func, "attr", getattr(c.func, "id", "")) == "all_reduce" for c in called):
         return False
     for branch in (n for n in scope.nodes if isinstance(n, ast.If)):

@@ -104,7 +104,7 @@ def _lists(node: ast.AST) -> bool:
 
 def _sums_within_samples(scope: Scope) -> bool:
     """Whether a function has sums, all of them of dimensions that leave the first, and takes no shape apart."""
-    calls = [n for n in scope.nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    calls = [n for n in scope.calls if isinstance(n.func, ast.Attribute)]
     sums = [call for call in calls if call.func.attr in ("sum", "mean")]  # type: ignore[attr-defined]
     if any(call.func.attr in ("view", "reshape", "flatten", "ravel") for call in calls):  # type: ignore[attr-defined]
         return False
@@ -132,7 +132,7 @@ def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
         while queue and len(seen) < _MOST_CALLED:
             scope = queue.pop(0)
             seen.add(scope)
-            run = {one for n in scope.nodes if isinstance(n, ast.Call) for one in script.callees(n)} - seen
+            run = {one for n in scope.calls for one in script.callees(n)} - seen
             queue += in_order(run)
             names += [one.name for one in in_order(run)]
         found = next((name for name in names if _NO_AVERAGE_LOSS.search(name)), None)

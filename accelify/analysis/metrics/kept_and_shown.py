@@ -170,7 +170,7 @@ def _shows(script: ScriptModel, method: Scope, attribute: str, far: int = 2) -> 
     """Whether a method shows an attribute of its object, by itself or by a function that it calls."""
     reads = _reading(method, {attribute})
     known = _made_of(method, reads)
-    for call in (n for n in method.nodes if isinstance(n, ast.Call)):
+    for call in method.calls:
         callees = script.callees(call)
         last = getattr(call.func, "attr", getattr(call.func, "id", ""))
         given = [*call.args, *[kw.value for kw in call.keywords]]

@@ -41,7 +41,7 @@ def shows(script: ScriptModel, scope: Scope, name: str, far: int = 2) -> bool:
                 known |= set(target_names(stmt.target))
         if len(known) == before:
             break
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(_holds(a, known) for a in given):
             continue

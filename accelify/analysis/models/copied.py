@@ -62,7 +62,7 @@ def leaves_no_gradients(script: ScriptModel, call: ast.Call, function: Scope) ->
         return False
     interpreter = script.interpreter
     module = interpreter.module_of(function)
-    calls = [n for n in function.nodes if isinstance(n, ast.Call)]
+    calls = function.calls
     if any(s in script.backward_elsewhere for c in calls for s in interpreter.calls.get(c, ())):
         return False
     if any(isinstance(c.func, ast.Attribute) and c.func.attr == "step" for c in calls):

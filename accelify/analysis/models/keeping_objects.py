@@ -77,9 +77,7 @@ def _of_class(
     while len(loads) > before:
         before = len(loads)
         calls = script.interpreter.calls
-        loads |= {
-            m for m in methods if any(calls.get(n, set()) & loads for n in m.nodes if isinstance(n, ast.Call))
-        }
+        loads |= {m for m in methods if any(calls.get(n, set()) & loads for n in m.calls)}
     saving = saving if b"torch.save" in module.tree.data else None
     loading = next(iter(sites.values()), None) if b"torch.load" in module.tree.data else None
     if saving is not None or loading is not None:

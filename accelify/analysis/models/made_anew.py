@@ -23,9 +23,7 @@ def made_anew(script: ScriptModel, function: Scope) -> set[str]:
     told = {a.arg for a in function.parameters()} - {function.self_name()}
     made: set[str] = set()
     run: set[str] = set()
-    for call in function.nodes:
-        if not isinstance(call, ast.Call):
-            continue
+    for call in function.calls:
         func = call.func
         if isinstance(func, ast.Call) and dotted(func.func) == "type" and len(func.args) == 1:
             made.add(dotted(func.args[0]) or "")

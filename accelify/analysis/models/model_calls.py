@@ -44,7 +44,7 @@ def _runs_model(script: ScriptModel, scope: Scope, far: int = 0) -> bool:
     """Whether a function calls a model, itself or through what it calls."""
     interpreter = script.interpreter
     module = interpreter.module_of(scope)
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         held = interpreter.evaluate(module, scope, call.func)
         if any(isinstance(w, Thing) and w.kind == v.MODEL for w in held):
             return True

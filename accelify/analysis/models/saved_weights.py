@@ -83,9 +83,7 @@ def _saves(effects: SideEffects, call: ast.Call) -> bool:
 
 def _takes_weights(effects: SideEffects, callee: Scope, name: str, far: int = _FAR) -> bool:
     """Whether a function asks what it is handed by a name for its `state_dict`, itself or in what it calls."""
-    for node in callee.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in callee.calls:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
             if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
                 return True

@@ -51,7 +51,7 @@ def weights_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[Weigh
 
 def _loads_into(script: ScriptModel, module: Module, callee: Scope, name: str) -> ast.Call | None:
     """Where a function loads a file's weights into a parameter, and minds no prefix of their names."""
-    calls = [node for node in callee.nodes if isinstance(node, ast.Call)]
+    calls = callee.calls
     reads = any(
         isinstance(value, Imported) and value.name == "torch.load"
         for call in calls

@@ -68,8 +68,8 @@ def _handed(method: Scope) -> Iterator[str]:
 def _saved(forward: Scope) -> Iterator[bool]:
     """Of each tensor that a forward saves for the backward, whether it was handed to it and not made there."""
     given = set(forward.positional()[1:])
-    for node in forward.nodes:
-        if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith(".save_for_backward"):
+    for node in forward.calls:
+        if (dotted(node.func) or "").endswith(".save_for_backward"):
             yield from (dotted(argument) in given for argument in node.args)
 
 

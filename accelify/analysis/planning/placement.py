@@ -570,8 +570,8 @@ class Placement:
         found: set[Scope] = set()
         for module in self.script.program.modules.values():
             for scope in module.scopes.functions():
-                for node in scope.nodes:
-                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                for node in scope.calls:
+                    if isinstance(node.func, ast.Attribute):
                         if node.func.attr in ("load_state_dict", "requires_grad_"):
                             found.add(scope)
         return found - self.script.training_scopes

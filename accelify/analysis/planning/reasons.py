@@ -329,7 +329,7 @@ class Reasons:
         unread = self._unread_base(cls) if cls is not None and own is not None else None
         if cls is None or unread is None:
             return None
-        for name in (dotted(node.func) or "" for node in function.nodes if isinstance(node, ast.Call)):
+        for name in (dotted(node.func) or "" for node in function.calls):
             holder, _, attribute = name.partition(".")
             if holder == own and _MODEL_NAME.fullmatch(attribute) and cls.method(attribute) is None:
                 if not any(one.attributes.get(attribute) for one in cls.ancestry()):

@@ -55,7 +55,7 @@ def _is_idle(script: ScriptModel, call: ast.Call, callee: Scope, training: Set[S
     if not constants:
         return False
     ways: list[Node] = [b.call for b in script.backwards if b.scope is callee]
-    ways += [c for c in callee.nodes if isinstance(c, ast.Call) and script.callees(c) & training]
+    ways += [c for c in callee.calls if script.callees(c) & training]
     inner = any(s is not callee and callee in _around(s) for s in training)
     return bool(ways) and not inner and all(_is_ruled_out(script, callee, way, constants) for way in ways)
 

@@ -43,7 +43,7 @@ def _sets(interpreter: Interpreter, scope: Scope, known: set[str], far: int) -> 
                 known |= {name} if (name := dotted(target)) is not None else set()
     if far == _DEEPEST:
         return False
-    for call in (n for n in scope.nodes if isinstance(n, ast.Call)):
+    for call in scope.calls:
         for callee in interpreter.calls.get(call, ()):
             given = {parameter for value, parameter in handed_to(call, callee) if _reads(value, known)}
             if given and _sets(interpreter, callee, given, far + 1):

@@ -27,7 +27,7 @@ def is_without_object(function: Scope) -> bool:
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or cls is None or not _may_be(function):
         return False
     name = getattr(cls.node, "name", "")
-    calls = [call.func for scope in _every(cls) for call in scope.nodes if isinstance(call, ast.Call)]
+    calls = [call.func for scope in _every(cls) for call in scope.calls]
     made = any(isinstance(func, ast.Name) and func.id == name for func in calls)
     called = [func for func in calls if isinstance(func, ast.Attribute)]
     named = {id(func) for func in called if isinstance(func.value, ast.Name) and func.value.id == name}
