@@ -32,7 +32,7 @@ def changes_part(tree: Tree, call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if _SHOWING.search(name) or _HOOKS.search(name):
         return False
-    about = [call.func] if isinstance(call.func, ast.Attribute) else []
+    about: list[ast.expr] = [call.func] if isinstance(call.func, ast.Attribute) else []
     about += [*call.args, *[kw.value for kw in call.keywords]]
     names = {root_name(one) for one in about if isinstance(one, (ast.Name, ast.Attribute))}
     return any(
