@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.whole_batches import tells_of_whole_batch
+from accelify.analysis.metrics.attribute_owners import class_of_object, own_class
 from accelify.analysis.metrics.keeping import Keeping
 from accelify.analysis.metrics.kept_and_shown import shown_attribute
 from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
@@ -186,7 +187,7 @@ class OwnShare:
             owner = scope.resolve(node.id)
             return Slot(owner, node.id) if owner is not None and node.id != owner.self_name() else None
         if isinstance(node, ast.Attribute):
-            own = self._own_class(node)
+            own = own_class(self.script, node)
             if own is not None:
                 return Slot(own, node.attr)
             base = self.slot(node.value)
@@ -199,22 +200,6 @@ class OwnShare:
                 return Slot(base.owner, base.root, f"[{node.slice.value!r}]")
             return base
         return None
-
-    def _own_class(self, node: ast.Attribute) -> ast.ClassDef | None:
-        """The class whose attribute `self.x` is."""
-        scope = self.script.scope_of(node)
-        if not isinstance(node.value, ast.Name):
-            return None
-        while scope.kind == "function" and scope.self_name() != node.value.id and scope.parent is not None:
-            scope = scope.parent
-        owner = scope.owner_class
-        if owner is None or scope.self_name() != node.value.id:
-            return None
-        instance = self.script.interpreter.things.get((self.script.scope_for(owner), "instance"))
-        if isinstance(instance, v.Thing) and instance.cls is not None:
-            nodes = [c.scope.node for c in instance.cls.ancestry()]
-            return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), owner)
-        return owner
 
     def _put(self, slot: Slot | None, held: Held, bound: Iterable[ast.stmt | None] | None = None) -> None:
         """Note what a slot holds from some statements on; None: from wherever it is."""
@@ -259,6 +244,8 @@ class OwnShare:
                 continue
             if self.settled(slot, shown) or self._is_of_whole_batch(shown, held):
                 continue
+            if slot.entry and shown is node and self._hand_entry(slot, node, held):
+                continue
             if held.level == TOTAL:
                 around = set(self.tree.ancestors(node))
                 self.leaving |= {o for o in held.origins - self.leaving if self.loop_of(o) not in around}
@@ -274,7 +261,8 @@ class OwnShare:
             return [
                 n
                 for n in self._attributes[slot.root]
-                if isinstance(n.ctx, ast.Load) and (self._own_class(n) or self._class_of(n)) is slot.owner
+                if isinstance(n.ctx, ast.Load)
+                and (own_class(self.script, n) or class_of_object(self.script, n)) is slot.owner
             ]
         if self._reads is None:
             self._reads = defaultdict(list)
@@ -283,13 +271,29 @@ class OwnShare:
                     self._reads[name.id].append(name)
         return [n for n in self._reads[slot.root] if self.script.scope_of(n).resolve(slot.root) is slot.owner]
 
-    def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:
-        """The class of the object whose attribute is read: `trainer.best`."""
-        for thing in self.script.things(node.value, v.INSTANCE, v.MODEL):
-            if thing.cls is not None:
-                nodes = [c.scope.node for c in thing.cls.ancestry()]
-                return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), None)
-        return None
+    def _hand_entry(self, slot: Slot, node: ast.expr, held: Held) -> bool:
+        """Hand one entry on to the script's functions that take the whole: `step(model, totals)`."""
+        child: ast.AST = node
+        call = self.tree.parent(node)
+        if isinstance(call, ast.keyword):
+            child, call = call, self.tree.parent(call)
+        if not isinstance(call, ast.Call) or child is call.func or self.script.models_of(call.func):
+            return False
+        callees = self.script.callees(call)
+        if not callees or not all(self._is_ours(c) and not self._is_unit(c) for c in callees):
+            return False
+        for callee in callees:
+            for name in parameters_for(call, callee, child):
+                self._put(Slot(callee, name, slot.entry), held, (None,))
+            self._note_handing(call, callee)
+        return True
+
+    def _note_handing(self, call: ast.Call, callee: Scope) -> None:
+        if call not in self._handing[callee]:
+            self._handing[callee].add(call)
+            self._queue += self._filled[callee]
+            if callee in self._returned:
+                self._climb(call, self._returned[callee])
 
     def _back_to_callers(self, slot: Slot, held: Held) -> None:
         """What a function adds to an object that it is handed, its callers see."""
@@ -412,11 +416,7 @@ class OwnShare:
             for callee in callees:
                 for name in parameters_for(call, callee, child) if self._is_ours(callee) else ():
                     self._put(Slot(callee, name), held, (None,))
-                if call not in self._handing[callee]:
-                    self._handing[callee].add(call)
-                    self._queue += self._filled[callee]
-                    if callee in self._returned:
-                        self._climb(call, self._returned[callee])
+                self._note_handing(call, callee)
             if all(self._is_ours(c) for c in callees):
                 return False
         # A module is no object that keeps what its functions are handed.
