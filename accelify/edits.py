@@ -350,8 +350,7 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
         raise EditError(f"line {_line(tree, first)} holds more than one statement")
     _, _, block = tree.block_of(first)
     inside = block[block.index(first) : block.index(last) + 1]
-    if any(tree.has_multiline_string(s) for s in inside):
-        raise EditError(f"a string in line {_line(tree, first)} spans lines and cannot be moved in")
+    strings = [place for stmt in inside for place in tree.multiline_strings(stmt)]
     indent, unit, newline = tree.indent(first), tree.indent_unit(), tree.newline
     start = tree.line_start(tree.start(first))
     plan.replaces.append(Replace(start, start, f"{indent}{edit.header}{newline}", 500))
@@ -359,7 +358,9 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     offset = start
     while offset < end:
         line_end = tree.line_end(offset)
-        if tree.data[offset:line_end].strip():
+        # What a string goes on with in a line of its own is not moved: it would be another string.
+        within = any(begin < offset < end_of for begin, end_of in strings)
+        if tree.data[offset:line_end].strip() and not within:
             plan.replaces.append(Replace(offset, offset, unit, _INDENTATION))
         offset = line_end
 

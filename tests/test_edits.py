@@ -300,13 +300,25 @@ def test_indent(text: str, first: str, last: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x = '''\nq'''\n", "f'''\n{x}'''\n", 'x = (1, """a\nb""")\n', "x = b'''\n'''\n"]
+    ("text", "after"),
+    [
+        ("x = '''\nq'''\n", "with c:\n    x = '''\nq'''\n"),
+        ("f'''\n{x}'''\n", "with c:\n    f'''\n{x}'''\n"),
+        ('f(1, """a\n  b\n\n""",\n  2)\n', 'with c:\n    f(1, """a\n  b\n\n""",\n      2)\n'),
+        ("x = 'a\\\nb'\n", "with c:\n    x = 'a\\\nb'\n"),
+        ("f('é', b'''\n''', \n  g)\n", "with c:\n    f('é', b'''\n''', \n      g)\n"),
+        ("if a:\n  x = '''é\nq'''\n  y\n", "with c:\n  if a:\n    x = '''é\nq'''\n    y\n"),
+        ("f('a'\n  'b')\n", "with c:\n    f('a'\n      'b')\n"),
+    ],
 )
-def test_a_string_over_several_lines_is_not_indented(text: str) -> None:
+def test_what_a_string_goes_on_with_in_the_next_line_is_not_indented(text: str, after: str) -> None:
+    """Every string stays what it was."""
     tree = Tree(text)
     stmt = tree.module.body[0]
-    with pytest.raises(EditError, match="spans lines"):
-        apply(tree, [Indent(stmt, stmt, "with c:")])
+    found = apply(tree, [Indent(stmt, stmt, "with c:")]).decode()
+    assert found == after
+    kept = [n.value for n in ast.walk(ast.parse(found)) if isinstance(n, ast.Constant)]
+    assert kept == [n.value for n in ast.walk(tree.module) if isinstance(n, ast.Constant)]
 
 
 def test_indent_and_what_happens_inside_it() -> None:
