@@ -389,8 +389,10 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         if len(gone) == len(block) and key not in filled:
             last = gone.pop()
             plan.replaces.append(Replace(tree.start(last), tree.end(last), "pass"))
-        for run in _runs(tree, gone):
-            if not tree.alone(run[0]):
+        whole = _shared_lines(tree, block, gone)
+        gone = [s for s in gone if not any(s in run for run in whole)]
+        for run in [*whole, *_runs(tree, gone)]:
+            if run not in whole and not tree.alone(run[0]):
                 plan.replaces.append(_among_others(tree, run[0]))
                 continue
             start = tree.line_start(tree.start(run[0]))
@@ -413,6 +415,21 @@ def _runs(tree: Tree, gone: list[ast.stmt]) -> list[list[ast.stmt]]:
         else:
             runs.append([stmt])
     return runs
+
+
+def _shared_lines(tree: Tree, block: list[ast.stmt], gone: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """Statements that go, and have their line among themselves: `x = x.cuda(); y = y.cuda()`."""
+    found: dict[int, list[ast.stmt]] = {}
+    for stmt in block:
+        found.setdefault(stmt.lineno, []).append(stmt)
+    return [
+        run
+        for run in found.values()
+        if len(run) > 1
+        and all(stmt in gone and stmt.end_lineno == stmt.lineno for stmt in run)
+        and tree.own_line(run[0])
+        and tree.ends_line(run[-1])
+    ]
 
 
 def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
@@ -569,7 +586,7 @@ def _lines_of(tree: Tree, run: list[ast.stmt], start: int, close_up: bool) -> li
     if close_up and after and not after.strip():
         end += len(after)
     # Each for itself: lines can be put between them.
-    starts = [start, *[tree.line_start(tree.start(stmt)) for stmt in run[1:]]]
+    starts = list(dict.fromkeys([start, *[tree.line_start(tree.start(stmt)) for stmt in run[1:]]]))
     return [Replace(one, two, "") for one, two in zip(starts, [*starts[1:], end], strict=True)]
 
 
