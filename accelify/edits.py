@@ -350,8 +350,7 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
         raise EditError(f"line {_line(tree, first)} holds more than one statement")
     _, _, block = tree.block_of(first)
     inside = block[block.index(first) : block.index(last) + 1]
-    if any(tree.has_multiline_string(s) for s in inside):
-        raise EditError(f"a string in line {_line(tree, first)} spans lines and cannot be moved in")
+    strings = [place for stmt in inside for place in tree.multiline_strings(stmt)]
     indent, unit, newline = tree.indent(first), tree.indent_unit(), tree.newline
     start = tree.line_start(tree.start(first))
     plan.replaces.append(Replace(start, start, f"{indent}{edit.header}{newline}", 500))
@@ -359,7 +358,9 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     offset = start
     while offset < end:
         line_end = tree.line_end(offset)
-        if tree.data[offset:line_end].strip():
+        # What a string goes on with in a line of its own is not moved: it would be another string.
+        within = any(begin < offset < end_of for begin, end_of in strings)
+        if tree.data[offset:line_end].strip() and not within:
             plan.replaces.append(Replace(offset, offset, unit, _INDENTATION))
         offset = line_end
 
@@ -388,8 +389,10 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         if len(gone) == len(block) and key not in filled:
             last = gone.pop()
             plan.replaces.append(Replace(tree.start(last), tree.end(last), "pass"))
-        for run in _runs(tree, gone):
-            if not tree.alone(run[0]):
+        whole = _shared_lines(tree, block, gone)
+        gone = [s for s in gone if not any(s in run for run in whole)]
+        for run in [*whole, *_runs(tree, gone)]:
+            if run not in whole and not tree.alone(run[0]):
                 plan.replaces.append(_among_others(tree, run[0]))
                 continue
             start = tree.line_start(tree.start(run[0]))
@@ -412,6 +415,21 @@ def _runs(tree: Tree, gone: list[ast.stmt]) -> list[list[ast.stmt]]:
         else:
             runs.append([stmt])
     return runs
+
+
+def _shared_lines(tree: Tree, block: list[ast.stmt], gone: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """Statements that go, and have their line among themselves: `x = x.cuda(); y = y.cuda()`."""
+    found: dict[int, list[ast.stmt]] = {}
+    for stmt in block:
+        found.setdefault(stmt.lineno, []).append(stmt)
+    return [
+        run
+        for run in found.values()
+        if len(run) > 1
+        and all(stmt in gone and stmt.end_lineno == stmt.lineno for stmt in run)
+        and tree.own_line(run[0])
+        and tree.ends_line(run[-1])
+    ]
 
 
 def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
@@ -568,7 +586,7 @@ def _lines_of(tree: Tree, run: list[ast.stmt], start: int, close_up: bool) -> li
     if close_up and after and not after.strip():
         end += len(after)
     # Each for itself: lines can be put between them.
-    starts = [start, *[tree.line_start(tree.start(stmt)) for stmt in run[1:]]]
+    starts = list(dict.fromkeys([start, *[tree.line_start(tree.start(stmt)) for stmt in run[1:]]]))
     return [Replace(one, two, "") for one, two in zip(starts, [*starts[1:], end], strict=True)]
 
 

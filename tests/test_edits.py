@@ -181,6 +181,12 @@ def test_a_bare_generator_takes_no_second_argument() -> None:
         ("a; b; c\n", ["a"], "b; c\n"),
         ("a; b; c\n", ["b"], "a; c\n"),
         ("a; b # c\n", ["b"], "a; pass # c\n"),
+        ("a; b\nc\n", ["a", "b"], "c\n"),
+        ("a; b;  # moves\r\nc\r\n", ["a", "b"], "c\r\n"),
+        ("q\n\na; b\n\nc\n", ["a", "b"], "q\n\nc\n"),
+        ("for i in q:\n    a; b\n    c\n", ["a", "b"], "for i in q:\n    c\n"),
+        ("for i in q:\n    a; b\n", ["a", "b"], "for i in q:\n    pass\n"),
+        ("if x: a; b\nc\n", ["a", "b"], "c\n"),
         ("if x: a\nb\n", ["a"], "b\n"),
         ("if x: a; b\n", ["a"], "if x: b\n"),
         ("if x:\n    a; b\n", ["a"], "if x:\n    b\n"),
@@ -300,13 +306,25 @@ def test_indent(text: str, first: str, last: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x = '''\nq'''\n", "f'''\n{x}'''\n", 'x = (1, """a\nb""")\n', "x = b'''\n'''\n"]
+    ("text", "after"),
+    [
+        ("x = '''\nq'''\n", "with c:\n    x = '''\nq'''\n"),
+        ("f'''\n{x}'''\n", "with c:\n    f'''\n{x}'''\n"),
+        ('f(1, """a\n  b\n\n""",\n  2)\n', 'with c:\n    f(1, """a\n  b\n\n""",\n      2)\n'),
+        ("x = 'a\\\nb'\n", "with c:\n    x = 'a\\\nb'\n"),
+        ("f('é', b'''\n''', \n  g)\n", "with c:\n    f('é', b'''\n''', \n      g)\n"),
+        ("if a:\n  x = '''é\nq'''\n  y\n", "with c:\n  if a:\n    x = '''é\nq'''\n    y\n"),
+        ("f('a'\n  'b')\n", "with c:\n    f('a'\n      'b')\n"),
+    ],
 )
-def test_a_string_over_several_lines_is_not_indented(text: str) -> None:
+def test_what_a_string_goes_on_with_in_the_next_line_is_not_indented(text: str, after: str) -> None:
+    """Every string stays what it was."""
     tree = Tree(text)
     stmt = tree.module.body[0]
-    with pytest.raises(EditError, match="spans lines"):
-        apply(tree, [Indent(stmt, stmt, "with c:")])
+    found = apply(tree, [Indent(stmt, stmt, "with c:")]).decode()
+    assert found == after
+    kept = [n.value for n in ast.walk(ast.parse(found)) if isinstance(n, ast.Constant)]
+    assert kept == [n.value for n in ast.walk(tree.module) if isinstance(n, ast.Constant)]
 
 
 def test_indent_and_what_happens_inside_it() -> None:

@@ -222,6 +222,8 @@ LOADER_NAME = re.compile(r"load|iterator|_iter$|_dl$|^dl$|batches|^dl_|dataset_i
 MODEL_NAME = re.compile(
     r"model|^net|net$|^net[A-Z_]|generator|discriminator|encoder|decoder|critic|actor|policy", re.I
 )
+# What takes the parameters of a model to average them.
+AVERAGE_NAME = re.compile(r"EMA$|\bEMA|MovingAverage|ModelAverag")
 OPTIMIZER_NAME = re.compile(r"optim|^opt$|^opt_|_opt$|solver|trainer$", re.I)
 SCHEDULER_NAME = re.compile(r"sched|lr_decay|lr_policy", re.I)
 CRITERION_NAME = re.compile(r"criterion|loss_?f|loss_func|objective|^loss$", re.I)

@@ -281,6 +281,10 @@ class Tree:
 
     def has_multiline_string(self, stmt: Node) -> bool:
         """Whether a string literal inside spans lines, so that indenting the lines would change it."""
+        return next(self.multiline_strings(stmt), None) is not None
+
+    def multiline_strings(self, stmt: Node) -> Iterator[tuple[int, int]]:
+        """Where the string literals inside begin and end that span lines, which then are not for indenting."""
         for node in walk(stmt):
             if isinstance(node, (ast.Constant, ast.JoinedStr)):
                 if isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes)):
@@ -288,8 +292,7 @@ class Tree:
                 if node.end_lineno is not None and node.end_lineno > node.lineno:
                     segment = self.segment(node)
                     if '"""' in segment or "'''" in segment or "\\\n" in segment or "\\\r" in segment:
-                        return True
-        return False
+                        yield self.start(node), self.end(node)
 
 
 def dotted(node: Node | None) -> str | None:

@@ -33,7 +33,8 @@ _OPENING = frozenset(
 
 # What fetches or unpacks whatever is there already: the others must neither do it again nor read meanwhile.
 _EVERY_TIME = frozenset(
-    "urllib.request.urlretrieve wget.download gdown.download torch.hub.download_url_to_file".split()
+    """urllib.request.urlretrieve wget.download gdown.download torch.hub.download_url_to_file
+    shutil.unpack_archive""".split()
 )
 _UNPACKING = frozenset({"extractall", "extract", "copyfileobj"})
 _LOOKING = frozenset("exists isfile isdir is_file is_dir islink listdir".split())

@@ -10,6 +10,7 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
+except RuntimeError: continue      (a finding, behind a `try` that takes a step: the others wait for it in there)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.metrics.figures import Figures
-from accelify.analysis.statements.caught import is_caught
+from accelify.analysis.statements.caught import going_on, is_caught
 from accelify.analysis.syntax import Tree, is_constant, walk
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
@@ -46,6 +47,7 @@ def transform(context: Context) -> Iterator[Change]:
         if has_clocks(context.script):
             yield from _clocks(context)
         yield from _exits(context)
+        yield from _caught(context)
 
 
 def _sizes(context: Context) -> Iterator[Change]:
@@ -276,6 +278,38 @@ def _exits(context: Context) -> Iterator[Change]:
         else:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(shown), message, mark)
+
+
+def _caught(context: Context) -> Iterator[Change]:
+    """`try: loss.backward() ... except RuntimeError: print("skipped")`: one process skips what the others wait in."""
+    for attempt in context.tree.nodes(ast.Try):
+        if not any(context.script.trains(stmt) for stmt in attempt.body):
+            continue
+        handler = going_on(context.script, attempt)
+        if handler is None or not _is_repeated(context, attempt) or _leaves_with(context, handler):
+            continue
+        line = context.tree.locate(context.tree.start(handler))[1]
+        message = (
+            f"an error of one process is caught in line {line}, and it goes on without the step in which the others "
+            "wait for it"
+        )
+        yield context.todo(
+            EXIT, attempt, message, "let an error end the run: the launcher then ends all processes"
+        )
+
+
+def _is_repeated(context: Context, node: ast.AST) -> bool:
+    """Whether a node stands in a loop, or in a function that is called in one: something comes behind it."""
+    script = context.script
+    scope = script.scope_of(node)
+    calls = script.callers(scope) if scope.kind == "function" else []
+    return bool(script.enclosing_loops(node)) or any(map(script.enclosing_loops, calls))
+
+
+def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends the run, however it goes on, by a function of the script's own: `save(); sys.exit()`."""
+    calls = (n for n in walk(handler) if isinstance(n, ast.Call))
+    return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
 
 def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:

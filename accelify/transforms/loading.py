@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.files.effects import READING, WRITING, opens_for_writing
 from accelify.analysis.files.folders import path_text
@@ -91,7 +92,7 @@ def transform(context: Context) -> Iterator[Change]:
         try:
             if given is None:
                 edit = verbs.add_keyword(context.tree, call, f"map_location={accelerator}.device")
-            elif isinstance(given, ast.Constant) and str(given.value).startswith("cuda"):
+            elif _is_of_one_gpu(context, given):
                 edit = verbs.replace(context.tree, given, f"{accelerator}.device")
             else:
                 continue
@@ -100,6 +101,15 @@ def transform(context: Context) -> Iterator[Change]:
         placed.add(call)
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
     yield from _random_states(context, placed)
+
+
+def _is_of_one_gpu(context: Context, given: ast.expr) -> bool:
+    """`"cuda:0"`, `f"cuda:{args.gpu}"`, `torch.device("cuda:0")`: the same GPU for all processes."""
+    if isinstance(given, ast.Call) and context.script.qualname(given.func) == "torch.device":
+        return len(given.args) == 1 and not given.keywords and _is_of_one_gpu(context, given.args[0])
+    if isinstance(given, ast.Constant):
+        return str(given.value).startswith("cuda")
+    return is_numbered_gpu(given)
 
 
 def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
 
 VISION = (
-    "from torchvision import datasets\nimport urllib.request\nfrom git import Repo\n"
+    "from torchvision import datasets\nimport urllib.request\nimport zipfile\nfrom git import Repo\n"
     "from torch_geometric.datasets import TUDataset"
 )
 LATER = "device = torch.device('cuda')"
@@ -25,6 +25,7 @@ LATER = "device = torch.device('cuda')"
         "a = datasets.MNIST('d', train=True)",
         "download = True",
         "data = TUDataset.raw_dir",
+        "words = table.text.str.extractall(pattern)",
     ],
 )
 def test_others_stay(snippet: str) -> None:
@@ -42,6 +43,7 @@ def test_others_stay(snippet: str) -> None:
         "words.load_vectors('glove.6B.100d')",
         "a = TUDataset('d', name='PROTEINS')",
         "if not os.path.exists('d'):\n    Repo.clone_from('http://x', 'd')",
+        "if not os.path.exists('d'):\n    pack = zipfile.ZipFile('d.zip')\n    pack.extractall('d')",
     ],
 )
 def test_one_process_first(line: str) -> None:
@@ -320,3 +322,41 @@ def test_a_data_set_that_options_tell_to_download(given: str, fetched: bool) -> 
     assert place_of(new, "ready") == (
         f"with accelerator.main_process_first():\n    {line}" if fetched else line
     )
+
+
+ARCHIVES = """
+import os, shutil, tarfile, zipfile
+import numpy as np
+
+def zipped(path):
+    if not os.path.isfile(path):
+        with zipfile.ZipFile(path + ".zip") as pack:
+            pack.extractall(path)
+    return np.load(path), path
+
+def packed(path):
+    if not os.path.isfile(path):
+        pack = tarfile.open(path + ".tar.gz")
+        pack.extractall(path)
+    return np.load(path), path
+
+def unpacked(path):
+    if not os.path.isfile(path):
+        shutil.unpack_archive(path + ".zip", path)
+    return np.load(path), path
+
+def there(path):
+    return np.load(path), path
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "unpacks"), [("zipped", True), ("packed", True), ("unpacked", True), ("there", False)]
+)
+def test_an_archive_that_another_module_unpacks(tmp_path: Path, function: str, unpacks: bool) -> None:
+    (tmp_path / "archives.py").write_text(ARCHIVES)
+    line = f"rows, name = archives.{function}('d')"
+    (tmp_path / "train.py").write_text(frame(imports="import archives", setup=LATER, ready=line))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    guarded = f"with accelerator.main_process_first():\n    {line}"
+    assert place_of(conversion.new_text, "ready") == (guarded if unpacks else line)

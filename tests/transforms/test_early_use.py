@@ -52,7 +52,11 @@ def test_a_model_that_is_reckoned_with_beside_one_on_the_device(early: str) -> N
         ("first = copy.deepcopy(model.state_dict())", True),
         ("first = {n: p.clone() for n, p in model.state_dict().items()}", True),
         ("first = {}\nfor n, p in model.named_parameters():\n    first[n] = p.data.clone()", True),
+        ("first = {n: torch.zeros_like(p) for n, p in model.named_parameters()}", True),
+        ("first = torch.cat([p.data.view(-1) for p in model.parameters()])", True),
+        ("places = [p.device for p in model.parameters()]", True),
         ("first = {n: p.cpu().clone() for n, p in model.state_dict().items()}", False),
+        ("sizes = sorted([p.numel() for p in model.parameters()])", False),
         ("first = model.state_dict()\nmodel.load_state_dict(first)", False),
         ("count = sum(p.numel() for p in model.parameters())", False),
     ],
@@ -129,3 +133,59 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def test_a_helper_that_runs_parts_of_the_model_by_a_method_of_its_own(method: str, early: bool) -> None:
     text = convert(ready=METHOD.format(method=method)).new_text
     assert ("model = Net().to(accelerator.device)\n" in text) is early
+
+
+KEPT = """
+from torch_ema import ExponentialMovingAverage
+
+class Average:
+    def __init__(self, weights=(), rate=0.9):
+        self.rate, self.kept, self.places = rate, {{}}, {{}}
+        self.rows = [w.clone().detach() for w in weights]
+
+    def register(self, name, value):
+        self.kept[name] = value.clone()
+
+    def hold(self, name, value):
+        self.kept[name] = value
+
+    def place(self, name, value):
+        self.kept[name] = value.to("cpu").clone()
+        self.places[name] = value.device
+
+    def count(self, name, value):
+        print(name, value.numel())
+
+def rows_of(weights):
+    return torch.cat([w.view(-1) for w in weights])
+
+def size_of(weights):
+    return sum(w.numel() for w in weights)
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+average = Average()
+{early}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+NAMED = "for name, p in model.named_parameters():\n    "
+
+
+@pytest.mark.parametrize(
+    ("early", "kept"),
+    [
+        (NAMED + "if p.requires_grad:\n        average.register(name, p.data)", True),
+        (NAMED + "average.hold(name, p.data)", True),
+        (NAMED + "average.place(name, value=p)", True),
+        ("average = Average(model.parameters())", True),
+        ("rows = rows_of(model.parameters())", True),
+        ("average = ExponentialMovingAverage(model.parameters(), decay=0.9)", True),
+        (NAMED + "average.count(name, p)", False),
+        (NAMED + "average.register(name, torch.ones(1))", False),
+        ("print(size_of(model.parameters()))", False),
+        ("count = len(list(model.parameters()))", False),
+    ],
+)
+def test_weights_that_an_object_keeps_lie_where_the_model_does(early: str, kept: bool) -> None:
+    text = convert(build=KEPT.format(early=early)).new_text
+    assert ("model = nn.Linear(4, 2).to(device)\n" in text) is kept

@@ -239,3 +239,64 @@ def test_how_long_something_took_is_no_matter_of_leaving() -> None:
     update = "optimizer.step()\nspent = len(x)\nif spent > 60:\n    break\nspent = time.time() - start"
     text = convert(setup=CLOCKED, update=update).new_text
     assert "int(spent" not in text
+
+
+ATTEMPT = """
+for x, y in loader:
+    try:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    except {kind}:
+        {handler}
+"""
+SKIPPING = "if 'out of memory' in str(e):\n            print('skipped')\n        else:\n            raise e"
+
+
+@pytest.mark.parametrize(
+    ("kind", "handler", "said"),
+    [
+        ("RuntimeError as e", SKIPPING, True),
+        ("Exception", "continue", True),
+        ("(KeyError, ValueError)", "print('skipped')", True),
+        ("torch.cuda.OutOfMemoryError", "torch.cuda.empty_cache()", True),
+        ("RuntimeError as e", "print(e)\n        raise", False),
+        ("Exception", "torch.save(model.state_dict(), 'm.pt')\n        exit(1)", False),
+        ("KeyboardInterrupt", "break", False),
+        ("StopIteration", "break", False),
+    ],
+)
+def test_an_error_of_a_step_that_one_process_gets_over_is_named(kind: str, handler: str, said: bool) -> None:
+    """The others wait for it in the backward of that batch."""
+    conversion = convert(end=ATTEMPT.format(kind=kind, handler=handler))
+    found = [f.message for f in conversion.remaining if f.code == "ACC405"]
+    assert len(found) == said
+    assert ("# TODO(accelify ACC405)" in conversion.new_text) is said
+
+
+def test_an_error_of_a_step_that_its_own_function_gets_over_is_named() -> None:
+    ready = """
+    def step(x, y):
+        try:
+            F.cross_entropy(model(x), y).backward()
+        except RuntimeError:
+            print("skipped")
+    """
+    end = "for x, y in loader:\n    step(x, y)\n    optimizer.step()"
+    assert "ACC405" in codes(convert(ready=ready, end=end))
+
+
+def test_what_is_caught_around_all_of_the_training_or_what_trains_nothing_is_not_named() -> None:
+    end = """
+    try:
+        for x, y in loader:
+            F.cross_entropy(model(x), y).backward()
+    except RuntimeError:
+        print("over")
+    for x, y in loader:
+        try:
+            size = x.size(2)
+        except IndexError:
+            size = 1
+    """
+    assert "ACC405" not in codes(convert(end=end))

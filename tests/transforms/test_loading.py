@@ -50,6 +50,29 @@ def test_loads(before: str, after: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("place", "moved"),
+    [
+        ("'cuda:0'", True),
+        ("'cuda:%d' % int(os.environ['GPU'])", True),
+        ("f'cuda:{i}'", True),
+        ("'cuda:' + str(i)", True),
+        ("'cuda:{}'.format(i)", True),
+        ("torch.device('cuda:0')", True),
+        ("torch.device(f'cuda:{i}')", True),
+        ("torch.device('cpu')", False),
+        ("{'cuda:0': 'cuda:1'}", False),
+        ("f'{kind}:{i}'", False),
+        ("torch.device('cuda', i)", False),
+    ],
+)
+def test_a_load_to_one_gpu(place: str, moved: bool) -> None:
+    line = "model.load_state_dict(torch.load('m.pt', map_location={}))"
+    text = convert(setup="i, kind = 0, 'cuda'\n", ready=line.format(place)).new_text
+    assert (line.format("accelerator.device") in text) is moved
+    assert (line.format(place) in text) is not moved
+
+
 def test_an_entry_of_a_checkpoint() -> None:
     check_transformed(
         "ready",

@@ -892,3 +892,47 @@ def test_an_iterator_that_is_made_anew_under_a_test_of_the_data_is_no_figure() -
     body = "if loss.item() > 3:\n            others = iter(test_loader)"
     ready = LOOP.format(fresh="others = iter(test_loader)", body=body, result="next(others)")
     assert not found(ready=ready, epoch="print(train_epoch())")
+
+
+ENTRIES = """
+totals = {"steps": 0, "loss": 0.0, "name": "run"}
+
+def path_of(totals):
+    return totals["name"] + ".pt"
+
+def loss_of(given):
+    return given["loss"]
+
+def share(totals, x):
+    totals["loss"] += x.item()
+
+def train_epoch(totals):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        share(totals, loss)
+        totals["steps"] += 1
+    return totals["steps"]
+"""
+SAVE = "torch.save(model.state_dict(), 'a')"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "told"),
+    [
+        (f"train_epoch(totals)\nif totals['steps'] % 10 == 0:\n    {SAVE}", set()),
+        (f"if train_epoch(totals) % 10 == 0:\n    {SAVE}", set()),
+        (f"train_epoch(totals)\nif path_of(totals) != 'last.pt':\n    {SAVE}", set()),
+        (f"train_epoch(totals)\nif totals['loss'] < 1:\n    {SAVE}", {"ACC414"}),
+        (f"train_epoch(totals)\nif loss_of(totals) < 1:\n    {SAVE}", {"ACC414"}),
+        (f"train_epoch(totals)\nif loss_of(given=totals) < 1:\n    {SAVE}", {"ACC414"}),
+        ("train_epoch(totals)\nprint(totals)", {"ACC306"}),
+    ],
+)
+def test_one_entry_of_what_functions_are_handed_says_nothing_of_the_others(
+    epoch: str, told: set[str]
+) -> None:
+    """A count of steps beside a sum of losses is the same on every process."""
+    assert found(ready=ENTRIES, epoch=epoch) == told

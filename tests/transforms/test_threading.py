@@ -186,3 +186,56 @@ def test_a_class_that_prints_for_the_main_process_keeps_one(tmp_path: Path) -> N
     assert "self.accelerator.print(self.root)" in text
     assert 'spectrum = Spectrum(accelerator, "a")' in text
     assert text.count("self.accelerator = accelerator") == 1
+
+
+MADE_EARLY = """\
+import collections
+import pathlib
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+
+
+class Row({base}):
+{new}    def __init__(self, *args):
+        self.weights = torch.ones(2).cuda()
+
+
+def main():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=8)
+    for x, y in loader:
+        row = Row(x)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+NEW = "    def __new__(cls, {}):\n        return object.__new__(cls)\n\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "threaded"),
+    [
+        ("object", "", True),
+        ("object", NEW.format("*args, **kwargs"), True),
+        ("object", NEW.format("rows"), False),
+        ("torch.autograd.Variable", "", False),
+        ("torch.Tensor", "", False),
+        ("tuple", "", False),
+        ("pathlib.PosixPath", "", False),
+        ("collections.namedtuple('Pair', 'a b')", "", False),
+    ],
+)
+def test_a_class_whose_objects_are_made_before_their_init_takes_no_argument_more(
+    base: str, new: str, threaded: bool
+) -> None:
+    found = convert_source(Source.from_text(MADE_EARLY.format(base=base, new=new), PATH))
+    assert found.status == "converted", found.reason
+    assert ("row = Row(accelerator, x)" in found.new_text) is threaded
+    assert ("row = Row(x)" in found.new_text) is not threaded

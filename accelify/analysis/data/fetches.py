@@ -1,4 +1,4 @@
-"""Calls that fetch something from elsewhere into a folder: data sets, word vectors, repositories."""
+"""Calls that fetch something into a folder: data sets, word vectors, repositories, what an archive holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelify.analysis.syntax import call_argument, call_keyword, is_constant
 
 _FETCHING = frozenset(
     """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
-    urllib.request.urlretrieve wget.download tarfile.TarFile.extractall
+    urllib.request.urlretrieve wget.download tarfile.TarFile.extractall shutil.unpack_archive
     torch.hub.download_url_to_file torchvision.datasets.utils.download_url kagglehub.dataset_download
     torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
     torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
@@ -29,7 +29,12 @@ _VECTORS = ("glove", "fasttext", "charngram")
 
 def is_download(call: ast.Call, name: str | None) -> bool:
     """Whether a call fetches something into a folder, asked to or by what it is."""
-    if name in _FETCHING or fetches_repository(call, name) or (name and _FETCHES_ITSELF.match(name)):
+    if (
+        _unpacks(call.func)
+        or name in _FETCHING
+        or fetches_repository(call, name)
+        or (name and _FETCHES_ITSELF.match(name))
+    ):
         return True
     if name in _FETCHING_UNLESS_GIVEN:
         given = call_argument(call, *_FETCHING_UNLESS_GIVEN[name])
@@ -43,6 +48,13 @@ def is_download(call: ast.Call, name: str | None) -> bool:
         vectors = call_argument(call, 0, "vectors")
         return not isinstance(vectors, ast.Constant) or str(vectors.value).startswith(_VECTORS)
     return asked_to_download(call, name) is not None
+
+
+def _unpacks(func: ast.expr) -> bool:
+    """`archive.extractall(folder)`; `column.str.extractall(pattern)` looks through a table."""
+    if not isinstance(func, ast.Attribute) or func.attr != "extractall":
+        return False
+    return not (isinstance(func.value, ast.Attribute) and func.value.attr == "str")
 
 
 def asked_to_download(call: ast.Call, name: str | None) -> ast.expr | None:

@@ -41,6 +41,7 @@ from accelify.analysis.files.log_files import begins_log
 from accelify.analysis.files.renderings import renders
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
 from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
+from accelify.analysis.models.changed_parts import changes_part
 from accelify.analysis.models.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
@@ -342,6 +343,8 @@ class SideEffects:
                 if isinstance(argument, (ast.Name, ast.Attribute)):
                     if self._is_a(module, scope, argument, v.MODEL):
                         _runs(found, scope, argument)
+            if changes_part(module.tree, call):
+                found.tie("it changes the model")
         for callee in in_order(callees):
             inner = self.of(callee)
             within = as_called_within(inner.sites, module, call, callee, scope)

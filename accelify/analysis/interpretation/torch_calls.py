@@ -163,6 +163,7 @@ class LibraryCalls:
             and made.kind == v.UNKNOWN
             and name[:1] != "_"
             and name.rsplit(".", 1)[-1][:1].isupper()
+            and not k.AVERAGE_NAME.search(name)
         ):
             made.kind = v.OPTIMIZER
             self.reads.nothing_holds()

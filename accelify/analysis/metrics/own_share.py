@@ -12,18 +12,30 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.whole_batches import tells_of_whole_batch
+from accelify.analysis.metrics.attribute_owners import class_of_object, own_class
 from accelify.analysis.metrics.keeping import Keeping
 from accelify.analysis.metrics.kept_and_shown import shown_attribute
+from accelify.analysis.metrics.run_by_loops import is_of_script, run_by
 from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.models.hooks import backward_hooks
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.argument_places import argument_for, parameters_for
 from accelify.analysis.statements.comprehensions import is_of_a_comprehension
-from accelify.analysis.statements.enumerated import without_counter
+from accelify.analysis.statements.enumerated import short_of, without_counter
 from accelify.analysis.statements.growing import is_growth
 from accelify.analysis.statements.none_tests import NoneTests, asks_for_key, asks_for_none
-from accelify.analysis.statements.slots import SAMPLE, TOTAL, Held, Slot, is_anew, makes_anew
+from accelify.analysis.statements.slots import (
+    SAMPLE,
+    TOTAL,
+    Held,
+    Slot,
+    is_anew,
+    joined,
+    makes_anew,
+    place_for,
+    place_in,
+)
 from accelify.analysis.syntax import names_in, target_names, walk
 
 # What a tensor or a container says of itself without its values.
@@ -34,17 +46,8 @@ _FORM_CALLS = frozenset("len type isinstance range hasattr id callable super".sp
 _BARS = frozenset("set_postfix set_postfix_str set_description set_description_str desc".split())
 # Objects that are no figures, whatever they are handed.
 _TOOLS = (
-    v.MODEL,
-    v.OPTIMIZER,
-    v.CRITERION,
-    v.LOADER,
-    v.SCALER,
-    v.WRITER,
-    v.PARAMETERS,
-    v.DEVICE,
-    v.DATASET,
-    v.SCHEDULER,
-)
+    v.MODEL, v.OPTIMIZER, v.CRITERION, v.LOADER, v.SCALER, v.WRITER, v.PARAMETERS, v.DEVICE, v.DATASET, v.SCHEDULER,
+)  # fmt: skip
 
 
 class OwnShare:
@@ -91,10 +94,10 @@ class OwnShare:
         self._anywhere: set[Slot] = set()
         # The calls that hand such a value to a function, and what a function returns.
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
-        self._returned: dict[Scope, Held] = {}
+        self._returned: dict[Scope, dict[int | None, Held]] = {}
         self._queue: list[Slot] = []
         self._keeping = Keeping(script)
-        self._run_by: dict[ast.AST, set[Scope]] = {}
+        self._runs: dict[ast.AST, set[Scope]] = {}
         self._trainers: dict[ast.ClassDef, bool] = {}
         # What functions add to that are handed it, and so do their callers.
         self._given_back: set[Slot] = set()
@@ -104,7 +107,7 @@ class OwnShare:
         self._seen: dict[ast.AST, Held] = {}
         self._reads: dict[str, list[ast.Name]] | None = None
         self._attributes: dict[str, list[ast.Attribute]] | None = None
-        self._inner = self._called_in(self.loops)
+        self._inner = run_by(script, self.loops)
         drawn = list(draws)
         stepped = {loop for call in drawn for loop in script.enclosing_loops(call)[:1]}
         for loop in self.loops - stepped:
@@ -152,19 +155,6 @@ class OwnShare:
         found = [held for n in walk(node) if (held := self._seen.get(n)) is not None]
         return max(found, key=lambda held: held.level, default=None)
 
-    def _called_in(self, loops: set[ast.For | ast.AsyncFor | ast.While]) -> set[Scope]:
-        found: set[Scope] = set()
-        queue = [n for loop in loops for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
-        while queue:
-            for callee in self.script.callees(queue.pop()):
-                if callee not in found and self._is_ours(callee):
-                    found.add(callee)
-                    queue += [n for n in walk(callee.node) if isinstance(n, ast.Call)]
-        return found
-
-    def _is_ours(self, scope: Scope) -> bool:
-        return self.script.interpreter.module_of(scope) in self.script.modules
-
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement stands."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
@@ -173,9 +163,9 @@ class OwnShare:
         """Whether a sharded loop calls a function, directly or through others."""
         if loop not in self.loops:
             return False
-        if loop not in self._run_by:
-            self._run_by[loop] = self._called_in({loop})
-        return scope in self._run_by[loop]
+        if loop not in self._runs:
+            self._runs[loop] = run_by(self.script, {loop})
+        return scope in self._runs[loop]
 
     # -- slots
 
@@ -186,7 +176,7 @@ class OwnShare:
             owner = scope.resolve(node.id)
             return Slot(owner, node.id) if owner is not None and node.id != owner.self_name() else None
         if isinstance(node, ast.Attribute):
-            own = self._own_class(node)
+            own = own_class(self.script, node)
             if own is not None:
                 return Slot(own, node.attr)
             base = self.slot(node.value)
@@ -200,22 +190,6 @@ class OwnShare:
             return base
         return None
 
-    def _own_class(self, node: ast.Attribute) -> ast.ClassDef | None:
-        """The class whose attribute `self.x` is."""
-        scope = self.script.scope_of(node)
-        if not isinstance(node.value, ast.Name):
-            return None
-        while scope.kind == "function" and scope.self_name() != node.value.id and scope.parent is not None:
-            scope = scope.parent
-        owner = scope.owner_class
-        if owner is None or scope.self_name() != node.value.id:
-            return None
-        instance = self.script.interpreter.things.get((self.script.scope_for(owner), "instance"))
-        if isinstance(instance, v.Thing) and instance.cls is not None:
-            nodes = [c.scope.node for c in instance.cls.ancestry()]
-            return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), owner)
-        return owner
-
     def _put(self, slot: Slot | None, held: Held, bound: Iterable[ast.stmt | None] | None = None) -> None:
         """Note what a slot holds from some statements on; None: from wherever it is."""
         if slot is None:
@@ -225,7 +199,7 @@ class OwnShare:
             self._anywhere.add(slot)
         else:
             self._bound[slot].update(bound)
-        held = self._joined(known, held)
+        held = joined(known, held)
         if held != known or before != (len(self._bound[slot]), slot in self._anywhere):
             self.held[slot] = held
             self._queue.append(slot)
@@ -259,6 +233,8 @@ class OwnShare:
                 continue
             if self.settled(slot, shown) or self._is_of_whole_batch(shown, held):
                 continue
+            if slot.entry and shown is node and self._hand_entry(slot, node, held):
+                continue
             if held.level == TOTAL:
                 around = set(self.tree.ancestors(node))
                 self.leaving |= {o for o in held.origins - self.leaving if self.loop_of(o) not in around}
@@ -274,7 +250,8 @@ class OwnShare:
             return [
                 n
                 for n in self._attributes[slot.root]
-                if isinstance(n.ctx, ast.Load) and (self._own_class(n) or self._class_of(n)) is slot.owner
+                if isinstance(n.ctx, ast.Load)
+                and (own_class(self.script, n) or class_of_object(self.script, n)) is slot.owner
             ]
         if self._reads is None:
             self._reads = defaultdict(list)
@@ -283,13 +260,40 @@ class OwnShare:
                     self._reads[name.id].append(name)
         return [n for n in self._reads[slot.root] if self.script.scope_of(n).resolve(slot.root) is slot.owner]
 
-    def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:
-        """The class of the object whose attribute is read: `trainer.best`."""
-        for thing in self.script.things(node.value, v.INSTANCE, v.MODEL):
-            if thing.cls is not None:
-                nodes = [c.scope.node for c in thing.cls.ancestry()]
-                return next((n for n in reversed(nodes) if isinstance(n, ast.ClassDef)), None)
-        return None
+    def _hand_entry(self, slot: Slot, node: ast.expr, held: Held) -> bool:
+        """Hand one entry on to the script's functions that take the whole: `step(model, totals)`."""
+        child: ast.AST = node
+        call = self.tree.parent(node)
+        if isinstance(call, ast.keyword):
+            child, call = call, self.tree.parent(call)
+        if not isinstance(call, ast.Call) or child is call.func or self.script.models_of(call.func):
+            return False
+        callees = self.script.callees(call)
+        if not callees or not all(is_of_script(self.script, c) and not self._is_unit(c) for c in callees):
+            return False
+        for callee in callees:
+            for name in parameters_for(call, callee, child):
+                self._put(Slot(callee, name, slot.entry), held, (None,))
+            self._note_handing(call, callee)
+        return True
+
+    def _note_handing(self, call: ast.Call, callee: Scope) -> None:
+        if call not in self._handing[callee]:
+            self._handing[callee].add(call)
+            self._queue += self._filled[callee]
+            for place, held in self._returned.get(callee, {}).items():
+                self._give_back(call, place, held)
+
+    def _give_back(self, call: ast.Call, place: int | None, held: Held) -> None:
+        """What a function returns, or one of several things, goes on where it is called."""
+        stmt = self.tree.parent(call)
+        targets = stmt.targets if isinstance(stmt, ast.Assign) and call not in self.gathered else []
+        apart = [place_for(target, None, place) for target in targets]
+        if not apart or any(one is target for one, target in zip(apart, targets, strict=True)):
+            self._climb(call, held)
+            return
+        for target in apart:
+            self._assign(target, held, stmt)
 
     def _back_to_callers(self, slot: Slot, held: Held) -> None:
         """What a function adds to an object that it is handed, its callers see."""
@@ -332,15 +336,17 @@ class OwnShare:
         known = self._seen.get(node)
         if known is not None and known.level >= held.level and held.origins <= known.origins:
             return
-        self._seen[node] = self._joined(known, held)
+        self._seen[node] = joined(known, held)
         child: ast.AST = node
         parent = self.tree.parent(node)
+        place: int | None = None
         while parent is not None:
             if child in self.gathered:
                 return
             if isinstance(parent, ast.stmt):
-                self._statement(parent, child, held)
+                self._statement(parent, child, held, place)
                 return
+            place = place_in(parent, child)
             if isinstance(parent, ast.Attribute) and (parent.attr in _FORM or self._is_as_made(parent, held)):
                 return
             if isinstance(parent, ast.Compare) and asks_for_none(parent):
@@ -387,7 +393,7 @@ class OwnShare:
         callees = script.callees(call)
         if child is func:
             self._show(call, callees, held)
-            return not any(self._is_ours(c) and self._belongs_to_trainer(c) for c in callees)
+            return not any(is_of_script(self.script, c) and self._belongs_to_trainer(c) for c in callees)
         if script.models_of(func) or script.is_a(func, v.CRITERION):
             return True
         last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
@@ -397,27 +403,27 @@ class OwnShare:
             return False
         receiver = func.value if isinstance(func, ast.Attribute) else func
         if last == "step" and script.is_a(receiver, v.SCHEDULER):
-            self.schedules[call] = self._joined(self.schedules.get(call), held)
+            self.schedules[call] = joined(self.schedules.get(call), held)
             return False
-        if last in OUTPUTS and not any(self._is_ours(c) for c in callees):
-            self.outputs[call] = self._joined(self.outputs.get(call), held)
+        if last in OUTPUTS and not any(is_of_script(self.script, c) for c in callees):
+            self.outputs[call] = joined(self.outputs.get(call), held)
             return False
         if script.is_a(receiver, *_TOOLS):
             return True
         units = [c for c in callees if self._is_unit(c)]
-        shown = [c for c in callees if c in units or not self._is_ours(c)] if held.level == TOTAL else []
+        shown = (
+            [c for c in callees if c in units or not is_of_script(self.script, c)]
+            if held.level == TOTAL
+            else []
+        )
         if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
-            self.outputs[call] = self._joined(self.outputs.get(call), held)
+            self.outputs[call] = joined(self.outputs.get(call), held)
         if callees and not units:
             for callee in callees:
-                for name in parameters_for(call, callee, child) if self._is_ours(callee) else ():
+                for name in parameters_for(call, callee, child) if is_of_script(self.script, callee) else ():
                     self._put(Slot(callee, name), held, (None,))
-                if call not in self._handing[callee]:
-                    self._handing[callee].add(call)
-                    self._queue += self._filled[callee]
-                    if callee in self._returned:
-                        self._climb(call, self._returned[callee])
-            if all(self._is_ours(c) for c in callees):
+                self._note_handing(call, callee)
+            if all(is_of_script(self.script, c) for c in callees):
                 return False
         # A module is no object that keeps what its functions are handed.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
@@ -448,7 +454,7 @@ class OwnShare:
         )
         if name is not None:
             self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
-            self.outputs[call] = self._joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
+            self.outputs[call] = joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
     def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
         """Whether an attribute is none of those in which an object keeps what it is handed by the loops' batches."""
@@ -478,20 +484,16 @@ class OwnShare:
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
 
-    @staticmethod
-    def _joined(known: Held | None, held: Held) -> Held:
-        return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
-
     def _is_of_whole_batch(self, read: ast.expr, held: Held) -> bool:
         """Whether what is read of an object is of a batch that is the same on every process."""
         return held.level == SAMPLE and tells_of_whole_batch(self.script, read, self.whole)
 
     # -- statements
 
-    def _statement(self, stmt: ast.stmt, child: ast.AST, held: Held) -> None:
+    def _statement(self, stmt: ast.stmt, child: ast.AST, held: Held, place: int | None = None) -> None:
         if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and child is stmt.value:
             for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
-                self._assign_from(target, stmt, held)
+                self._assign_from(place_for(target, stmt.value, place), stmt, held)
         elif isinstance(stmt, ast.AugAssign) and child is stmt.value:
             self._accumulate(stmt.target, stmt, held)
         elif isinstance(stmt, (ast.For, ast.AsyncFor)) and child is stmt.iter and stmt not in self.loops:
@@ -502,13 +504,14 @@ class OwnShare:
             scope = self.script.scope_of(stmt)
             if scope.kind != "function" or self._is_unit(scope):
                 return
-            held = self._returned[scope] = self._joined(self._returned.get(scope), held)
+            returned = self._returned.setdefault(scope, {})
+            held = returned[place] = joined(returned.get(place), held)
             # What comes from its arguments comes back to who gave them.
             given = any(s.owner is scope and None in bound for s, bound in self._bound.items())
             asked = self._handing[scope] if given and not self._loops_itself(scope) else None
             for call in self.script.callers(scope) if asked is None else asked:
                 if not self._is_of_whole_batch(call, held):
-                    self._climb(call, held)
+                    self._give_back(call, place, held)
 
     def _assign_from(self, target: ast.expr, stmt: ast.Assign | ast.AnnAssign, held: Held) -> None:
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and stmt.value is not None:
@@ -576,7 +579,7 @@ class OwnShare:
         return True
 
     def _decide(self, stmt: ast.If | ast.While, held: Held) -> None:
-        self.decisions[stmt] = self._joined(self.decisions.get(stmt), held)
+        self.decisions[stmt] = joined(self.decisions.get(stmt), held)
         # What is set in one branch only tells which one was taken.
         for inner in (n for s in [*stmt.body, *stmt.orelse] for n in walk(s)):
             if isinstance(inner, ast.AugAssign):
@@ -591,10 +594,3 @@ class OwnShare:
                         self._assign_from(target, inner, held)
             elif isinstance(inner, ast.Return) and isinstance(inner.value, ast.Constant):
                 self._statement(inner, inner.value, held)
-
-
-def short_of(iterated: ast.expr) -> str:
-    """How a loader is named in `for x, y in loader`."""
-    while isinstance(iterated, ast.Call) and iterated.args:
-        iterated = iterated.args[0]
-    return ast.unparse(iterated)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, makes_another
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -19,9 +20,6 @@ _COPYING_CLASSES = frozenset({"AveragedModel", "ModelEma", "ModelEmaV2", "ModelE
 _RUNNING_FUNCTIONS = frozenset(
     "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
 )
-
-# Methods of a model that give its weights.
-_WEIGHTS = frozenset({"state_dict", "parameters", "named_parameters", "buffers", "named_buffers"})
 
 _KNOWN = frozenset({"torch", "builtins"})
 
@@ -150,13 +148,8 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
         # `score(model, loader)` of a module that cannot be read
         if any(script.is_a(argument, v.LOADER, v.DATASET, v.BATCH, v.TENSOR) for argument in given):
             return True
-    return any(
-        (isinstance(inner, ast.Call) and (dotted(inner.func) or "").endswith("deepcopy"))
-        # `{n: p.data.clone() for n, p in model.named_parameters()}`
-        or (isinstance(inner, ast.Attribute) and inner.attr == "clone")
-        for callee in script.callees(call)
-        for inner in walk(callee.node)
-    )
+    # `{n: p.data.clone() for n, p in model.named_parameters()}` of a function
+    return any(makes_another(inner) for callee in script.callees(call) for inner in walk(callee.node))
 
 
 def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
@@ -195,33 +188,10 @@ def _named(node: ast.AST) -> str:
 
 
 def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a call reads weights that are copied there and kept: `copy.deepcopy(model.state_dict())`.
-
-    What is put back later has to lie where the weights do.
-    """
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _WEIGHTS:
+    """Whether a call reads weights of which something is made there that is kept, and has to lie where they do."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in WEIGHTS:
         return False
-    if not _is_among(script, model, script.models_of(call.func.value)):
-        return False
-    inner: ast.AST = call
-    for ancestor in script.tree.ancestors(call):
-        if isinstance(ancestor, ast.Call) and script.qualname(ancestor.func) == "copy.deepcopy":
-            return True
-        if isinstance(ancestor, ast.comprehension):
-            gone_through = script.tree.parent(ancestor)
-            return gone_through is not None and _clones(gone_through)
-        if isinstance(ancestor, ast.For) and inner is ancestor.iter:
-            return any(map(_clones, ancestor.body))
-        if isinstance(ancestor, ast.stmt):
-            break
-        inner = ancestor
-    return False
-
-
-def _clones(node: ast.AST) -> bool:
-    """Whether something clones tensors, and does not bring them to the CPU at once."""
-    inside = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
-    return "clone" in inside and not inside & {"cpu", "numpy", "to"}
+    return _is_among(script, model, script.models_of(call.func.value)) and are_kept(script, call, _run_by)
 
 
 def _is_among(script: ScriptModel, model: v.Thing, found: set[v.Thing]) -> bool:

@@ -4,20 +4,58 @@ tested = build().cuda()
 tested.load_state_dict(model.state_dict())
 tested.eval()
 evaluate(tested, test_loader)
+
+Or one that is only counted: `probe = build()` in a function that adds up the sizes of `probe.parameters()`.
 """
 
 from __future__ import annotations
 
 import ast
 
+from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.made_within import LOOKS
 
 # What asks for weights in order to change them, or turns evaluation back into training.
 _TRAINING = frozenset(
     "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
 )
+# What shows a model, or asks what it is.
+_SHOWING = frozenset(
+    "builtins.print builtins.str builtins.repr builtins.len builtins.type builtins.isinstance".split()
+)
+
+
+def is_only_counted(script: ScriptModel, holder: Holder, scope: Scope) -> bool:
+    """Whether a function makes a model of its own to look at its weights, and neither runs it nor hands it on.
+
+    Args:
+        script: its model.
+        holder: a name under which a factory's model is kept, beside the one that is trained.
+        scope: the function.
+    """
+    if holder.cls is not None or scope.kind != "function":
+        return False
+    reads = script.reads(holder.name, scope)
+    return bool(reads) and all(_is_looked_at(script, name) for name in reads)
+
+
+def _is_looked_at(script: ScriptModel, name: ast.Name) -> bool:
+    parent = script.tree.parent(name)
+    if isinstance(parent, ast.Call) and parent.func is not name:
+        return (script.qualname(parent.func) or "") in _SHOWING
+    if not isinstance(parent, ast.Attribute) or parent.attr not in LOOKS:
+        return False
+    for ancestor in script.tree.ancestors(parent):
+        if isinstance(ancestor, (ast.Return, ast.Yield, ast.YieldFrom)) and parent.attr == "state_dict":
+            return False
+        if isinstance(ancestor, ast.stmt):
+            break
+        if isinstance(ancestor, ast.Call) and script.is_a(ancestor, v.OPTIMIZER):
+            return False
+    return True
 
 
 def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool:

@@ -31,6 +31,7 @@ from accelify.analysis.planning.homes import (
     function_of,
     init_of,
     node_of,
+    takes_arguments_early,
 )
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -246,6 +247,8 @@ class Reach:
             if self._is_copied(class_value(self.script, home)):
                 return f"{shown} is copied or saved whole, and it would go with it"
             return f"{shown} is a class of torch's kind, whose objects do not keep it"
+        if home.kind == "class" and takes_arguments_early(class_value(self.script, home)):
+            return f"{shown} takes what it is made of before its `__init__` does"
         if any(a.arg == NAME for a in function.parameters()):
             return f"{shown} has a parameter of that name"
         if elsewhere := self.script.called_from_elsewhere(function):

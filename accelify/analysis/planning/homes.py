@@ -8,7 +8,17 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.headers import evaluating_scope, movable_default
+from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Class
+
+# Whose objects are made of the arguments, which `__init__` only sees afterwards.
+_MADE_EARLY = frozenset(
+    """torch.Tensor torch.FloatTensor torch.autograd.Variable torch.nn.Parameter torch.nn.parameter.Parameter
+    numpy.ndarray typing.NamedTuple torch.nn.utils.rnn.PackedSequence pathlib.Path pathlib.PurePath pathlib.PosixPath
+    datetime.datetime datetime.date datetime.timedelta""".split()
+)
+
+_OF_PYTHON = frozenset("tuple str bytes int float complex frozenset".split())
 
 
 def node_of(script: ScriptModel, scope: Scope) -> Scope:
@@ -82,3 +92,22 @@ def class_value(script: ScriptModel, scope: Scope) -> Class:
     found = script.interpreter.things[(scope.node, "class")]
     assert isinstance(found, Class)
     return found
+
+
+def takes_arguments_early(cls: Class) -> bool:
+    """Whether the objects of a class are made by a `__new__` that is handed what `__init__` takes, and no more.
+
+    `class Variable(autograd.Variable)`, `class Row(tuple)`, a `__new__(cls, size)` of its own.
+    """
+    if cls.external_bases() & _MADE_EARLY or any(map(_is_of_python, cls.ancestry())):
+        return True
+    own = cls.method("__new__")
+    arguments = getattr(own[1].node, "args", None) if own is not None else None
+    return arguments is not None and arguments.vararg is None
+
+
+def _is_of_python(cls: Class) -> bool:
+    """`class Row(tuple)`, `class Pair(namedtuple("Pair", "a b"))`."""
+    bases = cls.scope.node.bases if isinstance(cls.scope.node, ast.ClassDef) else []
+    names = (dotted(base.func if isinstance(base, ast.Call) else base) or "" for base in bases)
+    return any(name in _OF_PYTHON or name.rpartition(".")[2] == "namedtuple" for name in names)

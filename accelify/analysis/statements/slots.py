@@ -41,6 +41,30 @@ class Held:
     origins: frozenset[ast.stmt] = frozenset()
 
 
+def joined(known: Held | None, held: Held) -> Held:
+    """What a slot holds that can hold either."""
+    return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
+
+
+def place_in(whole: ast.AST, part: ast.AST) -> int | None:
+    """The place of one of the several things in `loss, step`; None where that is not to be told, or nothing such."""
+    parts = whole.elts if isinstance(whole, ast.Tuple) else []
+    if any(isinstance(one, ast.Starred) for one in parts):
+        return None
+    return next((i for i, one in enumerate(parts) if one is part), None)
+
+
+def place_for(target: ast.expr, value: ast.expr | None, place: int | None) -> ast.expr:
+    """What takes the thing at a place, `b` of `a, b` for the second; the whole target where that is not to be told."""
+    if place is None or not isinstance(target, (ast.Tuple, ast.List)) or place >= len(target.elts):
+        return target
+    if any(isinstance(one, ast.Starred) for one in target.elts):
+        return target
+    if value is not None and (not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts)):
+        return target
+    return target.elts[place]
+
+
 def is_anew(node: ast.AST, slot: Slot) -> bool:
     """Whether a statement makes a slot anew, from nothing of its own."""
     if not isinstance(node, ast.Assign):
@@ -75,4 +99,4 @@ def _in_each_branch(branch: ast.If, slot: Slot) -> bool:
     )
 
 
-__all__ = ["SAMPLE", "TOTAL", "Held", "Slot", "is_anew", "makes_anew"]
+__all__ = ["SAMPLE", "TOTAL", "Held", "Slot", "is_anew", "joined", "makes_anew", "place_for", "place_in"]
