@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from accelify import edits as verbs
+from accelify.analysis.devices.placing_bases import placing_bases
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.modules.converted_before import (
     calls_without,
@@ -356,9 +357,10 @@ def _convert_project(source: Source, options: ConvertOptions, imports: Imports) 
     if (
         alone.status == CONVERTED
         and not _may_be_lowered(source.text, options)
-        and models[0].trains_more_elsewhere()
+        and (models[0].trains_more_elsewhere() or placing_bases(models[0]))
     ):
-        # It has a loop of its own, and other modules train, too: where they cannot come along, it is that loop alone.
+        # It has a loop of its own, and other modules train, too, or have the base class that places what it trains:
+        # where they cannot come along, it is that loop alone.
         together = _convert_together(source, models[0], options, imports)
         if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
             return together
@@ -373,6 +375,8 @@ def _convert_together(
     name = str(source.path)
     try:
         script = ScriptModel(known.tree, Path(source.path), project=True, known=known)
+        if bases := placing_bases(script):
+            script.join(bases)
         while True:
             sources = _sources(source, script)
             converted = _converted_already(script, sources, options)
