@@ -4,6 +4,8 @@ tested = build().cuda()
 tested.load_state_dict(model.state_dict())
 tested.eval()
 evaluate(tested, test_loader)
+
+Or one that is made to be written: `scripted = torch.jit.script(model)`, `scripted.save(path)`.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from accelify.analysis.script import ScriptModel
 _TRAINING = frozenset(
     "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
 )
+# What is asked of a model that is compiled to be written into a file.
+_WRITTEN = frozenset({"save", "eval", "cpu"})
 
 
 def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool:
-    """Whether a variable's model is loaded and evaluated, so that prepare would cast and average for nothing.
+    """Whether a variable's model is loaded and evaluated, or saved, so that prepare would average it for nothing.
 
     Args:
         script: its model.
@@ -31,6 +35,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
     if holder.cls is not None:
         return False
     asked: set[str] = set()
+    handed = False
     for name in script.reads(holder.name, scope):
         parent = script.tree.parent(name)
         if isinstance(parent, ast.Attribute):
@@ -39,4 +44,8 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
             return False
         elif not isinstance(parent, (ast.Call, ast.keyword)):
             return False  # kept under another name, in a list, in an object
+        else:
+            handed = True
+    if "save" in asked and asked <= _WRITTEN and not handed:
+        return True
     return {"eval", "load_state_dict"} <= asked and not asked & _TRAINING
