@@ -1,4 +1,4 @@
-"""Base classes of other modules that choose the device of what trains, or move it there, come along."""
+"""Base classes of other modules that choose the device of what trains, move it there, or save it, come along."""
 
 from __future__ import annotations
 
@@ -64,6 +64,31 @@ class Basic:
 
     def build(self):
         raise NotImplementedError
+"""
+SAVES = """\
+import torch
+
+
+class Basic:
+    def __init__(self, args):
+        self.args = args
+        self.best = 0
+
+    def save(self, score):
+        torch.save(self.model.state_dict(), self.args.path)
+        if score > self.best:
+            self.best = score
+            print("the best", score)
+"""
+SAVING = """\
+    def __init__(self, args):
+        super().__init__(args)
+        self.device = "cuda"
+        self.model = nn.Linear(4, 3).to(self.device)
+
+    def end(self, score):
+        self.save(score)
+        return self.best
 """
 OWN_MODEL = """\
     def __init__(self, args):
@@ -139,3 +164,29 @@ def test_it_comes_along_with_a_trainer_that_another_script_starts(tmp_path: Path
     texts = project(tmp_path, main=main, trainer=trainer(OWN_MODEL), base=CHOOSES)
     assert "self.accelerator.device" in texts["base"]
     assert "cuda" not in texts["base"]
+
+
+def test_one_that_saves(tmp_path: Path) -> None:
+    texts = project(tmp_path, main=trainer(SAVING), base=SAVES)
+    assert "super().__init__(self.accelerator, args)" in texts["main"]
+    saved = "self.accelerator.save(self.accelerator.unwrap_model(self.model).state_dict(), self.args.path)"
+    assert saved in texts["base"]
+    assert 'self.accelerator.print("the best", score)' in texts["base"]
+
+
+def test_one_that_saves_stays_where_others_derive_from_it(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(
+        "from base import Basic\n\n\nclass Other(Basic):\n    pass\n\n\nOther(1)\n"
+    )
+    texts = project(tmp_path, main=trainer(SAVING), base=SAVES)
+    assert texts["base"] == SAVES
+    assert "super().__init__(args)" in texts["main"]
+
+
+def test_one_that_saves_comes_along_with_a_trainer_that_another_script_starts(tmp_path: Path) -> None:
+    main = "from types import SimpleNamespace\n\nimport torch\nfrom torch.utils.data import TensorDataset\n"
+    main += "\nfrom trainer import Trainer\n\n"
+    main += "data = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))\n"
+    main += "trainer = Trainer(SimpleNamespace(path='net.pt'))\ntrainer.train(data)\ntrainer.end(1)\n"
+    texts = project(tmp_path, main=main, trainer=trainer(SAVING), base=SAVES)
+    assert "self.accelerator.save(" in texts["base"]

@@ -1,4 +1,4 @@
-"""Base classes of other modules that choose a device for what trains, or move it there: they come along.
+"""Base classes of other modules that choose a device for what trains, move it there, or save it: they come along.
 
 class Basic:                                                      (another module)
     def __init__(self, args):
@@ -9,7 +9,7 @@ class Basic:                                                      (another modul
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
@@ -20,12 +20,23 @@ from accelify.analysis.values import Class
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
+_WRITING = ("torch.save", "torch.load", "SummaryWriter")
+
 
 def placing_bases(script: ScriptModel) -> list[Module]:
     """Modules with base classes of what trains here, whose methods move what is trained or choose a device for it.
 
     What a constructor assigns a device that it names itself is left out: the subclass assigns its own behind that.
     """
+    return _bases(script, _places)
+
+
+def writing_bases(script: ScriptModel) -> list[Module]:
+    """Modules with base classes of what trains here, whose methods save, load or log it."""
+    return _bases(script, _writes)
+
+
+def _bases(script: ScriptModel, wanted: Callable[[Class], bool]) -> list[Module]:
     found: set[Module] = set()
     training = {scope.owner_class for scope in script.training_scopes}
     for cls in script.interpreter.classes():
@@ -34,7 +45,7 @@ def placing_bases(script: ScriptModel) -> list[Module]:
         found |= {
             base.module
             for base in cls.ancestry()
-            if base.module not in script.modules and base.module.path is not None and _places(base)
+            if base.module not in script.modules and base.module.path is not None and wanted(base)
         }
     # In the order in which they are imported: places in them are compared by it.
     return [module for module in dict.fromkeys(script.program.modules.values()) if module in found]
@@ -55,6 +66,15 @@ def _places(cls: Class) -> bool:
             if isinstance(node, ast.Call) and _moves(node):
                 return True
     return False
+
+
+def _writes(cls: Class) -> bool:
+    """Whether a method of a class saves or loads by torch, or makes a writer."""
+    return any(
+        isinstance(node, ast.Call) and (dotted(node.func) or "").endswith(_WRITING)
+        for method in cls.scope.children.values()
+        for node in method.nodes
+    )
 
 
 def _moves(call: ast.Call) -> bool:
