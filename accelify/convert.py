@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from accelify import edits as verbs
+from accelify.analysis.devices.placing_bases import placing_bases, writing_bases
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.modules.converted_before import (
     calls_without,
@@ -356,9 +357,14 @@ def _convert_project(source: Source, options: ConvertOptions, imports: Imports) 
     if (
         alone.status == CONVERTED
         and not _may_be_lowered(source.text, options)
-        and models[0].trains_more_elsewhere()
+        and (
+            models[0].trains_more_elsewhere()
+            or placing_bases(models[0])
+            or (_is_left_to_helpers(alone) and writing_bases(models[0]))
+        )
     ):
-        # It has a loop of its own, and other modules train, too: where they cannot come along, it is that loop alone.
+        # It has a loop of its own, and other modules train, too, or have the base class that places or saves what it
+        # trains: where they cannot come along, it is that loop alone.
         together = _convert_together(source, models[0], options, imports)
         if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
             return together
@@ -370,32 +376,17 @@ def _convert_together(
 ) -> list[Conversion]:
     """Convert a script with the modules of its project that train."""
     assert source.path is not None
-    name = str(source.path)
     try:
         script = ScriptModel(known.tree, Path(source.path), project=True, known=known)
-        while True:
-            sources = _sources(source, script)
-            converted = _converted_already(script, sources, options)
-            if converted is not None:
-                return [converted]
-            plan = _planned(script, options)
-            # What calls a function that cannot do without the Accelerator is converted with it.
-            callers = list(plan.reach.elsewhere) if plan.blockers and plan.reach is not None else []
-            if not callers or any(module.path is None for module in callers):
-                break
-            script.join(callers)
-        if plan.blockers:
-            refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
-            return [finished(refused, options.runtime)]
-        found = _apply(sources, script.tree, *_changes(script, plan, name))
-        found[0] = finished(found[0], options.runtime)
-        if found[0].status == REFUSED:
-            return [found[0]]
-        mended = [finding for conversion in found[1:] for finding in conversion.applied]
-        found[0].until = other_callers(script, plan, sources, imports, mended)
-        found[0].remaining += [finding for finding, _ in found[0].until]
-        for module, conversion in zip(script.modules, found, strict=False):
-            conversion.functions = _functions(script, plan, module)
+        if bases := placing_bases(script):
+            script.join(bases)
+        found = _convert_group(source, script, options, imports)
+        if any(map(_is_left_to_helpers, found)) and (bases := writing_bases(script)):
+            script.join(bases)
+            more = _convert_group(source, script, options, imports)
+            # Who else derives from such a class would have to hand it the Accelerator: it is only convenient.
+            if more[0].status == CONVERTED and len(more[0].until) <= len(found[0].until):
+                found = more
     except ValueError as error:
         return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
     except Exception as error:
@@ -406,6 +397,42 @@ def _convert_together(
         if not conversion.changed:  # what is said of a file that stays as it is goes with the script's own
             found[0].remaining += conversion.remaining
     return [c for c in found if c is found[0] or c.changed]
+
+
+def _is_left_to_helpers(found: Conversion) -> bool:
+    """Whether functions of other modules save, load or log on every process."""
+    return found.status == CONVERTED and any(f.code in ("ACC207", "ACC210") for f in found.remaining)
+
+
+def _convert_group(
+    source: Source, script: ScriptModel, options: ConvertOptions, imports: Imports
+) -> list[Conversion]:
+    """Convert the modules of a script that are joined, and those that turn out to have to come along."""
+    name = str(source.path)
+    while True:
+        sources = _sources(source, script)
+        converted = _converted_already(script, sources, options)
+        if converted is not None:
+            return [converted]
+        plan = _planned(script, options)
+        # What calls a function that cannot do without the Accelerator is converted with it.
+        callers = list(plan.reach.elsewhere) if plan.blockers and plan.reach is not None else []
+        if not callers or any(module.path is None for module in callers):
+            break
+        script.join(callers)
+    if plan.blockers:
+        refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
+        return [finished(refused, options.runtime)]
+    found = _apply(sources, script.tree, *_changes(script, plan, name))
+    found[0] = finished(found[0], options.runtime)
+    if found[0].status == REFUSED:
+        return [found[0]]
+    mended = [finding for conversion in found[1:] for finding in conversion.applied]
+    found[0].until = other_callers(script, plan, sources, imports, mended)
+    found[0].remaining += [finding for finding, _ in found[0].until]
+    for module, conversion in zip(script.modules, found, strict=False):
+        conversion.functions = _functions(script, plan, module)
+    return found
 
 
 def _sources(source: Source, script: ScriptModel) -> list[Source]:

@@ -75,6 +75,7 @@ from accelify.transforms import (
     unwrapping,
     weight_names,
     whole_batch,
+    wrapper_attributes,
     writers,
     written_weights,
 )
@@ -92,6 +93,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     devices.transform,
     moves.transform,
     devices.written_out,
+    wrapper_attributes.transform,
     device_constants.transform,
     precision.transform,
     accumulation.transform,

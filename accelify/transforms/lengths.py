@@ -14,6 +14,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.schedules.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import lengths_of
+from accelify.analysis.schedules.step_rates import step_rates
+from accelify.analysis.schedules.steps import ends_by_steps
 from accelify.analysis.schedules.told_totals import told_totals
 from accelify.analysis.statements.unread import is_unread
 from accelify.analysis.syntax import dotted, walk
@@ -97,7 +99,7 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
             continue
         if context.is_claimed(node) or is_divided(context, node):
             continue
-        if _sets_learning_rate(context, node):
+        if _sets_learning_rate(context, node) and not _goes_by_steps(context):
             context.claim(node)
             text = context.tree.segment(node)
             message = (
@@ -105,6 +107,19 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
                 "makes 1/N of so many steps, divide it by `accelerator.num_processes`"
             )
             yield context.change(LENGTH, node, message)
+
+
+def _goes_by_steps(context: Context) -> bool:
+    """Whether a learning rate follows a count of steps that is named (ACC407): the steps of all processes, counted
+    as is said there, come to the number of all batches, and to divide that as well would be once too much."""
+    script = context.script
+    return any(
+        rate.counter is not None and not rate.of_batches
+        for loop, loaders in script.loader_loops
+        if context.plan.is_sharded(loaders) and any(script.trains(stmt) for stmt in loop.body)
+        if not ends_by_steps(script, loop.body[0])
+        for rate in step_rates(script, loop)
+    )
 
 
 def is_batch_size(node: ast.expr) -> bool:

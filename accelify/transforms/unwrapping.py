@@ -9,6 +9,7 @@ if type(model) is Net:                ->  if type(accelerator.unwrap_model(model
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
 twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
 torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
+export(model.float(), x)  # by one    ->  export(accelerator.unwrap_model(model).float(), x)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from accelify.analysis.models.made_anew import made_anew
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import dotted, is_constant, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -293,11 +294,12 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
         parent = tree.parent(name)
-        if not compiles and type(parent) not in _TAKING_PARTS and not context.guarded:
+        given_back = isinstance(parent, ast.Attribute) and parent.attr in _GIVING_BACK
+        if not (compiles or given_back or context.guarded) and type(parent) not in _TAKING_PARTS:
             continue
         if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
             continue
-        if isinstance(parent, ast.Attribute) and not compiles:
+        if isinstance(parent, ast.Attribute) and not compiles and not given_back:
             continue
         wanted = (
             (isinstance(parent, ast.Subscript) and parent.value is name)
@@ -311,7 +313,9 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         )
         by_itself = wanted
         asked = isinstance(parent, ast.Call) and _asks_for_class(context, parent, name)
-        if not isinstance(parent, ast.Attribute) and context.is_guarded(name):
+        if (not isinstance(parent, ast.Attribute) or _taker(tree, name) is not None) and context.is_guarded(
+            name
+        ):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
         compiled = compiles and _is_compiled(context, name)
@@ -454,18 +458,24 @@ def _handed(call: ast.Call, wanted: dict[Scope, set[str]]) -> list[ast.expr]:
     ]
 
 
-def _is_compiled(context: Context, model: ast.expr) -> bool:
-    """Whether a model is handed to TorchScript: `torch.jit.script(model.eval())`, or a ScriptModule as its part."""
-    tree, script, node = context.tree, context.script, model
+def _taker(tree: Tree, model: ast.expr) -> ast.Call | None:
+    """The call that is handed a model, as it is or behind `.eval()`, `.float()` and the like."""
+    node: ast.AST = model
     while isinstance(through := tree.parent(node), ast.Attribute) and through.attr in _GIVING_BACK:
         call = tree.parent(through)
         if not isinstance(call, ast.Call):
-            return False
+            return None
         node = call
     taker = tree.parent(node)
     if isinstance(taker, ast.keyword):
         taker = tree.parent(taker)
-    if not isinstance(taker, ast.Call) or taker.func is node:
+    return taker if isinstance(taker, ast.Call) and taker.func is not node else None
+
+
+def _is_compiled(context: Context, model: ast.expr) -> bool:
+    """Whether a model is handed to TorchScript: `torch.jit.script(model.eval())`, or a ScriptModule as its part."""
+    script, taker = context.script, _taker(context.tree, model)
+    if taker is None:
         return False
     return script.qualname(taker.func) in _COMPILING or any(
         isinstance(w, Class) and _SCRIPTED in w.external_bases() for w in script.values(taker.func)
@@ -505,7 +515,8 @@ def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:
 
 def _is_prepared_name(context: Context, node: ast.expr) -> bool:
     models = context.script.models_of(node)
-    return bool(models) and models <= context.plan.prepared
+    prepared = bool(models) and models <= context.plan.prepared
+    return prepared and not context.plan.placement.is_only_evaluated(node)
 
 
 def _can_be_wrapped(context: Context, node: ast.expr) -> bool:

@@ -113,6 +113,57 @@ def test_a_helper_of_the_script_itself(tmp_path: Path) -> None:
     assert "    accelerator = Accelerator(cpu=args.no_cuda)\n" in converted(tmp_path, main)
 
 
+BRANCHES = """\
+def get_device(gpu=True):
+    {doc}if {test}:
+        return torch.device("{first}")
+    {other}return torch.device("{second}")
+"""
+
+
+@pytest.mark.parametrize("other", ["", "else:\n        "])
+@pytest.mark.parametrize(
+    ("test", "first", "second"),
+    [
+        ("gpu", "cuda", "cpu"),
+        ("gpu and torch.cuda.is_available()", "cuda:0", "cpu"),
+        ("not gpu", "cpu", "cuda"),
+    ],
+)
+def test_a_helper_that_returns_from_branches(
+    test: str, first: str, second: str, other: str, tmp_path: Path
+) -> None:
+    doc = '"""Where to."""\n    '
+    helper = "import torch\n\n\n" + BRANCHES.format(
+        doc=doc, test=test, first=first, second=second, other=other
+    )
+    main = MAIN.format(imports="from tools import get_device", device="get_device(not args.no_cuda)")
+    text = converted(tmp_path, main, tools=helper)
+    assert "    accelerator = Accelerator(cpu=args.no_cuda)\n    device = accelerator.device\n" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("options.gpu", "Accelerator(cpu=not options.gpu)"),
+        ("torch.cuda.is_available()", "Accelerator()"),
+        ("torch.cuda.is_available() and not options.no_cuda", "Accelerator(cpu=options.no_cuda)"),
+    ],
+)
+def test_a_helper_that_asks_a_global_option(asked: str, made: str, tmp_path: Path) -> None:
+    helper = BRANCHES.format(doc="", test=asked, first="cuda", second="cpu", other="")
+    imports = f"import options\n\n\n{helper}"
+    text = converted(tmp_path, MAIN.format(imports=imports, device="get_device()"))
+    assert f"    accelerator = {made}\n    device = accelerator.device\n" in text
+
+
+def test_a_global_option_of_another_module_is_not_known_here(tmp_path: Path) -> None:
+    helper = "import options\nimport torch\n\n\n"
+    helper += BRANCHES.format(doc="", test="options.gpu", first="cuda", second="cpu", other="")
+    main = MAIN.format(imports="from tools import get_device", device="get_device()")
+    assert "    accelerator = Accelerator()\n" in converted(tmp_path, main, tools=helper)
+
+
 def test_a_helper_that_asks_for_something_else(tmp_path: Path) -> None:
     helper = HELPER.replace("and gpu", "and gpu and len(WANTED) > 1")
     main = MAIN.format(imports="from tools import get_device", device="get_device(not args.no_cuda)")

@@ -109,6 +109,54 @@ def test_what_all_processes_need_is_only_said(tmp_path: Path, helper: str) -> No
     assert "this call writes files (numpy.save in helper.py, line " in message
 
 
+FIELDS = """
+def note(path, record=None, **fields):
+    if record is None:
+        record = {}
+    fields['n'] = 1
+    record.update(fields)
+    with open(path, 'a') as file:
+        file.write(str(record))
+
+
+def keep(path, kept=None):
+    note(path, kept, n=2)
+
+
+class Log:
+    def __init__(self, path):
+        self.path = path
+
+    def log(self, record=None, **fields):
+        record = record or {}
+        record.update(fields)
+        with open(self.path, 'a') as file:
+            file.write(str(record))
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("note('a', n=3)", ""),
+        ("note('a', **{'n': 3})", "record"),
+        ("note('a', {}, n=3)", "record"),
+        ("note('a', record=seen)", "record"),
+        ("keep('a')", "record"),
+        ("Log('a').log(n=3)", ""),
+        ("Log('a').log(seen, n=3)", "record"),
+    ],
+)
+def test_a_parameter_is_changed_where_a_call_hands_something_over(
+    tmp_path: Path, call: str, reason: str
+) -> None:
+    conversion = converted(tmp_path, FIELDS, epoch=call, ready="seen = {}")
+    assert place_of(conversion.new_text, "epoch") == (call if reason else GUARD + call)
+    assert [f"it changes `{reason}`" in message for message in findings(conversion)] == (
+        [True] if reason else []
+    )
+
+
 def test_what_sound_and_a_function_of_a_library_are_called(tmp_path: Path) -> None:
     helper = "import soundfile\n\n\ndef keep(x, path):\n    soundfile.write(path, x, 8000)\n    return path\n"
     assert (

@@ -73,3 +73,21 @@ def test_what_a_loop_has_moved_is_on_the_device(moving: str) -> None:
 )
 def test_what_it_has_not_moved_follows_the_model(moving: str) -> None:
     check(moving, "].to(accelerator.device))", "output.cpu()")
+
+
+@pytest.mark.parametrize(
+    ("moving", "argument"),
+    [
+        ("sample[0] = sample[0].to(device)", "sample[0]"),
+        ("sample[0] = sample[0].cuda()", "sample[0]"),
+        ("sample[1] = sample[0].to(device)", "sample[0].to(accelerator.device)"),
+        ("sample[0] = sample[1].to(device)", "sample[0].to(accelerator.device)"),
+    ],
+)
+def test_an_element_of_a_batch_that_is_taken_by_hand(moving: str, argument: str) -> None:
+    end = "held = DataLoader(Rows(), batch_size=4)\nsample = next(iter(held))\n{}\nmodel.eval()\noutput = model({})"
+    before = end.format(moving, "sample[0]")
+    after = end.format(moving.replace(".cuda()", ".to(accelerator.device)"), argument)
+    check_transformed(
+        "end", before, after, setup=SETUP, build=BUILD, batch="x, y = x.to(device), y.to(device)"
+    )

@@ -372,6 +372,31 @@ def test_what_torchscript_compiles_before_it_is_prepared_stays() -> None:
     assert "unwrap_model" not in convert(setup=NET, build=build).new_text
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model.float()", None),
+        ("torch.onnx.export(model, x, 'net.onnx')", "torch.onnx.export({}, x, 'net.onnx')"),
+        ("torch.onnx.export(model.float(), x, 'net.onnx')", "torch.onnx.export({}.float(), x, 'net.onnx')"),
+        ("torch.onnx.export(x, model=model.cpu().eval())", "torch.onnx.export(x, model={}.cpu().eval())"),
+        ("torch.jit.script(model).save('net.pt')", "torch.jit.script({}).save('net.pt')"),
+    ],
+)
+def test_what_one_process_exports_is_the_model_itself(before: str, after: str | None) -> None:
+    text = convert(setup=NET, build=BUILD, end=before).new_text
+    bare = "accelerator.unwrap_model(model)"
+    guarded = f"\nif accelerator.is_main_process:\n    {(after or '').format(bare)}\n"
+    assert (f"\n{before}\n" if after is None else guarded) in text
+
+
+def test_a_compiled_model_is_written_once_and_not_prepared() -> None:
+    end = "scripted = torch.jit.script(model.eval())\nscripted.save('net.pt')"
+    text = convert(setup=NET, build=BUILD, end=end).new_text
+    assert "scripted = torch.jit.script(accelerator.unwrap_model(model).eval())\n" in text
+    assert "if accelerator.is_main_process:\n    scripted.save('net.pt')\n" in text
+    assert text.count("prepare(") == 1
+
+
 PARTS = """
 def parts(layers):
     {made}

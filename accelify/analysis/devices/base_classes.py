@@ -1,35 +1,15 @@
-"""Devices that a base class of another module chooses in its constructor, and whose wish decides on them."""
+"""The wish for the CPU by which a base class of another module chooses a device in its constructor."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from accelify.analysis import knowledge as k
+from accelify.analysis.devices.placing_bases import own_devices
 from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import call_argument, dotted, walk
-
-
-def names_a_gpu(value: ast.expr) -> bool:
-    """Whether an expression has a GPU's name in it."""
-    return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda")
-        for node in walk(value)
-    )
-
-
-def own_devices(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The attributes of `self` that a class or method assigns a device which it names, and what it assigns."""
-    for node in walk(scope):
-        if not isinstance(node, ast.Assign) or not names_a_gpu(node.value):
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                if target.value.id == "self" and k.DEVICE_NAME.search(target.attr):
-                    yield target.attr, node.value
+from accelify.analysis.syntax import call_argument, dotted
 
 
 def wish_of_base_class(script: ScriptModel) -> tuple[str, frozenset[str]] | None:

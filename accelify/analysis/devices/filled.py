@@ -2,7 +2,7 @@
 
 The batch keeps its name and changes its place: what is read of it behind the loop lies where the loop has moved it,
 also for who has handed the batch to the function in which the loop stands. `batch["x"] = batch["x"].to(device)` does
-so with one entry.
+so with one entry, and `sample[0] = sample[0].to(device)`, which no row of a tensor would be written for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FilledBatches:
     def behind(self, node: ast.Name | ast.Subscript) -> tuple[list[ast.expr], bool]:
         """The moved entries that a name or an entry holds where it is read, and whether it can hold nothing else."""
         if isinstance(node, ast.Subscript) and not (
-            isinstance(node.value, ast.Name) and _is_fixed(node.slice)
+            isinstance(node.value, ast.Name) and (_is_fixed(node.slice) or _is_number(node.slice))
         ):
             return [], False
         if not self._moves_any:
@@ -86,7 +86,7 @@ def _filled_by(scope: Scope) -> _Filled:
                         assert isinstance(stmt, ast.Assign)
                         found.setdefault(name, []).append((node, stmt.value))
         target = _moved_entry(node)
-        if target is not None and _is_fixed(target.slice):
+        if target is not None and (_is_fixed(target.slice) or _moves_itself(target, node)):
             assert isinstance(node, ast.Assign)
             found.setdefault(ast.unparse(target), []).append((node, node.value))
     return found
@@ -101,6 +101,16 @@ def _moved_entry(node: ast.AST) -> ast.Subscript | None:
     return (
         target if moved and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) else None
     )
+
+
+def _moves_itself(target: ast.Subscript, stmt: ast.AST) -> bool:
+    """`sample[0] = sample[0].to(device)`: an element of a list."""
+    moved = stmt.value.func.value  # type: ignore[attr-defined]
+    return _is_number(target.slice) and ast.unparse(moved) == ast.unparse(target)
+
+
+def _is_number(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) and type(key.value) is int
 
 
 def _is_fixed(key: ast.expr) -> bool:

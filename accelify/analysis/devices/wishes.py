@@ -267,7 +267,7 @@ class Devices:
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
-            given = [as_given(test, asked[0], value) for test in self._chain(asked[1])]
+            given = [as_given(self.script, test, asked[0], value) for test in self._chain(asked[1])]
             known = [test for test in given if test is not None]
             return list[ast.expr](known) if len(known) == len(given) else None
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):

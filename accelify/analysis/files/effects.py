@@ -44,7 +44,7 @@ from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
 from accelify.analysis.models.changed_parts import changes_part
 from accelify.analysis.models.handed_models import LOGGING, models_handed, parameter_of
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.scopes import Scope, handed_to, in_order, spread_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS, is_made_within, root_name
 from accelify.analysis.statements.unreached import reached
@@ -134,13 +134,15 @@ class Effects:
 
     `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
     and globals that it assigns, by owner; `changes` the names from outside whose objects it changes, each with the
-    expressions that it changes; `models` the parameters whose model it calls.
+    expressions that it changes; `given` the parameters whose objects it changes where a call hands it some, which are
+    None by default; `models` the parameters whose model it calls.
     """
 
     sites: list[Site] = field(default_factory=list)
     tied: str = ""
     state: set[tuple[Scope, str]] = field(default_factory=set)
     changes: dict[str, list[ast.expr]] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
     models: set[str] = field(default_factory=set)
     sets_model: bool = False
     reads: bool = False
@@ -181,8 +183,10 @@ class SideEffects:
             self._look(found, module, scope, scope.nodes)
             changed = {n for n, at in found.changes.items() if not is_made_within(module.tree, scope, n, at)}
             changed.discard(scope.self_name() or "")
-            if changed:
-                found.tie(f"it changes `{sorted(changed)[0]}`")
+            left_out = {a.arg for a, default in scope.defaults() if is_constant(default, None)}
+            found.given = changed & left_out
+            if changed - left_out:
+                found.tie(f"it changes `{min(changed - left_out)}`")
             found.changes = {}
         return found
 
@@ -203,6 +207,7 @@ class SideEffects:
         """What a function does where a call of the script runs it: a model that is not handed over is not called."""
         effects = self.of(callee)
         surely, through = self._handed(self.script.module_of(call), self.script.scope_of(call), call, callee)
+        effects = replace(effects, tied=effects.tied or _changes_given(effects, call, callee))
         return replace(effects, calls_model=effects.calls_model or surely or bool(through), models=set())
 
     def _handed(self, module: Module, scope: Scope, call: ast.Call, callee: Scope) -> tuple[bool, set[str]]:
@@ -253,7 +258,7 @@ class SideEffects:
     def _is_for_all(self, scope: Scope) -> bool:
         effects = self.of(scope)
         runs = effects.calls_model or bool(effects.models)
-        return bool(effects.tied) or runs or scope in self.script.training_scopes
+        return bool(effects.tied or effects.given) or runs or scope in self.script.training_scopes
 
     def _shows(self, scope: Scope) -> bool:
         return bool(self.of(scope).sites)
@@ -356,8 +361,9 @@ class SideEffects:
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
             # What a generator yields goes on no further than to who runs it, unless that one gives it back.
-            if inner.tied not in ("", _HANDS_ON):
-                found.tie(inner.tied)
+            tied = inner.tied or _changes_given(inner, call, callee)
+            if tied not in ("", _HANDS_ON):
+                found.tie(tied)
             own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
@@ -536,6 +542,14 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
+
+
+def _changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:
+    """Why all processes have to make a call: it hands over an object that the function changes."""
+    handed = (
+        {name for _, name in [*handed_to(call, callee), *spread_to(call, callee)]} if effects.given else set()
+    )
+    return f"it changes `{min(handed & effects.given)}`" if handed & effects.given else ""
 
 
 def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:

@@ -1,4 +1,4 @@
-"""Objects of libraries that write themselves into a file: `tokenizer.save("words.json")`."""
+"""Objects of libraries that write themselves into a file: `tokenizer.save("words.json")`, `scripted.save("net.pt")`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,36 @@ import ast
 from accelify.analysis import values as v
 from accelify.analysis.files.asked_paths import bare_path
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.reaching import last_assignment
 from accelify.analysis.values import Thing
+
+_COMPILING = frozenset(
+    f"torch.jit.{name}" for name in ("script", "trace", "trace_module", "freeze", "optimize_for_inference")
+)
 
 
 def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
-    """The path of `thing.save(path)`, where a library other than torch made the thing; None for any other call.
+    """The path of `thing.save(path)`, where a library made the thing; None for any other call.
 
-    What the script trains by it, a model of a library, say, has a role, and every process may have to come there.
+    Of torch's own it is what TorchScript compiled. What the script trains by it, a model of a library, say, has a role,
+    and every process may have to come there.
     """
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr != "save" or not call.args or script.callees(call):
         return None
+    if _is_compiled(script, func.value):
+        return bare_path(call.args[0])
     held = script.values(func.value)
     made = bool(held) and all(isinstance(w, Thing) and _is_library_made(w) for w in held)
     return bare_path(call.args[0]) if made else None
+
+
+def _is_compiled(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether something is what TorchScript gave back, here or where its name was bound last."""
+    if isinstance(node, ast.Name):
+        bound = last_assignment(script.tree, node)
+        return bound is not None and isinstance(bound.value, ast.Call) and _is_compiled(script, bound.value)
+    return isinstance(node, ast.Call) and script.qualname(node.func) in _COMPILING
 
 
 def _is_library_made(thing: Thing) -> bool:

@@ -6,6 +6,7 @@ tested.eval()
 evaluate(tested, test_loader)
 
 Or one that is only counted: `probe = build()` in a function that adds up the sizes of `probe.parameters()`.
+Or one that is made to be written: `scripted = torch.jit.script(model)`, `scripted.save(path)`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from accelify.analysis.statements.made_within import LOOKS
 _TRAINING = frozenset(
     "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
 )
+# What is asked of a model that is compiled to be written into a file.
+_WRITTEN = frozenset({"save", "eval", "cpu"})
 # What shows a model, or asks what it is.
 _SHOWING = frozenset(
     "builtins.print builtins.str builtins.repr builtins.len builtins.type builtins.isinstance".split()
@@ -59,7 +62,7 @@ def _is_looked_at(script: ScriptModel, name: ast.Name) -> bool:
 
 
 def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool:
-    """Whether a variable's model is loaded and evaluated, so that prepare would cast and average for nothing.
+    """Whether a variable's model is loaded and evaluated, or saved, so that prepare would average it for nothing.
 
     Args:
         script: its model.
@@ -69,6 +72,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
     if holder.cls is not None:
         return False
     asked: set[str] = set()
+    handed = False
     for name in script.reads(holder.name, scope):
         parent = script.tree.parent(name)
         if isinstance(parent, ast.Attribute):
@@ -77,4 +81,8 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
             return False
         elif not isinstance(parent, (ast.Call, ast.keyword)):
             return False  # kept under another name, in a list, in an object
+        else:
+            handed = True
+    if "save" in asked and asked <= _WRITTEN and not handed:
+        return True
     return {"eval", "load_state_dict"} <= asked and not asked & _TRAINING

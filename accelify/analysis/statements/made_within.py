@@ -1,4 +1,4 @@
-"""What a function changes that it makes itself: new lists, and copies of what it is given."""
+"""What a function changes that it makes itself: new lists, copies of what it is given, and `**fields` of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.ex
     if scope.kind != "function" or name in scope.globals or name not in scope.locals:
         return False
     parts = any(not isinstance(change, ast.Name) for change in changes)
-    if any(a.arg == name for a in scope.parameters()):
+    rest = getattr(getattr(scope.node, "args", None), "kwarg", None)
+    if rest is not None and rest.arg == name and not parts:
+        pass  # `**fields`: a dictionary of its own
+    elif any(a.arg == name for a in scope.parameters()):
         if not all(_is_copied_before(tree, change, name, parts) for change in changes):
             return False
     for node in scope.nodes:
