@@ -59,6 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
             and context.plan.batch_size != "total"
             and context.plan.steps_per_batch(call)
             and not ends_by_steps(script, call)
+            and not context.plan.of_told_steps.intersection(script.enclosing_loops(call))
             and not _is_told_the_epoch(context, call)
         ):
             own.add(call)
@@ -139,7 +140,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
             continue
-        if ends_by_steps(script, loop.body[0]):
+        if loop in plan.of_told_steps or ends_by_steps(script, loop.body[0]):
             continue
         for told in told_steps(script, loop, of_torch):
             if told.place in done:
