@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by, runs_prepared
+from accelify.analysis.schedules.steps import measured_limits
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Loop, ScriptModel
 from accelify.analysis.syntax import dotted, walk
@@ -69,12 +70,21 @@ def step_rounds(
 
 
 def loops_of_told_steps(script: ScriptModel, sites: Sequence[PrepareSite], prepared: Set[Thing]) -> set[Loop]:
-    """The training loops that make as many steps as in the original, as nothing but steps counts their rounds."""
+    """The training loops that make as many steps as in the original: nothing but steps counts their rounds.
+
+    `len(loader) * epochs` counts steps, too, where it is taken before the loader is prepared.
+    """
 
     def is_prepared(place: ast.Call, loaders: set[Thing]) -> bool:
         return runs_prepared(script, sites, loaders, place)
 
-    return {rounds.loop for rounds in step_rounds(script, prepared, is_prepared) if rounds.sure}
+    found = {rounds.loop for rounds in step_rounds(script, prepared, is_prepared) if rounds.sure}
+    for loop, loaders in script.loader_loops:
+        if loaders and loaders <= prepared and script.trains(loop):
+            measured = [p for length in measured_limits(script, loop.body[0]) for p in length.places(script)]
+            if any(not is_prepared(place, loaders) for place in measured):
+                found.add(loop)
+    return found
 
 
 def stepped_in(script: ScriptModel, loops: Set[Loop]) -> set[Thing]:
