@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.losses.step_coefficients import step_coefficients
+from accelify.analysis.losses.step_coefficients import model_coefficients, step_coefficients
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.models.forward_counts import forward_counts
 from accelify.analysis.schedules.step_rates import StepRate, step_rates
@@ -181,15 +181,19 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 _HOW,
             )
         yield from _of_models(context, done)
-        for part in step_coefficients(script, loop):
+        models = {t for t in plan.prepared if t.kind == v.MODEL}
+        for part in [*step_coefficients(script, loop), *model_coefficients(script, loop, models)]:
             if part.node in done or context.tree.in_fstring(part.node):
                 continue
             done.add(part.node)
+            where, what = "in the loss follows", "part of the loss"
+            if part.of_model:
+                where, what = "is set in the model and follows", "course"
             yield context.todo(
                 CUSTOM,
                 part.node,
-                f"`{short(context.tree.segment(part.node))}` in the loss follows `{part.counter}`, a count of steps: "
-                "of N processes each makes 1/N of the steps of an epoch, and this part of the loss comes N times later",
+                f"`{short(context.tree.segment(part.node))}` {where} `{part.counter}`, a count of steps: of N "
+                f"processes each makes 1/N of the steps of an epoch, and this {what} comes N times later",
                 _HOW,
             )
 
