@@ -348,19 +348,13 @@ def _last_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
 
 def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     first, last = edit.first, edit.last
+    if not tree.own_line(first) or not tree.ends_line(last) or tree.is_elif(first):
+        plan.replaces += _joined(tree, edit)
+        return
     _, _, block = tree.block_of(first)
     inside = block[block.index(first) : block.index(last) + 1]
-    shared = not tree.own_line(first) or not tree.ends_line(last) or tree.is_elif(first)
-    if shared or any(tree.has_multiline_string(s) for s in inside):
-        if edit.header.startswith("if ") and all(isinstance(s, ast.Expr) for s in inside):
-            plan.replaces += [part for s in inside for part in _joined(tree, s, edit.header[3:-1])]
-            return
-        why = (
-            "holds more than one statement"
-            if shared
-            else "has a string that spans lines and cannot be moved in"
-        )
-        raise EditError(f"line {_line(tree, first)} {why}")
+    if any(tree.has_multiline_string(s) for s in inside):
+        raise EditError(f"a string in line {_line(tree, first)} spans lines and cannot be moved in")
     unit, newline = tree.indent_unit(), tree.newline
     around = [outer for outer in plan.indents if outer is not edit and _holds(tree, outer, first, last)]
     around = [outer for outer in around if (outer.first, outer.last) != (first, last)]
@@ -376,14 +370,19 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
         offset = line_end
 
 
-def _joined(tree: Tree, stmt: ast.stmt, test: str) -> list[Replace]:
-    """An expression that is evaluated only where a test holds: `f(x)` becomes `test and f(x)`."""
-    start, end = tree.start(stmt), tree.end(stmt)
-    alone = (
-        isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and tree.start(stmt.value) == start
-    )
-    joined = Replace(start, start, f"{test} and {'' if alone else '('}")
-    return [joined] if alone else [joined, Replace(end, end, ")")]
+def _joined(tree: Tree, edit: Indent) -> list[Replace]:
+    """Expressions that are evaluated only where a test holds: `f(x)` becomes `test and f(x)`."""
+    _, _, block = tree.block_of(edit.first)
+    inside = block[block.index(edit.first) : block.index(edit.last) + 1]
+    if not edit.header.startswith("if ") or not all(isinstance(s, ast.Expr) for s in inside):
+        raise EditError(f"line {_line(tree, edit.first)} holds more than one statement")
+    found: list[Replace] = []
+    for stmt in inside:
+        start, end = tree.start(stmt), tree.end(stmt)
+        alone = isinstance(stmt.value, ast.Call) and tree.start(stmt.value) == start
+        found.append(Replace(start, start, f"{edit.header[3:-1]} and {'' if alone else '('}"))
+        found += [] if alone else [Replace(end, end, ")")]
+    return found
 
 
 def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:

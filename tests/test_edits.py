@@ -349,7 +349,6 @@ def test_lines_within_what_gets_a_header_go_in_with_it() -> None:
         ("if x: f()\n", "f", "f", "if x: main and f()\n"),
         ("if x: f(); g()\n", "f", "g", "if x: main and f(); main and g()\n"),
         ("a; f()\n", "f", "f", "a; main and f()\n"),
-        ("f('''\nq''')\n", "f", "f", "main and f('''\nq''')\n"),
         ("if x: f() or g()\n", "f", "f", "if x: main and (f() or g())\n"),
         ("if x: (f())\n", "(f", "(f", "if x: main and ((f()))\n"),
     ],

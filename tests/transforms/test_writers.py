@@ -54,7 +54,6 @@ def test_its_uses_are_guarded_together() -> None:
         ("if i: n = 1; writer.flush()", "if i: n = 1; {main} and writer.flush()"),
         ("if i:\n    pass\nelif x: writer.flush()", "if i:\n    pass\nelif x: {main} and writer.flush()"),
         ("n = 1; writer.flush()", "n = 1; {main} and writer.flush()"),
-        ("writer.add_text('''a\nb''', 1)", "{main} and writer.add_text('''a\nb''', 1)"),
     ],
 )
 def test_uses_that_no_line_can_stand_above(before: str, after: str) -> None:
