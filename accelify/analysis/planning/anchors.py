@@ -299,6 +299,11 @@ class Reach:
         """Whether a function is used as a value: called by somebody the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         name = scope.node.name
+        for call in self.script.callers(scope):
+            # `eval("train_" + kind)(...)`: all that it may call take the Accelerator then.
+            picked = isinstance(call.func, (ast.Call, ast.Subscript))
+            if picked and not self.script.callees(call) <= self.core | {scope}:
+                return True
         for node in self.tree.nodes(ast.Name, ast.Attribute):
             named = node.id if isinstance(node, ast.Name) else node.attr
             if named == name and isinstance(node.ctx, ast.Load):
