@@ -7,7 +7,6 @@ as it stands.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +14,11 @@ from typing import Any
 from accelify.analysis.statements.conditions import asks_for_several, only_reads
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
+from accelify.edited_comments import comment_above, heading
 
 _INDENTATION = 600
 # The order of a replacement that is not needed where another edit takes its place away.
 YIELDING = 700
-# Comments that tell where something is put, and those that are code, or more than a word about the next line.
-_MOVE_COMMENT = re.compile(rb"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
-_KEPT_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
 
 
 class EditError(Exception):
@@ -69,7 +66,10 @@ class InsertAfter:
 
 @dataclass(frozen=True)
 class Indent:
-    """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`)."""
+    """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`).
+
+    Calls that no line can stand above, as in `if x: f()`, are joined with the test: `if x: main and f()`.
+    """
 
     first: ast.stmt
     last: ast.stmt
@@ -174,6 +174,7 @@ def _check_place(tree: Tree, node: Any) -> None:
 class _Plan:
     replaces: list[Replace] = field(default_factory=list)
     deleted: list[ast.stmt] = field(default_factory=list)
+    indents: list[Indent] = field(default_factory=list)
 
 
 def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
@@ -192,13 +193,11 @@ def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
         EditError: when two edits want the same bytes, or one cannot be made at its place.
     """
     plan = _Plan()
-    seen: set[Edit] = set()
-    for edit in _merged(tree, list(edits)):
-        if edit in seen:
-            continue
-        seen.add(edit)
+    seen = dict.fromkeys(_merged(tree, list(edits)))
+    plan.indents = [edit for edit in seen if isinstance(edit, Indent)]
+    for edit in seen:
         _lower(tree, edit, plan)
-    _lower_deletions(tree, plan, seen)
+    _lower_deletions(tree, plan, set(seen))
     replaces = sorted(plan.replaces, key=lambda e: (e.start, e.end != e.start, e.order, e.end))
     # A line that goes away as a whole is not indented first.
     gone = [(e.start, e.end) for e in replaces if e.end > e.start and not e.text]
@@ -269,12 +268,12 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
             return
         if not tree.own_line(stmt) or tree.is_elif(stmt):
             raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
-        indent = tree.indent(stmt)
+        indent = _moved_in(tree, plan, stmt, first=True)
         offset = tree.line_start(tree.start(stmt))
-        heading = _heading(tree, offset) if edit.above_comment else offset
-        lines = (*edit.lines, "") if heading < offset and edit.lines[-1] else edit.lines
+        above = heading(tree, offset) if edit.above_comment else offset
+        lines = (*edit.lines, "") if above < offset and edit.lines[-1] else edit.lines
         text = "".join(f"{indent}{line}{newline}" if line else newline for line in lines)
-        offset = heading
+        offset = above
         plan.replaces.append(Replace(offset, offset, text, edit.order))
     elif isinstance(edit, InsertAfter):
         stmt = _last_on_line(tree, edit.statement)
@@ -285,15 +284,32 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
             return
         if not tree.ends_line(stmt):
             raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
-        indent = tree.indent(stmt)
+        indent = _moved_in(tree, plan, stmt, first=False)
         text = "".join(f"{indent}{line}{newline}" if line else newline for line in edit.lines)
         offset = tree.line_end(tree.end(stmt))
         if offset == len(tree.data) and not tree.data.endswith((b"\n", b"\r")):
             text = newline + text.removesuffix(newline)
-        # What is put after one statement comes before what is put before the next.
-        plan.replaces.append(Replace(offset, offset, text, edit.order - 1000))
+        # What is put after one statement comes before what is put before the next, and behind what ends with it.
+        order = edit.order - 1000 - 100 * len(tree.indent(stmt))
+        plan.replaces.append(Replace(offset, offset, text, order))
     elif isinstance(edit, Indent):
         _lower_indent(tree, edit, plan)
+
+
+def _moved_in(tree: Tree, plan: _Plan, stmt: ast.stmt, *, first: bool) -> str:
+    """The indentation of lines beside a statement, which goes in with what it stands in.
+
+    What stands before the first or behind the last of the statements under a header stays outside.
+    """
+    around = [
+        i for i in plan.indents if _holds(tree, i, stmt, stmt) and stmt is not (i.first if first else i.last)
+    ]
+    return f"{tree.indent(stmt)}{tree.indent_unit() * len(around)}" if around else tree.indent(stmt)
+
+
+def _holds(tree: Tree, indent: Indent, first: ast.stmt, last: ast.stmt) -> bool:
+    """Whether statements are among those that get a header, or stand in one of them."""
+    return tree.start(indent.first) <= tree.start(first) and tree.end(last) <= tree.end(indent.last)
 
 
 def _is_inline(tree: Tree, stmt: ast.stmt) -> bool:
@@ -308,20 +324,6 @@ def _line(tree: Tree, stmt: ast.stmt) -> int:
 
 def _one_statement(lines: tuple[str, ...]) -> bool:
     return len(lines) == 1 and not lines[0].startswith("#")
-
-
-def _heading(tree: Tree, start: int) -> int:
-    """Where the comment begins that heads the lines from an offset on; the offset where none does."""
-    above = start
-    while above:
-        line_start = tree.line_start(above - 1)
-        line = tree.data[line_start:above].strip()
-        if not line.startswith(b"#") or line.startswith(b"# %%"):
-            break
-        above = line_start
-    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b"-"
-    about_devices = _MOVE_COMMENT.search(tree.data[above:start])
-    return above if above and not about_devices and (not before or before.startswith(b"# %%")) else start
 
 
 def _first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
@@ -347,13 +349,17 @@ def _last_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
 def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
     first, last = edit.first, edit.last
     if not tree.own_line(first) or not tree.ends_line(last) or tree.is_elif(first):
-        raise EditError(f"line {_line(tree, first)} holds more than one statement")
+        plan.replaces += _joined(tree, edit)
+        return
     _, _, block = tree.block_of(first)
     inside = block[block.index(first) : block.index(last) + 1]
     strings = [place for stmt in inside for place in tree.multiline_strings(stmt)]
-    indent, unit, newline = tree.indent(first), tree.indent_unit(), tree.newline
+    unit, newline = tree.indent_unit(), tree.newline
+    around = [outer for outer in plan.indents if outer is not edit and _holds(tree, outer, first, last)]
+    around = [outer for outer in around if (outer.first, outer.last) != (first, last)]
     start = tree.line_start(tree.start(first))
-    plan.replaces.append(Replace(start, start, f"{indent}{edit.header}{newline}", 500))
+    header = f"{tree.indent(first)}{unit * len(around)}{edit.header}{newline}"
+    plan.replaces.append(Replace(start, start, header, 500 + len(around)))
     end = tree.line_end(tree.end(last))
     offset = start
     while offset < end:
@@ -363,6 +369,21 @@ def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
         if tree.data[offset:line_end].strip() and not within:
             plan.replaces.append(Replace(offset, offset, unit, _INDENTATION))
         offset = line_end
+
+
+def _joined(tree: Tree, edit: Indent) -> list[Replace]:
+    """Expressions that are evaluated only where a test holds: `f(x)` becomes `test and f(x)`."""
+    _, _, block = tree.block_of(edit.first)
+    inside = block[block.index(edit.first) : block.index(edit.last) + 1]
+    if not edit.header.startswith("if ") or not all(isinstance(s, ast.Expr) for s in inside):
+        raise EditError(f"line {_line(tree, edit.first)} holds more than one statement")
+    found: list[Replace] = []
+    for stmt in inside:
+        start, end = tree.start(stmt), tree.end(stmt)
+        alone = isinstance(stmt.value, ast.Call) and tree.start(stmt.value) == start
+        found.append(Replace(start, start, f"{edit.header[3:-1]} and {'' if alone else '('}"))
+        found += [] if alone else [Replace(end, end, ")")]
+    return found
 
 
 def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
@@ -397,7 +418,7 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
                 continue
             start = tree.line_start(tree.start(run[0]))
             if not any(id(stmt) in beside for stmt in run) and _ends_paragraph(tree, run[-1], block):
-                start = _comment_above(tree, start)
+                start = comment_above(tree, start)
             above = tree.data[tree.line_start(start - 1) : start].strip() if start else b""
             leads = all(s in deleted for s in block[: block.index(run[0])]) and not above.startswith(b"#")
             close_up = (leads or not above) and id(run[-1]) not in followed
@@ -437,27 +458,6 @@ def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
     end = tree.line_end(tree.end(stmt))
     following = tree.data[end : tree.line_end(end)].strip() if end < len(tree.data) else b""
     return not following or following.startswith(b"#") or stmt is block[-1]
-
-
-def _comment_above(tree: Tree, start: int) -> int:
-    """Where the comment begins that tells of nothing but the move below it: `# to the GPU`; `start` where none does."""
-    indent = len(tree.data[start : tree.line_end(start)]) - len(
-        tree.data[start : tree.line_end(start)].lstrip()
-    )
-    above = start
-    for _ in range(2):
-        if not above:
-            break
-        line_start = tree.line_start(above - 1)
-        line = tree.data[line_start:above]
-        if not line.strip().startswith(b"#") or len(line) - len(line.lstrip()) != indent:
-            break
-        above = line_start
-    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b""
-    comment = tree.data[above:start]
-    if before.startswith(b"#") or _KEPT_COMMENT.search(comment) or not _MOVE_COMMENT.search(comment):
-        return start
-    return above
 
 
 def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:

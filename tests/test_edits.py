@@ -305,6 +305,67 @@ def test_indent(text: str, first: str, last: str, after: str) -> None:
     assert applied(text, make) == after
 
 
+NESTED = "for x in y:\n    a\n    b\n    if c:\n        d\n"
+
+
+@pytest.mark.parametrize(
+    ("inner", "after"),
+    [
+        (("b", "b"), "    with q:\n        a\n        if p:\n            b\n        if c:\n            d\n"),
+        (
+            ("a", "b"),
+            "    with q:\n        if p:\n            a\n            b\n        if c:\n            d\n",
+        ),
+        (
+            ("d", "d"),
+            "    with q:\n        a\n        b\n        if c:\n            if p:\n                d\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_header_within_what_gets_one(inner: tuple[str, str], after: str, turned: bool) -> None:
+    def make(tree: Tree) -> list[Edit]:
+        outer = Indent(statement(tree, "a"), statement(tree, "if c"), "with q:")
+        within = Indent(statement(tree, inner[0]), statement(tree, inner[1]), "if p:")
+        return [within, outer] if turned else [outer, within]
+
+    assert applied(NESTED, make) == f"for x in y:\n{after}"
+
+
+def test_lines_within_what_gets_a_header_go_in_with_it() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        a, b, d, last = (statement(tree, text) for text in ("a", "b", "d", "if c"))
+        return [
+            Indent(a, last, "with q:"),
+            InsertBefore(a, ("out()",)),
+            InsertAfter(last, ("behind()",)),
+            InsertBefore(b, ("n()",)),
+            InsertAfter(d, ("m()",)),
+        ]
+
+    assert applied(NESTED, make) == (
+        "for x in y:\n    out()\n    with q:\n        a\n        n()\n        b\n        if c:\n            d\n"
+        "            m()\n    behind()\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "after"),
+    [
+        ("if x: f()\n", "f", "f", "if x: main and f()\n"),
+        ("if x: f(); g()\n", "f", "g", "if x: main and f(); main and g()\n"),
+        ("a; f()\n", "f", "f", "a; main and f()\n"),
+        ("if x: f() or g()\n", "f", "f", "if x: main and (f() or g())\n"),
+        ("if x: (f())\n", "(f", "(f", "if x: main and ((f()))\n"),
+    ],
+)
+def test_a_call_that_no_line_can_stand_above(text: str, first: str, last: str, after: str) -> None:
+    def make(tree: Tree) -> Edit:
+        return Indent(statement(tree, first), statement(tree, last), "if main:")
+
+    assert applied(text, make) == after
+
+
 @pytest.mark.parametrize(
     ("text", "after"),
     [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelify.analysis.modules.evaluated_names import evaluated_names
+from accelify.analysis.modules.evaluated_names import evaluated_names, names_begun
 from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.own_main import only_for_main
 from accelify.analysis.modules.registries import WORD, registering
@@ -228,6 +228,9 @@ class Uses:
             module, node = self._queue.pop(0)
             for chain in _chains(node, module.tree):
                 self._use(module, chain)
+            for begin in names_begun(module.tree, node):
+                for name in sorted(n for n in module.scopes.module.locals if n.startswith(begin)):
+                    self._use(module, (name,))
             if not self._queue:
                 self._use_registered()
 

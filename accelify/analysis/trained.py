@@ -18,7 +18,7 @@ from accelify.analysis.syntax import Node, call_argument, dotted
 from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
 
 if TYPE_CHECKING:
-    from accelify.analysis.script import Backward
+    from accelify.analysis.script import Backward, ScriptModel
 
 
 class TrainedModels:
@@ -361,3 +361,12 @@ def keeps_optimizer(cls: Class) -> bool:
     """Whether the objects of a class keep an optimizer."""
     held = (w for values in cls.attributes.values() for w in values)
     return any(isinstance(w, Thing) and w.kind == v.OPTIMIZER for w in held)
+
+
+def trains_itself(script: ScriptModel, models: Iterable[Thing]) -> str | None:
+    """The class of a model, among some things, that calls backward in its own methods."""
+    for model in sorted(models, key=Thing.place):
+        for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
+            if any(method in script.training_scopes for method in cls.scope.children.values()):
+                return cls.name
+    return None

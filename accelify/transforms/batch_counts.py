@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.analysis.schedules.schedule_lengths import lengths_read_by
+from accelify.analysis.schedules.step_rounds import step_rounds, stepped_in
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
@@ -189,71 +189,18 @@ def _rounded(context: Context, node: ast.AST) -> ast.AST:
 
 def _rounds_of_steps(context: Context) -> Iterator[Change]:
     """`epochs = STEPS // len(loader)`, where the loader has 1/N of its batches by then."""
-    script, tree = context.script, context.tree
-    around: dict[ast.For, set[Thing]] = {}
-    for loop, loaders in script.loader_loops:
-        if context.plan.is_sharded(loaders) and script.trains(loop):
-            for outer in _loops_of_epochs(context, loop):
-                around.setdefault(outer, set()).update(loaders)
+    script, plan = context.script, context.plan
     done: set[ast.BinOp] = set()
-    for loop, loaders in around.items():
-        for division in _divisions(context, _end_of(loop.iter)):
-            lengths = lengths_read_by(script, script.module_of(division), division.right)
-            own = [
-                length
-                for length in lengths
-                if length.loaders(script) & loaders
-                and all(context.plan.runs_prepared(place, loaders) for place in length.places(script))
-            ]
-            if division in done or not own or _is_scaled(context, division):
-                continue
-            # Steps that are epochs of the same loader, or of its samples.
-            counted = lengths_read_by(script, script.module_of(division), division.left)
-            if any(length.loaders(script) & loaders for length in counted):
-                continue
-            if any(counts_samples(context, inner) for inner in walk(division.left)):
-                continue
-            done.add(division)
-            message = (
-                f"`{tree.segment(division)}` keeps the original's number of steps: as the loader has 1/N of its "
-                "batches on each of N processes, there are N times the epochs; divide it by "
-                "`accelerator.num_processes` where the epochs are to stay as they are"
-            )
-            yield context.change(LENGTH, division, message, severity=Severity.INFO)
-
-
-def _end_of(iterated: ast.expr) -> ast.expr:
-    """What ends a loop by a number: where `range(step // len(loader), epochs)` begins makes no epoch more."""
-    if isinstance(iterated, ast.Call) and len(iterated.args) > 1:
-        if (dotted(iterated.func) or "").rsplit(".", 1)[-1] in ("range", "trange"):
-            return iterated.args[1]
-    return iterated
-
-
-def _loops_of_epochs(
-    context: Context, loop: ast.AST, seen: frozenset[Scope] = frozenset()
-) -> Iterator[ast.For]:
-    """The loops by a number that go over a loop again and again, in its function or in those that call it."""
-    script = context.script
-    for outer in script.enclosing_loops(loop):
-        if outer is not loop and isinstance(outer, ast.For):
-            yield outer
-    scope = script.scope_of(loop)
-    if scope.kind == "function" and scope not in seen:
-        for call in script.callers(scope):
-            yield from _loops_of_epochs(context, call, seen | {scope})
-
-
-def _divisions(context: Context, number: ast.expr, far: int = 0) -> Iterator[ast.BinOp]:
-    """The divisions that a number of rounds comes of, in the loop itself or in what a name of it is assigned."""
-    script = context.script
-    for node in walk(number):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            yield node
-        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-        if name is None or far > 2:
+    for rounds in step_rounds(script, plan.prepared, plan.runs_prepared):
+        division = rounds.division
+        if division in done or _is_scaled(context, division):
             continue
-        owner = script.scope_of(node).resolve(name.split(".")[0])
-        for stmt in context.tree.assigns(name):
-            if script.scope_of(stmt).resolve(name.split(".")[0]) is owner:
-                yield from _divisions(context, stmt.value, far + 1)
+        done.add(division)
+        message = (
+            f"`{context.tree.segment(division)}` keeps the original's number of steps: as the loader has 1/N of its "
+            "batches on each of N processes, there are N times the epochs; divide it by "
+            "`accelerator.num_processes` where the epochs are to stay as they are"
+        )
+        if rounds.loop in plan.of_told_steps and stepped_in(script, {rounds.loop}):
+            message += ", and prepare the scheduler then, which steps as often as in the original now"
+        yield context.change(LENGTH, division, message, severity=Severity.INFO)

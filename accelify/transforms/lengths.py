@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.schedules import step_rounds
 from accelify.analysis.schedules.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import lengths_of
 from accelify.analysis.schedules.step_rates import step_rates
@@ -148,23 +149,7 @@ def is_divided(context: Context, node: ast.AST) -> bool:
 
 def counts_samples(context: Context, node: ast.AST) -> bool:
     """`len(data)` or `data.__len__()` of what a prepared loader reads, or of its sampler."""
-    measured = _measured(node)
-    if measured is None:
-        return False
-    root: ast.expr = measured
-    while isinstance(root, ast.Attribute):
-        root = root.value
-        if context.script.things(root, v.LOADER) & context.plan.prepared:
-            return True
-    return context.script.is_a(measured, v.DATASET)
-
-
-def _measured(node: ast.AST) -> ast.expr | None:
-    if not isinstance(node, ast.Call):
-        return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "__len__" and not node.args:
-        return node.func.value
-    return node.args[0] if dotted(node.func) == "len" and len(node.args) == 1 else None
+    return step_rounds.counts_samples(context.script, context.plan.prepared, node)
 
 
 def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> bool:

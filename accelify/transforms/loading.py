@@ -186,7 +186,13 @@ def _waits(context: Context) -> Iterator[Change]:
     if not any(word in module.tree.data for module in modules for word in _WRITING_WORDS):
         return
     loads = script.calls_to(["torch.load"])
-    loading = {script.scope_of(c) for c in loads} - {script.scopes.module} - script.training_scopes
+    # What trains itself reads what the training before it has left; behind its own training it reads its own.
+    loading = {
+        scope
+        for c in loads
+        if (scope := script.scope_of(c)) is not script.scopes.module
+        if scope not in script.training_scopes or trains_only_behind(script, c)
+    }
     done: set[ast.stmt] = set()
     for call in sorted(script.calls(), key=tree.start):
         name = script.qualname(call.func) or ""

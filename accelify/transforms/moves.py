@@ -263,11 +263,19 @@ class _Moves:
                 and isinstance(n.ctx, ast.Store)
                 and self.tree.start(n) < self.tree.start(self.tree.statement(node))
             ]
-            if id(loop) in known and stores and all(any(n is t for t in walk(loop.target)) for n in stores):
+            if id(loop) in known and stores and all(self._takes_of_batch(loop, n) for n in stores):
                 return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
             if stores:
                 break
         return self.script.things(node)
+
+    def _takes_of_batch(self, loop: ast.For | ast.AsyncFor, store: ast.Name) -> bool:
+        """Whether a name is bound by a loop, or by the statement that takes the parts of its batch: `x, y = batch`."""
+        if any(store is target for target in walk(loop.target)):
+            return True
+        stmt = self.tree.statement(store)
+        whole = loop.target.id if isinstance(loop.target, ast.Name) else None
+        return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name) and stmt.value.id == whole
 
     # -- what is left of a statement
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.losses.step_coefficients import step_coefficients
+from accelify.analysis.losses.step_coefficients import model_coefficients, step_coefficients
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.models.forward_counts import forward_counts
 from accelify.analysis.schedules.step_rates import StepRate, step_rates
@@ -59,6 +59,7 @@ def transform(context: Context) -> Iterator[Change]:
             and context.plan.batch_size != "total"
             and context.plan.steps_per_batch(call)
             and not ends_by_steps(script, call)
+            and not context.plan.of_told_steps.intersection(script.enclosing_loops(call))
             and not _is_told_the_epoch(context, call)
         ):
             own.add(call)
@@ -139,7 +140,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
             continue
-        if ends_by_steps(script, loop.body[0]):
+        if loop in plan.of_told_steps or ends_by_steps(script, loop.body[0]):
             continue
         for told in told_steps(script, loop, of_torch):
             if told.place in done:
@@ -180,15 +181,19 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
                 _HOW,
             )
         yield from _of_models(context, done)
-        for part in step_coefficients(script, loop):
+        models = {t for t in plan.prepared if t.kind == v.MODEL}
+        for part in [*step_coefficients(script, loop), *model_coefficients(script, loop, models)]:
             if part.node in done or context.tree.in_fstring(part.node):
                 continue
             done.add(part.node)
+            where, what = "in the loss follows", "part of the loss"
+            if part.of_model:
+                where, what = "is set in the model and follows", "course"
             yield context.todo(
                 CUSTOM,
                 part.node,
-                f"`{short(context.tree.segment(part.node))}` in the loss follows `{part.counter}`, a count of steps: "
-                "of N processes each makes 1/N of the steps of an epoch, and this part of the loss comes N times later",
+                f"`{short(context.tree.segment(part.node))}` {where} `{part.counter}`, a count of steps: of N "
+                f"processes each makes 1/N of the steps of an epoch, and this {what} comes N times later",
                 _HOW,
             )
 

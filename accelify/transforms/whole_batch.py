@@ -23,12 +23,13 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.filled_matrices import fills_by_pairs, runs_in_forward
+from accelify.analysis.devices.filled_matrices import counts_samples, fills_by_pairs, runs_in_forward
 from accelify.analysis.devices.made_of_numbers import is_made_of_numbers
 from accelify.analysis.losses.pitted_samples import PittedSamples
 from accelify.analysis.losses.reductions import sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import assigned_once
+from accelify.analysis.statements.given_none import is_ruled_out
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
@@ -67,7 +68,7 @@ def transform(context: Context) -> Iterator[Change]:
             ):
                 yield context.todo(WHOLE_BATCH, node, _message(context, node), _MARK)
             continue
-        filled = isinstance(node, ast.Call) and fills_by_pairs(scope, node)
+        filled = isinstance(node, ast.Call) and _compares_by_size(context, scope, node)
         if not filled and not _compares(context, scope, node):
             continue
         if (
@@ -76,6 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
             or _sees_all(context, node)
             or (not filled and is_made_of_numbers(context.script, scope, node))
             or _serves_evaluation(context, scope)
+            or is_ruled_out(context.script, node, scope)
             or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
         ):
             continue
@@ -175,7 +177,7 @@ def _place(context: Context, scope: Scope, known: dict[Scope, str], depth: int =
         if module in script.modules or (learned and runs_in_forward(scope)):
             return ""
         for node in scope.nodes:
-            if (isinstance(node, ast.Call) and fills_by_pairs(scope, node)) or (
+            if (isinstance(node, ast.Call) and _compares_by_size(context, scope, node)) or (
                 isinstance(node, (ast.BinOp, ast.Call))
                 and not learned
                 and _compares(context, scope, node)
@@ -287,6 +289,18 @@ def _learns(context: Context, cls: Class, method: Scope, made: ast.Call) -> bool
 
 def _may_compare(node: ast.BinOp | ast.Call) -> bool:
     return isinstance(node, ast.Call) or isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div))
+
+
+def _compares_by_size(context: Context, scope: Scope, call: ast.Call) -> bool:
+    """Whether a call compares as many rows as the batch has samples, by pairs: those of no layer of a model."""
+    if fills_by_pairs(scope, call):
+        return True
+    if len(call.args) < 2 or not context.script.callees(call):
+        return False
+    if not _FIRST_OF_ONE.search(context.script.interpreter.module_of(scope).tree.data):
+        return False
+    sizes = _pairs_of_views(scope, call.args)
+    return any(counts_samples(scope, size) for size in sizes)
 
 
 def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> bool:
@@ -467,14 +481,19 @@ def _deepened(node: ast.expr) -> str | None:
 
 def _spread_by_views(scope: Scope, sides: Sequence[ast.expr]) -> bool:
     """Every sample against every sample: `a.view(n, 1, d)` and `b.view(1, n, d)`, or names of these."""
+    return bool(_pairs_of_views(scope, sides))
+
+
+def _pairs_of_views(scope: Scope, sides: Sequence[ast.expr]) -> set[str]:
+    """How many rows are compared so, as source."""
     viewed = [_viewed(made) for side in sides if (made := assigned_once(scope, side)) is not None]
     rows = {size for place, size in filter(None, viewed) if place == 1}
-    return any(place == 0 and size in rows for place, size in filter(None, viewed))
+    return {size for place, size in filter(None, viewed) if place == 0 and size in rows}
 
 
 def _viewed(node: ast.expr) -> tuple[int, str] | None:
     """Where `x.view(n, 1, d)` has its new dimension, and how many samples it has in the other of the first two."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 3:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) < 3:
         return None
     name = dotted(node.func.value)
     if node.func.attr not in ("view", "reshape") or name is None or _NO_SAMPLES.search(name):

@@ -66,3 +66,29 @@ def test_windows(test: str, plugin: str, division: str) -> None:
             optimizer.step()
             optimizer.zero_grad()
 """)
+
+
+LOGGED = """\
+loss = loss / 4
+writer.add_scalar('loss', loss.item(), i)
+loss.backward()
+"""
+
+
+def test_what_the_main_process_does_within_a_window() -> None:
+    text = SCRIPT.replace("loader =", "writer = SummaryWriter()\nloader =", 1)
+    text = f"from torch.utils.tensorboard import SummaryWriter\n{text}"
+    body = textwrap.indent(LOGGED + STEP.format(test="(i + 1) % 4 == 0"), "    ")
+    conversion = convert_source(Source.from_text(text.format(body=body), PATH))
+    assert (
+        """
+    with accelerator.accumulate(model):
+        loss = F.cross_entropy(model(x), y)
+        if accelerator.is_main_process:
+            writer.add_scalar('loss', (loss / 4).item(), i)
+        accelerator.backward(loss)
+        if accelerator.sync_gradients:
+"""
+        in conversion.new_text
+    )
+    assert not [f for f in conversion.remaining if f.code == "ACC204"]

@@ -123,3 +123,36 @@ def test_a_model_that_is_handed_over_and_put_in_dataparallel_under_a_test_is_pre
     assert (
         "\n    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in found.new_text
     )
+
+
+@pytest.mark.parametrize(
+    "chosen", ['eval("train_" + kind)', 'eval(f"train_{kind}")', 'globals()["train_" + kind]']
+)
+def test_functions_whose_name_is_put_together_take_the_accelerator(chosen: str) -> None:
+    call = f"import sys\n    kind = sys.argv[1]\n    {chosen}(net, data)"
+    text = converted("", call, True).new_text
+    assert f"{chosen}(accelerator, net, data)" in text
+    assert text.count("(accelerator, model, data):") == 2
+    text = converted("", call).new_text  # `train_b` would not take it
+    assert f"{chosen}(net, data)" in text
+    assert "def train_a(model, data):" in text
+
+
+@pytest.mark.parametrize("chosen", ["eval(kind)", 'eval("tr" + kind)', 'eval(kind + "train_a")'])
+def test_a_name_of_which_too_little_is_told(chosen: str) -> None:
+    call = f"import sys\n    kind = sys.argv[1]\n    {chosen}(net, data)"
+    assert converted("", call, True).status == "refused"
+
+
+def test_what_a_function_draws_whose_name_is_put_together(tmp_path: Path) -> None:
+    plots = "import matplotlib.pyplot as plt\n\n\n"
+    plots += (
+        "def plot_a(x):\n    plt.plot(x)\n    plt.savefig('a.png')\n\n\ndef plot_b(x):\n    plt.plot(x)\n"
+    )
+    (tmp_path / "plots.py").write_text(plots)
+    call = "train_a(net, data)\n    eval('plot_' + name)([1, 2])"
+    (tmp_path / "train.py").write_text(
+        f"from plots import plot_a, plot_b\nname = 'a'\n{TRAIN.format(name='a')}{MAIN.format(table='', call=call)}"
+    )
+    (found,) = convert_paths([tmp_path / "train.py"])
+    assert "if accelerator.is_main_process:\n        eval('plot_' + name)([1, 2])" in found.new_text

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_paths
+from accelify.convert import convert_paths, convert_source
+from accelify.source import Source
 
 TOOLS = """\
 import json
@@ -110,3 +111,53 @@ def test_names_that_are_put_together_are_looked_up_somewhere(
     tools = tools.replace("    for x, y", f'    print({module}.shape("De" + "ep"))\n    for x, y')
     text, _ = converted(tmp_path, tools, **{module: LOOKED_UP[module]})
     assert ("def write_table(table, path):" in text) is found
+
+
+TRAINER = """\
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def plainly(self, model, loader):
+        self.train(model, loader, False)
+
+    def train(self, model, loader, hard):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+model = torch.nn.Linear(4, 1)
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=4)
+trainer = Trainer()
+{run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "done"),
+    [
+        ("trainer.train(model, loader, True)", True),
+        ("trainer.plainly(model, loader)", True),
+        (
+            "trainer.train(model, loader, True)\nprint(trainer.plainly)",
+            False,
+        ),  # it is handed on, to be called
+        ("getattr(trainer, sys.argv[1])(model, loader)\ntrainer.train(model, loader, True)", False),
+        ("print(model, loader, trainer)", False),  # other scripts train by it
+    ],
+)
+def test_what_a_method_hands_on_that_nobody_calls(run: str, done: bool) -> None:
+    conversion = convert_source(Source.from_text(TRAINER.format(run=run), Path("train.py")))
+    assert (conversion.status == "converted") is done
+    if done:
+        assert "accelerator.prepare(model" in conversion.new_text
+        assert "prepare(loader)" in conversion.new_text or ", loader)" in conversion.new_text
+    else:
+        assert "ACC004" in {f.code for f in conversion.remaining}

@@ -437,3 +437,44 @@ def test_a_load_to_which_not_all_may_come_is_named() -> None:
     save = "        if loss < best:\n            torch.save(model.state_dict(), PATH)\n            test()"
     found = convert_source(Source.from_text(TRAIN_AND_TEST.format(save=save, read="PATH"), Path("train.py")))
     assert [f.line for f in found.remaining if f.code == "ACC207"] == [20, 29]
+
+
+STAGES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def fit(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(torch.randn(16, 4), batch_size=4):
+        optimizer.zero_grad()
+        model(x.cuda()).pow(2).mean().backward()
+        optimizer.step()
+
+
+def first(model):
+    fit(model)
+    torch.save(model.state_dict(), "first.pt")
+
+
+def second(model):
+    {before}
+    fit(model)
+    {behind}
+
+
+net = nn.Linear(4, 1).cuda()
+first(net)
+second(net)
+"""
+LOADS = "model.load_state_dict(torch.load('first.pt'))"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "waits"), [(LOADS, "", True), ("", LOADS, False), ("", "", False)]
+)
+def test_a_stage_begins_from_what_the_one_before_has_left(before: str, behind: str, waits: bool) -> None:
+    text = STAGES.format(before=before, behind=behind)
+    found = convert_source(Source.from_text(text, Path("train.py")))
+    assert ("first(net)\naccelerator.wait_for_everyone()\nsecond(net)" in found.new_text) is waits

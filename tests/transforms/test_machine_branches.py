@@ -75,3 +75,25 @@ def test_a_name_that_every_branch_sets_is_read(before: str, other: str) -> None:
     found = convert(setup=BRANCH.format(before=before, other=other))
     assert "Accelerator(cpu=count <= 0)" in found.new_text
     assert "ACC410" not in codes(found)
+
+
+KEPT = """\
+class Reader:
+    def __init__(self):
+        self.gpu = torch.cuda.is_available()
+
+class Trainer:
+    def __init__(self):
+        self.gpu = {gpu}
+        self.device = torch.device('cuda' if self.gpu else 'cpu')
+        self.model = nn.Linear(4, 2).to(self.device)
+
+reader, trainer = Reader(), Trainer()
+model = trainer.model
+"""
+
+
+@pytest.mark.parametrize(("gpu", "asked"), [("torch.cuda.is_available()", False), ("input() == 'gpu'", True)])
+def test_a_flag_that_several_classes_keep_asks_the_machine_alike(gpu: str, asked: bool) -> None:
+    found = convert(build=KEPT.format(gpu=gpu) + SGD)
+    assert ("Accelerator(cpu=" in found.new_text or "ACC410" in codes(found)) is asked

@@ -31,3 +31,27 @@ def test_a_text_of_the_same_name(shown: str, gathered: bool) -> None:
     text = place_of(found.new_text, "epoch")
     assert ("gather_for_metrics((output, b))" in text) is gathered
     assert ("ACC303" in codes(found)) is not gathered
+
+
+PARTS = """
+labels = []
+for batch in test_loader:
+    a, b = batch
+    {changed}
+    if torch.cuda.is_available():
+        a = a.cuda()
+        b = b.cuda()
+    output = model(a)
+    labels.append(b.cpu())
+b = numpy.array(labels)
+print(b.mean())
+"""
+
+
+@pytest.mark.parametrize(("changed", "gone"), [("pass", True), ("b = other(b)", False)])
+def test_a_part_of_the_batch_whose_name_is_that_of_an_array_later(changed: str, gone: bool) -> None:
+    epoch = PARTS.format(changed=changed)
+    found = convert(imports="import numpy\nfrom others import other", epoch=epoch)
+    text = place_of(found.new_text, "epoch")
+    assert "a.cuda()" not in text
+    assert ("b = b.to(accelerator.device)" not in text) is gone

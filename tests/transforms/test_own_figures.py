@@ -529,6 +529,36 @@ def test_an_object_that_keeps_nothing_of_what_it_is_handed(method: str, named: b
     assert seen == ({"ACC306"} if named else set())
 
 
+ATTACK = """
+def within(x, centre, reach):
+    return torch.max(torch.min(x, centre + reach), centre - reach)
+class Attack:
+    def __init__(self, net, reach):
+        self.net, self.reach, self.last = net, reach, None
+    def around(self, x):
+        self.net.eval()
+        noisy = x + torch.zeros_like(x).uniform_(-1, self.reach)
+        noisy = within(noisy, x, self.reach)
+        self.net.train()
+        return noisy
+    def keep(self, x):
+        self.net.eval()
+        self.last = x
+        return x
+"""
+
+
+@pytest.mark.parametrize(("method", "named"), [("around", False), ("keep", True)])
+def test_an_object_that_sets_the_mode_of_a_model_and_reckons_by_numbers(method: str, named: bool) -> None:
+    seen = found(
+        setup=ATTACK,
+        ready="attack = Attack(model, 0.1)",
+        update=f"optimizer.step()\nkept = attack.{method}(x)",
+        epoch="print(attack.last)",
+    )
+    assert seen == ({"ACC306"} if named else set())
+
+
 METERS = """
 class Meter:
     def __init__(self):

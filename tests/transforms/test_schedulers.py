@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame
 
 STEP = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)"
 PLATEAU = "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"
@@ -39,6 +39,52 @@ def test_once_a_batch_is_prepared() -> None:
         f"{STEP}\nmodel, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)",
         update=BATCH,
     )
+
+
+ROUNDS = """
+rounds = {number}
+for again in range(rounds):
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        scheduler.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "prepared", "said"),
+    [
+        ("1000 // len(loader) + 1", False, True),  # N times the epochs: as many steps as before
+        ("1000 // len(data) + 1", True, False),
+        ("10", True, False),
+        ("int(input()) or 1000 // len(loader)", True, True),
+    ],
+)
+def test_as_many_steps_as_before_are_stepped_as_before(number: str, prepared: bool, said: bool) -> None:
+    text = frame(ready=STEP, end=ROUNDS.format(number=number))
+    at, last = text.index("for epoch in range(3)"), text.index("# <end>")
+    conversion = convert_source(Source.from_text(text[:at] + text[last:], PATH))
+    assert ("loader, scheduler = accelerator.prepare" in conversion.new_text) is prepared
+    messages = [f.message for f in conversion.remaining if f.code == "ACC401"]
+    assert len(messages) == said
+    assert all(("prepare the scheduler then" in message) is not prepared for message in messages)
+
+
+RATE = """
+for group in optimizer.param_groups:
+    group["lr"] = 0.1 / (1 + count)
+count += 1
+"""
+
+
+@pytest.mark.parametrize(("number", "said"), [("1000 // len(loader)", False), ("10", True)])
+def test_rates_of_as_many_steps_as_before(number: str, said: bool) -> None:
+    loop = ROUNDS.format(number=number).replace("        scheduler.step()\n", textwrap.indent(RATE, " " * 8))
+    text = frame(end=f"count = 0\n{loop}")
+    at, last = text.index("for epoch in range(3)"), text.index("# <end>")
+    conversion = convert_source(Source.from_text(text[:at] + text[last:], PATH))
+    assert ("ACC407" in {f.code for f in conversion.remaining}) is said
 
 
 def test_a_plateau_on_the_last_loss() -> None:

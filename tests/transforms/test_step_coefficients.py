@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.transforms.support import convert
@@ -90,3 +92,54 @@ class Annealed(Counting):
 def test_a_count_that_the_base_of_a_loss_keeps():
     found = _said(setup=COUNTING + "annealed = Annealed()", loss=LOSS + "loss = annealed(fit, extra)")
     assert [f.message[:30] for f in found] == ["`share` in the loss follows `s"], found
+
+
+MODEL = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.beta, self.seen = 1.0, 0
+    def forward(self, x):
+        return self.fc(x) + self.beta * self.fc.weight.pow(2).sum()
+
+def anneal(net, count, full=500):
+    if full > 1:
+        net.beta = min(1, count / full)
+    else:
+        net.beta = 1.0
+"""
+BUILD = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ("anneal(model, step)", True),
+        ("model.beta = min(1, step / 500)", True),
+        ("anneal(model, epoch)", False),
+        ("model.beta = min(1, (epoch * len(loader) + i) / 500 / len(loader))", False),
+        ("model.seen = step", False),  # the model makes nothing of it
+        ("model.beta = 0.5", False),
+    ],
+)
+def test_what_a_model_reckons_with_that_follows_the_steps(batch, said):
+    found = _said(setup=MODEL, build=BUILD, batch=batch)
+    assert len(found) == said
+    assert all("is set in the model and follows `step`" in f.message for f in found)
+    assert not _said("total", setup=MODEL, build=BUILD, batch=batch)
+
+
+def test_rounds_that_end_by_the_length_of_the_loader_do_not_count_steps():
+    """Each process makes 1/N of the steps of an epoch all the same: the weight lags."""
+    loop = """
+    total, step, share = len(loader) * 3, 0, 0.0
+    share = 1 / (1 + share)
+    while step < total:
+        for x, y in loader:
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) + min(1, step / 500) * model.weight.pow(2).sum()).backward()
+            optimizer.step()
+            step += 1
+    """
+    assert len(_said(end=textwrap.dedent(loop))) == 1

@@ -95,6 +95,27 @@ def test_training_that_ends_by_a_count_of_steps(test: str, leave: str, found: bo
     assert ("scheduler" in prepared(text)) == found
 
 
+@pytest.mark.parametrize(
+    ("behind", "number", "found"),
+    [
+        (True, "len(loader) * 5", True),  # those of one process: the schedule goes by the batches of all
+        (False, "len(loader) * 5", False),  # the original's: as many steps as before
+        (True, "40 if data else len(loader) * 5", False),
+        (True, "int(sys.argv[1])", False),
+    ],
+)
+def test_training_that_ends_by_the_length_of_its_loader(behind: bool, number: str, found: bool) -> None:
+    text = COUNTED.format(test="done < total", step=STEP, leave="")
+    start, made = "net, loader =", "scheduler = LambdaLR"
+    loader, rest = text[text.index(start) : text.index("optimizer =")], text[text.index("optimizer =") :]
+    if behind:
+        rest = rest.replace("done = 0\n", f"done = 0\ntotal = {number}\n", 1)
+    else:
+        rest = f"total = {number}\n{rest}"
+    assert made in rest
+    assert ("scheduler" in prepared(HEAD + loader + rest)) == found
+
+
 STEPPED_ELSEWHERE = """\
 class Trainer:
     def __init__(self):

@@ -417,3 +417,58 @@ def test_a_matrix_of_samples_that_a_loss_of_the_model_fills(
     setup = SCORED.format(first=first, inner=inner, sizes=sizes, value=value)
     conversion = convert(setup=setup, build=build, loss="loss = model.loss(model(x))")
     assert ("ACC408" in {f.code for f in conversion.remaining}) is found
+
+
+LOG_DENSITY = """
+def density(x, mean, width):
+    return -((x - mean) ** 2) / width
+
+def log_sum(value, dim=None):
+    if dim is not None:
+        most = value.max(dim)[0]
+        return most + torch.log(torch.sum(torch.exp(value - most), dim=dim))
+    else:
+        most = torch.max(value)
+        summed = torch.sum(torch.exp(value - most))
+        return most + torch.log(summed)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return {forward}
+
+    def pairs(self, x):
+        n = x.size(0)
+        d = 2
+        z = self.out(x)
+        return density(z.view({first}), z.view({second}), 0.5).sum(-1)
+
+    def loss(self, x):
+        return log_sum(self.pairs(x){dim}).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "forward", "dim", "found"),
+    [
+        ("n, 1, d", "1, n, d", "self.out(x)", ", dim=1", ["density("]),
+        ("n, 1, d // 2, 2", "1, n, d // 2, 2", "self.out(x)", ", dim=1", ["density("]),
+        ("d, 1, n", "1, d, n", "self.out(x)", ", dim=1", []),  # not of the samples
+        ("n, 1, d", "1, n, d", "self.pairs(x)", ", dim=1", []),  # a layer, such as attention
+        ("n, d", "n, d", "self.out(x)", "", ["torch.log(summed)"]),
+        ("n, d", "n, d", "self.out(x)", ", dim=1", []),
+        ("n, d", "n, d", "self.out(x)", ", dim=1) + log_sum(self.out(x), dim=0", []),
+    ],
+)
+def test_pairs_and_sums_in_a_loss_of_the_model(
+    first: str, second: str, forward: str, dim: str, found: list[str]
+) -> None:
+    build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    setup = LOG_DENSITY.format(first=first, second=second, forward=forward, dim=dim)
+    conversion = convert(setup=setup, build=build, loss="loss = model.loss(x)")
+    said = [f.message for f in conversion.remaining if f.code == "ACC408"]
+    assert len(said) == len(found)
+    assert all(text in message for text, message in zip(found, said, strict=True))

@@ -48,6 +48,22 @@ def test_its_uses_are_guarded_together() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if i: n = 1; writer.flush()", "if i: n = 1; {main} and writer.flush()"),
+        ("if i:\n    pass\nelif x: writer.flush()", "if i:\n    pass\nelif x: {main} and writer.flush()"),
+        ("n = 1; writer.flush()", "n = 1; {main} and writer.flush()"),
+    ],
+)
+def test_uses_that_no_line_can_stand_above(before: str, after: str) -> None:
+    """The writer is None on the other processes: none of its uses can stay as it is."""
+    conversion = check_transformed(
+        "epoch", before, after.format(main="accelerator.is_main_process"), imports=BOARD, setup=MADE
+    )
+    assert not [f for f in conversion.remaining if f.code == "ACC204"]
+
+
 def test_weights_and_biases() -> None:
     check_transformed(
         "epoch",

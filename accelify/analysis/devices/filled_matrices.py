@@ -23,7 +23,7 @@ def fills_by_pairs(scope: Scope, made: ast.Call) -> bool:
         return False
     shape = made.args[0].elts if made.args and isinstance(made.args[0], (ast.Tuple, ast.List)) else made.args
     sizes = [side.id if isinstance(side, ast.Name) else "" for side in shape]
-    if len(sizes) < 2 or not sizes[0] or sizes[0] not in sizes[1:] or not _counts_samples(scope, sizes[0]):
+    if len(sizes) < 2 or not sizes[0] or sizes[0] not in sizes[1:] or not counts_samples(scope, sizes[0]):
         return False
     names = {
         target.id
@@ -38,7 +38,7 @@ def fills_by_pairs(scope: Scope, made: ast.Call) -> bool:
     )
 
 
-def _counts_samples(scope: Scope, name: str) -> bool:
+def counts_samples(scope: Scope, name: str) -> bool:
     """Whether a variable is the size of a first dimension: `n = x.size(0)`, `n, k = x.shape[:2]`."""
     for stmt in (s for s in scope.nodes if isinstance(s, ast.Assign)):
         target, value = stmt.targets[0], stmt.value
@@ -113,4 +113,4 @@ def runs_in_forward(scope: Scope) -> bool:
     return scope in queue
 
 
-__all__ = ["fills_by_pairs", "runs_in_forward"]
+__all__ = ["counts_samples", "fills_by_pairs", "runs_in_forward"]

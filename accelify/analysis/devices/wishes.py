@@ -490,7 +490,10 @@ class Devices:
         return frozenset(names)
 
     def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
-        """What a flag was assigned, when it was assigned once, from an expression over flags."""
+        """What a flag was assigned, when it was assigned once, from an expression over flags.
+
+        Several classes that keep a flag by one name ask the same of the machine: `self.gpu = is_available()`.
+        """
         text = dotted(name) or ""
         owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None
         found = [
@@ -498,7 +501,7 @@ class Devices:
             for stmt in self.tree.assigns(text)
             if owner is None or self.script.scope_of(stmt).resolve(text) is owner
         ]
-        if len(found) != 1:
+        if len({ast.dump(value) for value in found}) != 1:
             return None
         value: ast.expr = found[0]
         plain = (ast.BoolOp, ast.UnaryOp, ast.Call, ast.Attribute, ast.Name, ast.Compare)

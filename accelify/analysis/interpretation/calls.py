@@ -146,7 +146,9 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         return found
 
     def _subscript(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
-        found: Values = set()
+        found = self.of_globals(module, scope, node)
+        if found:
+            return found
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         self.evaluate(module, scope, node.slice if isinstance(node.slice, ast.expr) else None)
         for base in self.evaluate(module, scope, node.value):

@@ -1,12 +1,19 @@
-"""What was held for a parameter's own before its callers were known: taken out again once they are."""
+"""What was held for a parameter's own before its callers were known: taken out again once they are.
+
+So is what functions that nobody calls hand on from their own parameters, beside what is known:
+
+    def train_plainly(self, model): self.train(model, False)    (called by nobody)
+    trainer.train(Net(), True)
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
-from accelify.analysis.values import Mapping, Sequence, Thing, Values
+from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.interpretation.interpreter import Interpreter
@@ -25,11 +32,64 @@ def drop_strays(interpreter: Interpreter) -> None:
             held = interpreter.variables[owner, name]
             if held - {stray}:
                 strays.add(stray)
+    strays |= _handed_on_by_idle(interpreter)
     if not strays:
         return
     for held in _sets(interpreter):
         if len(held - strays) < len(held):
             held -= strays
+
+
+def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
+    """The parameters of functions that nobody calls which come to no function but where something known comes, too."""
+    idle: dict[Thing, list[Values]] = {}
+    for (owner, name), held in interpreter.variables.items():
+        if owner.kind != "function" or name not in [a.arg for a in owner.parameters()]:
+            continue
+        for value in held:
+            if (
+                isinstance(value, Thing)
+                and value.kind not in (v.DEVICE, v.FLAG)
+                and _is_of_idle(interpreter, value)
+            ):
+                idle.setdefault(value, []).append(held)
+    found = {thing for thing, sets in idle.items() if all(held - idle.keys() for held in sets)}
+    if not found or _looks_up_functions(interpreter):
+        return set()
+    named: set[object] = set()
+    for module in interpreter.program.modules.values():
+        named |= {n.id for n in module.tree.nodes(ast.Name)} | {
+            n.attr for n in module.tree.nodes(ast.Attribute)
+        }
+        named |= {n.value for n in module.tree.nodes(ast.Constant) if isinstance(n.value, str)}
+    return {thing for thing in found if getattr(thing.site, "name", "") not in named}
+
+
+def _looks_up_functions(interpreter: Interpreter) -> bool:
+    """Whether functions of the program may be called by names that are put together."""
+    for module in dict.fromkeys(interpreter.program.modules.values()):
+        for call in module.tree.nodes(ast.Call):
+            called = call.func.id if isinstance(call.func, ast.Name) else ""
+            if called in ("eval", "exec", "globals", "locals"):
+                return True
+            if called == "getattr" and not any(isinstance(a, ast.Constant) for a in call.args[1:2]):
+                held = interpreter.evaluate(module, module.scopes.of(call), call.args[0])
+                if not any(isinstance(w, Imported) for w in held):
+                    return True
+    return False
+
+
+def _is_of_idle(interpreter: Interpreter, thing: Thing) -> bool:
+    """Whether a thing stands for a parameter of a plain function that nobody calls."""
+    site = thing.site
+    if not isinstance(site, (ast.FunctionDef, ast.AsyncFunctionDef)) or thing.module is None:
+        return False
+    scope = thing.module.scopes.for_definition(site)
+    if site.decorator_list or site.name.startswith("__") or interpreter.callers.get(scope):
+        return False
+    # A library may call the methods of a class that is derived from one of its own.
+    cls = interpreter.things.get((scope.owner_class, "class")) if scope.is_method else None
+    return not scope.is_method or (isinstance(cls, Class) and not cls.external_bases() - {"builtins.object"})
 
 
 def _sets(interpreter: Interpreter) -> Iterator[Values]:

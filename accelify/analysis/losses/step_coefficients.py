@@ -7,14 +7,15 @@ made from epochs, or from the share of an epoch that is done (steps over the len
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS
 from accelify.analysis.schedules.counted_steps import CountedSteps, Trace
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.script import Loop, ScriptModel
+from accelify.analysis.script import Loop, ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.values import Thing
 
 _DEEPEST = 6
 _SCALING = (ast.Mult, ast.Div)
@@ -30,10 +31,14 @@ _PASSING = frozenset("contiguous double float mean reshape squeeze sum to unsque
 
 @dataclass(frozen=True)
 class StepCoefficient:
-    """What scales or bends a part of a loss, or the test on which it depends: `node`, counted by `counter`."""
+    """What scales or bends a part of a loss, or the test on which it depends: `node`, counted by `counter`.
+
+    `of_model` is whether a model reckons with it, which it is set in.
+    """
 
     node: ast.expr
     counter: str
+    of_model: bool = False
 
 
 def step_coefficients(script: ScriptModel, loop: Loop) -> list[StepCoefficient]:
@@ -54,6 +59,54 @@ def step_coefficients(script: ScriptModel, loop: Loop) -> list[StepCoefficient]:
         if trace.counters and not trace.by_length:
             counted.setdefault(node, StepCoefficient(node, min(trace.counters)))
     return list(counted.values())
+
+
+def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Thing]) -> list[StepCoefficient]:
+    """What a loop over batches sets in its models by a count of steps, and what they reckon with in their methods:
+
+    net.beta = min(1, step / 1000)    (and `return fit + self.beta * divergence` in the model)
+    """
+    setting = {
+        stmt: target
+        for stmt in script.tree.nodes(ast.Assign)
+        if not isinstance(stmt.value, ast.Constant)
+        for target in stmt.targets[:1]
+        if isinstance(target, ast.Attribute) and isinstance(target.value, (ast.Name, ast.Attribute))
+        if any(_reckons_with(model, target.attr) for model in script.models_of(target.value) & models)
+    }
+    if not setting:
+        return []
+    steps = CountedSteps(script, loop)
+    if steps.counted_by_length(script.enclosing_loops(loop)):
+        return []
+    found: list[StepCoefficient] = []
+    for scope in steps.reached:
+        for stmt in steps.nodes(scope):
+            if stmt in setting and isinstance(stmt, ast.Assign) and not is_in_model(script, scope):
+                trace = Trace(steps)
+                trace.follow(stmt.value, scope)
+                if trace.counters and not trace.by_length:
+                    found.append(StepCoefficient(stmt.value, min(trace.counters), True))
+    return found
+
+
+def _reckons_with(model: Thing, attribute: str) -> bool:
+    """Whether a model's class has methods that reckon with an attribute, or ask how far it went."""
+    for cls in model.cls.ancestry() if model.cls is not None else ():
+        tree = cls.module.tree
+        for method in cls.scope.children.values():
+            for node in method.nodes:
+                if (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == attribute
+                    and isinstance(node.ctx, ast.Load)
+                ):
+                    around = tree.parent(node)
+                    if isinstance(around, ast.BinOp) and not isinstance(around.op, ast.Mod):
+                        return True
+                    if isinstance(around, ast.Compare) and isinstance(around.ops[0], _ORDER):
+                        return True
+    return False
 
 
 def _parts(script: ScriptModel, loop: Loop, loss: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis import knowledge as k
 from accelify.analysis.devices.conversions import converts_itself
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
 from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
@@ -76,6 +77,8 @@ class Keeping:
                 return None  # handed on whole
             if converts_itself(tree.statement(attribute)):
                 continue
+            if self._asks_a_model(method, attribute, tree.parent(attribute)):
+                continue
             if not isinstance(attribute.ctx, ast.Load) or self._is_changed(tree, attribute):
                 found.add(attribute.attr)
                 continue
@@ -98,6 +101,14 @@ class Keeping:
             one.name.startswith(_PURE) if isinstance(one, Imported) else _is_stateless(one) for one in known
         )
 
+    def _asks_a_model(self, method: Scope, attribute: ast.Attribute, around: ast.AST | None) -> bool:
+        """Whether a model is put into its mode or asked for its parts, which keeps no figure: `self.net.eval()`."""
+        if not isinstance(around, ast.Attribute) or around.attr not in k.MODULE_API:
+            return False
+        interpreter = self.script.interpreter
+        held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
+        return bool(held) and all(isinstance(one, Thing) and one.kind == MODEL for one in held)
+
     def _is_changed(self, tree: Tree, attribute: ast.Attribute) -> bool:
         """Whether what an attribute holds is changed where it is read, or gets another name or owner."""
         node: ast.AST = attribute
@@ -114,12 +125,32 @@ class Keeping:
             return node is not attribute  # `self.lines.append(x)`
         if isinstance(parent, ast.For) and parent.iter is node:
             return _tells_each(tree, parent)
+        given = node
         if isinstance(parent, ast.keyword):
-            parent = tree.parent(parent)
+            given, parent = parent, tree.parent(parent)
         if isinstance(parent, ast.Call):
+            if self._only_reckons(parent, given):
+                return False
             pure = (self.script.qualname(parent.func) or "").startswith(_PURE)
             return not pure or call_keyword(parent, "out") is not None
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Yield))
+
+    def _only_reckons(self, call: ast.Call, given: ast.AST) -> bool:
+        """Whether what a call is handed is a number to it: of `x.clamp_(a, b)`, or of a function that reckons by it."""
+        callees = self.script.interpreter.calls.get(call, set())
+        if not callees:
+            return (
+                isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and given in call.args
+            )
+        value = given.value if isinstance(given, ast.keyword) else given
+        taken = [(s, [name for argument, name in handed_to(call, s) if argument is value]) for s in callees]
+        return all(names and all(self._reckons_by(s, name) for name in names) for s, names in taken)
+
+    def _reckons_by(self, function: Scope, name: str) -> bool:
+        tree = self.script.interpreter.module_of(function).tree
+        reads = [n for n in walk(function.node) if isinstance(n, ast.Name) and n.id == name]
+        around = [tree.parent(n) for n in reads]
+        return all(isinstance(n, (ast.BinOp, ast.Compare, ast.UnaryOp, ast.AugAssign)) for n in around)
 
 
 def _tells_each(tree: Tree, loop: ast.For) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.syntax import Tree, target_names
+from accelify.analysis.syntax import Tree, dotted, target_names, walk
 
+# A shorter beginning says too little of a name.
+_SHORTEST = 4
 # Methods by which an object trains, where they are given something: `model.train()` only sets a mode.
 _TRAINS = re.compile(r"^(train|fit|learn|run|optimi[sz]e|solve)", re.I)
 
@@ -24,6 +26,31 @@ def evaluated_names(tree: Tree, call: ast.Call) -> list[str]:
     table = made[0] if len(made) == 1 else None
     parts = table.values if isinstance(table, ast.Dict) else getattr(table, "elts", [])
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+
+def begun_with(text: ast.expr) -> str:
+    """How a name begins that is put together: `"plot_" + kind`, `f"plot_{kind}"`; "" for anything else."""
+    if isinstance(text, ast.BinOp) and isinstance(text.op, ast.Add):
+        text = text.left
+    elif isinstance(text, ast.JoinedStr) and text.values:
+        text = text.values[0]
+    else:
+        return ""
+    begin = text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+    return begin if begin.isidentifier() and len(begin) >= _SHORTEST else ""
+
+
+def names_begun(tree: Tree, node: ast.AST) -> list[str]:
+    """How the names begin of what is looked up in some code: `eval("plot_" + kind)`, `globals()["train_" + kind]`."""
+    if b"eval(" not in tree.data and b"globals()" not in tree.data:
+        return []
+    texts: list[ast.expr] = []
+    for part in walk(node):
+        if isinstance(part, ast.Call) and dotted(part.func) == "eval" and len(part.args) == 1:
+            texts.append(part.args[0])
+        elif isinstance(part, ast.Subscript) and isinstance(part.value, ast.Call):
+            texts += [part.slice] if dotted(part.value.func) == "globals" else []
+    return [begin for text in texts if (begin := begun_with(text))]
 
 
 def picks_by_name(tree: Tree) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import of_kind
-from accelify.analysis.modules.evaluated_names import evaluated_names
+from accelify.analysis.modules.evaluated_names import begun_with, evaluated_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted
@@ -183,7 +183,13 @@ class MadeByName:
         return found
 
     def evaluated(self, module: Module, scope: Scope, node: ast.Call) -> Values:
-        """What `eval(TABLE[name])` stands for: the data sets whose names the table has, and functions that make one."""
+        """What `eval(TABLE[name])` stands for: the data sets whose names the table has, and functions that make one.
+
+        `eval("plot_" + kind)` stands for the functions whose names begin so.
+        """
+        begun = self._begun_so(module, scope, node.args[0]) if len(node.args) == 1 else set()
+        if begun:
+            return begun
         held = [w for name in evaluated_names(module.tree, node) for w in self.lookup(module, scope, name)]
         return {
             w
@@ -191,6 +197,18 @@ class MadeByName:
             if (isinstance(w, Class) and self._is_data(w))
             or (isinstance(w, Function) and self._makes_data(w))
         }
+
+    def of_globals(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
+        """The functions that `globals()["train_" + kind]` can be."""
+        if not isinstance(node.value, ast.Call) or dotted(node.value.func) != "globals":
+            return set()
+        return self._begun_so(module, scope, node.slice)
+
+    def _begun_so(self, module: Module, scope: Scope, name: ast.expr) -> Values:
+        """The functions that a module has by names which begin as one that is put together."""
+        begin = begun_with(name)
+        known = sorted(n for n in module.scopes.module.locals if n.startswith(begin)) if begin else []
+        return {w for n in known for w in self.lookup(module, scope, n) if isinstance(w, Function)}
 
     def _is_data(self, cls: Class) -> bool:
         derived = any(base.startswith("torchvision.datasets.") for base in cls.external_bases())

@@ -300,6 +300,11 @@ class Reach:
     def _escapes(self, scope: Scope) -> bool:
         """Whether a function is used as a value: called by somebody the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for call in self.script.callers(scope):
+            # `eval("train_" + kind)(...)`: all that it may call take the Accelerator then.
+            picked = isinstance(call.func, (ast.Call, ast.Subscript))
+            if picked and not self.script.callees(call) <= self.core | {scope}:
+                return True
         for node in self.tree.named(scope.node.name):
             if isinstance(node.ctx, ast.Load):
                 parent = self.tree.parent(node)

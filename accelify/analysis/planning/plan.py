@@ -34,13 +34,15 @@ from accelify.analysis.planning.sites import KIND_ORDER, Item, PrepareSite
 from accelify.analysis.schedules.casts import casts_its_own_way
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
+from accelify.analysis.schedules.step_rounds import loops_of_told_steps, stepped_in
 from accelify.analysis.schedules.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.schedules.windows import Window, mixed_precision
 from accelify.analysis.scopes import Scope
-from accelify.analysis.script import ScriptModel
+from accelify.analysis.script import Loop, ScriptModel
 from accelify.analysis.statements.assignments import stands_in
 from accelify.analysis.statements.bound import is_surely_bound
 from accelify.analysis.syntax import Node
+from accelify.analysis.trained import trains_itself
 from accelify.analysis.values import Thing
 
 
@@ -85,6 +87,8 @@ class Plan(ConstructorArguments):
             if evaluation.loop in beyond:
                 evaluation.problem = "the Accelerator cannot be had where its loader is made"
         self.prepared: set[Thing] = set()
+        # Training loops that make as many steps as before, as their epochs are counted by steps.
+        self.of_told_steps: set[Loop] = set()
         # Of these the loaders that come from calls which cannot be seen, with what is called.
         self.unseen: dict[Thing, str] = {}
         # Calls that hand a whole loader to functions which are not converted.
@@ -195,7 +199,7 @@ class Plan(ConstructorArguments):
             # Parts of a model that is prepared as a whole are prepared with it.
             if model.kind == v.MODEL:
                 self.prepared |= model.link("parts")
-        alone = self._trains_itself() if self.for_accelerate else None
+        alone = trains_itself(script, self.prepared) if self.for_accelerate else None
         if alone is not None:
             message = f"`{alone}` trains itself in its own methods, and Accelerate reduces no gradients there"
             self.blockers.append(Blocker("ACC005", f"{message}; accelify's own runtime does", None))
@@ -211,6 +215,9 @@ class Plan(ConstructorArguments):
         own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
         # Made from the length of a loader that is one process's by then, it is stepped as it is.
         stays = own | early_schedules(self.script, self.sites, self.prepared, self.steps_per_batch)
+        if self.batch_size != "total":
+            self.of_told_steps = loops_of_told_steps(script, self.sites, self.prepared)
+            stays |= self.prepared & stepped_in(script, self.of_told_steps)
         if stays:
             self.prepared -= stays
             self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
@@ -231,14 +238,6 @@ class Plan(ConstructorArguments):
                 if late is not None:
                     message = f"`{item.holder.name}` is still filled behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, late))
-
-    def _trains_itself(self) -> str | None:
-        """The class of a prepared model that calls backward in its own methods."""
-        for model in sorted(self.prepared, key=Thing.place):
-            for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
-                if any(method in self.script.training_scopes for method in cls.scope.children.values()):
-                    return cls.name
-        return None
 
     def _left_unprepared(self) -> Thing | None:
         """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""

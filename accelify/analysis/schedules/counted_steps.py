@@ -66,7 +66,7 @@ class CountedSteps:
         for loop in loops:
             if loop is not self.loop:
                 trace.follow(loop.test if isinstance(loop, ast.While) else loop.iter, self.scope)
-        return trace.by_length
+        return trace.divided
 
     def counter(
         self, stmt: ast.Assign | ast.AugAssign, scope: Scope, chain: tuple[ast.Call, ...]
@@ -202,13 +202,14 @@ class Trace:
         steps: what is counted.
 
     `counters` are the names of the counts that were met so far; `by_length` is whether a loader's length was, which
-    makes a share of an epoch of a count.
+    makes a share of an epoch of a count; `divided` is whether a number was divided by one, which makes rounds of steps.
     """
 
-    def __init__(self, steps: CountedSteps) -> None:
+    def __init__(self, steps: CountedSteps, divisions: set[ast.BinOp] | None = None) -> None:
         self.steps, self.script = steps, steps.script
+        self._divisions: set[ast.BinOp] = divisions if divisions is not None else set()
         self.counters: set[str] = set()
-        self.by_length = False
+        self.by_length = self.divided = False
         self._seen: set[tuple[object, str]] = set()
 
     def follow(self, expression: ast.expr, scope: Scope) -> None:
@@ -216,10 +217,19 @@ class Trace:
         for node in walk(expression):
             if isinstance(node, ast.Call):
                 self._call(node, scope)
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
+                self._divide(node, scope)
             elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 name = dotted(node)
                 if name is not None:
                     self._read(name, scope)
+
+    def _divide(self, division: ast.BinOp, scope: Scope) -> None:
+        if division not in self._divisions:
+            self._divisions.add(division)
+            divisor = Trace(self.steps, self._divisions)
+            divisor.follow(division.right, scope)
+            self.divided |= divisor.by_length
 
     def _call(self, call: ast.Call, scope: Scope) -> None:
         if dotted(call.func) == "len" and len(call.args) == 1:

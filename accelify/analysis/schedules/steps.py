@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
+from accelify.analysis.schedules.schedule_lengths import Length, given_to, lengths_read_by
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
@@ -14,6 +15,8 @@ from accelify.analysis.values import Thing
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _ENDS = (ast.Break, ast.Return, ast.Raise)
+# Names through which a limit is followed.
+_FARTHEST = 3
 _EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit"})
 
 
@@ -21,9 +24,38 @@ def ends_by_steps(script: ScriptModel, node: ast.AST) -> bool:
     """Whether the loop over batches around a node runs until a count of its rounds reaches a limit.
 
     `while step < total: for x in loader: step += 1`, or `if step >= total: break` among the batches. As many steps as
-    before are then made on any number of processes, and epochs become more.
+    before are then made on any number of processes, and epochs become more. Not so where the limit is the length of a
+    loader, `len(loader) * epochs`, which may be that of one process.
     """
-    return any(_reaches(test, counters) for test, counters in _tests(script, node, frozenset()))
+    return any(
+        not lengths_of_limit(script, limit)
+        for test, counters in _tests(script, node, frozenset())
+        for limit in _limits(test, counters)
+    )
+
+
+def measured_limits(script: ScriptModel, node: ast.AST) -> Iterator[Length]:
+    """The lengths of loaders that are the limits of the loop over batches around a node: `len(loader) * epochs`."""
+    for test, counters in _tests(script, node, frozenset()):
+        for limit in _limits(test, counters):
+            yield from lengths_of_limit(script, limit)
+
+
+def lengths_of_limit(script: ScriptModel, limit: ast.expr) -> list[Length]:
+    """The lengths that a limit is made of; none where it may be something else, a number that was told."""
+    value, far = limit, 0
+    while isinstance(value, (ast.Name, ast.Attribute)) and far < _FARTHEST:
+        given = list(given_to(script, script.module_of(value), value))
+        if len(given) != 1 or not isinstance(given[0][0], ast.expr) or given[0][1] not in script.modules:
+            return []
+        value, far = given[0][0], far + 1
+    if any(isinstance(n, (ast.IfExp, ast.BoolOp)) or dotted(n) in ("min", "max") for n in walk(value)):
+        return []
+    return [
+        length
+        for length in lengths_read_by(script, script.module_of(value), value)
+        if script.things(length.call.args[0], v.LOADER)
+    ]
 
 
 def step_limits(script: ScriptModel, node: ast.AST) -> Iterator[ast.expr]:
@@ -105,16 +137,18 @@ def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
                 yield name
 
 
-def _reaches(test: ast.expr, counters: set[str]) -> bool:
-    """Whether a test, or a part of one, compares a counter with a limit that no counter sets."""
+def _limits(test: ast.expr, counters: set[str]) -> Iterator[ast.expr]:
+    """What a test, or a part of one, compares a counter with, where no counter sets that."""
     if isinstance(test, ast.BoolOp):
-        return any(_reaches(part, counters) for part in test.values)
+        for part in test.values:
+            yield from _limits(part, counters)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], _ORDER):
-        return False
+        return
     sides = [test.left, test.comparators[0]]
     counted = [side for side in sides if _counted(side) in counters]
     limits = [side for side in sides if not names_in(side) & {c.split(".")[0] for c in counters}]
-    return len(counted) == 1 and len(limits) == 1
+    if len(counted) == 1 and len(limits) == 1:
+        yield limits[0]
 
 
 def _counted(side: ast.expr) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import decided
+from accelify.analysis.statements.none_tests import asks_for_none
 from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 
 # A parameter that is handed on, kept, and handed on again.
@@ -66,6 +67,12 @@ def _is_left_none(script: ScriptModel, name: str, function: Scope, far: int) -> 
     return made or taken
 
 
+def is_ruled_out(script: ScriptModel, node: ast.AST, function: Scope) -> bool:
+    """Whether a node stands in a branch of a function that no call takes: behind `if dim is None:`, say."""
+    around = script.interpreter.module_of(function).tree.ancestors(node)
+    return function.kind == "function" and _is_ruled_out(script, around, function, 0)
+
+
 def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scope, far: int) -> bool:
     """Whether something stands in a branch that no call of its function takes."""
     inner: ast.AST | None = None
@@ -91,7 +98,13 @@ def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -
     }
     names = {n.id for n in walk(test) if isinstance(n, ast.Name)} - stored
     given = {a.arg: _given(script, function, a.arg, far) for a in function.parameters() if a.arg in names}
-    return {name: min(values, key=str) for name, values in given.items() if values and len(values) == 1}
+    # Asked whether it is None, any of several numbers answers for all.
+    asked = asks_for_none(test)
+    return {
+        name: min(values, key=str)
+        for name, values in given.items()
+        if values and (len(values) == 1 or (asked and None not in values))
+    }
 
 
 def _given(script: ScriptModel, function: Scope, name: str, far: int) -> set[object] | None:
@@ -152,4 +165,4 @@ def _is_given_none_more(script: ScriptModel, node: ast.Name) -> bool:
     )
 
 
-__all__ = ["are_none", "is_none"]
+__all__ = ["are_none", "is_none", "is_ruled_out"]
