@@ -15,7 +15,7 @@ from accelify.analysis.interpretation.expressions import Expressions
 from accelify.analysis.interpretation.factories import Factories
 from accelify.analysis.interpretation.reads import Reads, ReadsOfNodes
 from accelify.analysis.interpretation.record_classes import fields_of
-from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, kinds_of, of_kind
+from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.modules.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -316,6 +316,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                     if isinstance(value, Sequence):
                         self.reads.container(value)
                         self.add(base.rest, value.any())
+                    elif is_of(value, v.PARAMETERS):
+                        self.add(base.rest, {value})
             if name in ("__iter__", "copy"):
                 return {base}
             return base.any() if name in ("pop", "next", "__next__") else set()

@@ -216,6 +216,15 @@ class LibraryCalls:
                 return arguments[0]
             return set()
         if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
+            if name == "add_param_group":
+                self.link_optimizer(module, receiver, arguments)
+            return set()
+        if receiver.kind == v.PARAMETERS and name in ("extend", "append"):
+            # `given = list(encoder.parameters())`, then `given.extend(head.parameters())`
+            for more in of_kind(arguments, v.PARAMETERS):
+                assert isinstance(more, Thing)
+                self.reads.relation(more, "models")
+                self.link(receiver, "models", more.links.get("models", set()))
             return set()
         if receiver.kind in (v.LOADER, v.ITERATOR):
             if name in ("next", "__next__"):
