@@ -43,6 +43,12 @@ def _loss_in_forward(line: str) -> str:
         ("kept = torch.softmax(scores, 1); loss = -kept.diag().log().mean()", True),
         ("loss = F.cross_entropy(scores, torch.arange(n))", True),
         ("own = torch.arange(n, device=x.device).long(); loss = self.ce(scores, own)", True),
+        ("own = scores.diag().view(n, 1); loss = (0.2 + scores - own).clamp(min=0).sum()", True),
+        ("own = scores.diag(); loss = F.relu(scores - own.expand_as(scores) + 0.2).sum()", True),
+        ("loss = F.relu(1 + scores - torch.diag(scores)[:, None]).mean()", True),
+        # what is off the diagonal, the diagonal alone
+        ("loss = (scores - torch.diag(torch.diag(scores))).pow(2).mean()", False),
+        ("loss = (0.2 + scores.diag()).clamp(min=0).mean() - scores.mean()", False),
         # squared lengths, attention within a sample, classes, positions
         ("loss = torch.diag(scores).mean()", False),
         ("loss = (F.softmax(scores, 1) @ self.heads(x)).mean()", False),
