@@ -719,6 +719,28 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
 
 
+def test_what_is_written_to_the_terminal_counts_as_printed(tmp_path: Path) -> None:
+    helper = """
+    import sys
+
+    def count(n):
+        sys.stdout.write("\\r%d" % n)
+        sys.stdout.flush()
+        return n
+
+    def tidy(n):
+        sys.stdout.flush()
+        return n
+    """
+    said = "every process prints what functions of other modules print (helper.py, line {})"
+    found = findings(converted(tmp_path, helper, epoch="n = count(3)\nm = tidy(4)"), "ACC201")
+    line = 1 + next(
+        n for n, text in enumerate((tmp_path / "helper.py").read_text().splitlines()) if "write" in text
+    )
+    assert found == [said.format(line)]
+    assert not findings(converted(tmp_path, helper, epoch="m = tidy(4)"), "ACC201")
+
+
 @pytest.mark.parametrize(
     "body",
     ["return n\n    print(n)", "raise ValueError(n)\n    print(n)", "return n\n    if n:\n        print(n)"],
