@@ -16,6 +16,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Imported, Thing
 
 # By library: those of its losses that compare samples. Others compare each with learned proxies or with a memory.
@@ -55,10 +56,27 @@ class PittedSamples:
         """Whether a call in a function compares the samples of a batch, as far as can be seen for sure."""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if last in _DIAGONALS:
-            return _is_of_scores(scope, call) or _is_set_against(scope, call)
+            if _is_of_scores(scope, call):
+                return True
+            whole = _set_against(scope, call)
+            return whole is not None and not self._is_of_products(scope, whole)
         if not call.args:
             return False
         return self._counts_as_classes(scope, call) or (self._libraries and self._is_pair_loss(scope, call))
+
+    def _is_of_products(self, scope: Scope, name: str) -> bool:
+        """Whether a matrix is seen to be of products with all rows, here or where it is worked out: said there, but for
+        what a model works out."""
+        made = [
+            n.value
+            for n in scope.nodes
+            if isinstance(n, ast.Assign) and any(name in target_names(t) for t in n.targets)
+        ]
+        inner = [n for value in made for n in walk(value)]
+        called = {one for n in inner if isinstance(n, ast.Call) for one in self.script.callees(n)}
+        own = [n for n in inner if not is_in_model(self.script, scope)]
+        own += [n for one in called if not is_in_model(self.script, one) for n in one.nodes]
+        return any(map(_is_product, own))
 
     def within(self, scope: Scope, depth: int = 3) -> tuple[Scope, ast.Call] | None:
         """The function and the call where another module's function, or what it calls, makes such a loss."""
@@ -113,16 +131,16 @@ class PittedSamples:
         return False
 
 
-def _is_set_against(scope: Scope, call: ast.Call) -> bool:
-    """Whether the diagonal of a matrix is set against all of the matrix, with a margin: how each sample's own score
-    stands to those of the others."""
+def _set_against(scope: Scope, call: ast.Call) -> str | None:
+    """The name of a matrix whose diagonal is set against all of it, with a margin: how each sample's own score stands
+    to those of the others. None where it is not."""
     whole = call.func.value if isinstance(call.func, ast.Attribute) else None
     if whole is not None and dotted(whole) in ("torch", "th"):
         whole = call.args[0] if len(call.args) == 1 else None
     elif call.args:
-        return False
+        return None
     if call.keywords or not isinstance(whole, ast.Name):
-        return False
+        return None
     assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     own: set[str] = set()
     for stmt in sorted(assigned, key=lambda s: s.lineno):
@@ -130,7 +148,7 @@ def _is_set_against(scope: Scope, call: ast.Call) -> bool:
             if not _differences(stmt.value, whole.id, own, call):
                 own |= set(target_names(stmt.targets[0]))
     hinged = (n for n in scope.nodes if isinstance(n, ast.Call) and _called(n) in _HINGES)
-    return any(_differences(part, whole.id, own, call) for part in hinged)
+    return whole.id if any(_differences(part, whole.id, own, call) for part in hinged) else None
 
 
 def _differences(node: ast.expr, whole: str, own: set[str], call: ast.Call) -> bool:
