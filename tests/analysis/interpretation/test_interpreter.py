@@ -76,11 +76,14 @@ def test_parameters_belong_to_their_model(parameters: str) -> None:
     [
         "itertools.chain(a.parameters(), model.parameters())",
         "list(a.parameters()) + list(model.parameters())",
+        "list(a.parameters())[1:] + list(model.parameters())[:-1]",
+        "every(a, model)",
     ],
 )
 def test_parameters_of_two_models(parameters: str) -> None:
     optimizer = f"optimizer = torch.optim.SGD({parameters}, lr=1)\n"
-    script = model_of("a = nn.Linear(3, 3)\n" + MODEL + optimizer + LOADER + LOOP)
+    helper = "def every(*nets):\n    return [p for net in nets for p in net.parameters()]\n"
+    script = model_of("a = nn.Linear(3, 3)\n" + helper + MODEL + optimizer + LOADER + LOOP)
     assert lines_of(script, script.trained_models) == [LINEAR, "nn.Linear(3, 3)"]
 
 
