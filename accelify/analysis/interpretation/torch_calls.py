@@ -145,7 +145,10 @@ class LibraryCalls:
                 made,
                 "parts",
                 of_kind(every, v.MODEL)
-                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
+                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL)
+                | of_kind(
+                    [w.get(object()) for values in every for w in values if isinstance(w, Mapping)], v.MODEL
+                ),
             )
             return {made}
         if name.startswith(("torch.utils.data.", "torchvision.datasets.")):

@@ -78,6 +78,9 @@ def test_parameters_belong_to_their_model(parameters: str) -> None:
         "list(a.parameters()) + list(model.parameters())",
         "list(a.parameters())[1:] + list(model.parameters())[:-1]",
         "every(a, model)",
+        "nn.ModuleList([a, model]).parameters()",
+        "nn.Sequential(a, model).parameters()",
+        "nn.ModuleDict({'a': a, 'b': model}).parameters()",
     ],
 )
 def test_parameters_of_two_models(parameters: str) -> None:
@@ -103,6 +106,13 @@ def test_parameters_that_are_put_to_those_of_another_model(begun: str, more: str
     optimizer = "optimizer = torch.optim.SGD(given, lr=1)\n"
     script = model_of(f"a = nn.Linear(3, 3)\n{MODEL}given = {begun}\n{more}\n{optimizer}{LOADER}{LOOP}")
     assert lines_of(script, script.trained_models) == ["nn.Linear(2, 2)", "nn.Linear(3, 3)"]
+
+
+@pytest.mark.parametrize("kept", ["nn.Sequential(model, nn.Linear(3, 3))", "nn.ModuleList([model])"])
+def test_a_collection_with_a_name_is_one_model(kept: str) -> None:
+    optimizer = "optimizer = torch.optim.SGD(both.parameters(), lr=1)\n"
+    script = model_of(f"{MODEL}both = {kept}\n{optimizer}{LOADER}{LOOP}")
+    assert lines_of(script, script.trained_models) == [kept]
 
 
 def test_parameters_that_an_optimizer_is_given_later() -> None:
