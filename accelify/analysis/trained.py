@@ -14,16 +14,21 @@ from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.models.batch_fits import BatchFits
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, call_argument, dotted
+from accelify.analysis.syntax import Node, Tree, call_argument, dotted
 from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
 
 
+# Modules that only keep others.
+_COLLECTIONS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"})
+
+
 class TrainedModels:
     """The part of the ScriptModel that tells which models are trained, and as parts of which others."""
 
+    tree: Tree
     program: Program
     interpreter: Interpreter
     modules: list[Module]
@@ -278,8 +283,15 @@ class TrainedModels:
         return found
 
     def _chosen_from(self, model: Thing) -> set[Thing]:
-        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say."""
-        if model.qualname != "torch.nn.ModuleList" or model.module not in self.modules:
+        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say, or all of
+        them where nothing but its parameters is wanted: `Sequential(encoder, decoder).parameters()`."""
+        if model.qualname not in _COLLECTIONS or model.module not in self.modules:
+            return set()
+        around = self.tree.parent(model.site) if isinstance(model.site, ast.Call) else None
+        if isinstance(around, ast.Attribute) and around.attr in ("parameters", "named_parameters"):
+            parts = model.link("parts")
+            return parts if all(map(self.holders_of, parts)) else set()
+        if model.qualname != "torch.nn.ModuleList":
             return set()
         given = call_argument(model.site, 0, "modules") if isinstance(model.site, ast.Call) else None
         if not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:

@@ -45,10 +45,11 @@ def transform(context: Context) -> Iterator[Change]:
     script, counts = context.script, DeviceCounts(context.script)
     named = list(_in_other_modules(context))
     yield from named
+    made = [t for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
+    yield from _told(context, counts, made)
     if not counts.are_asked:
         return
     done, trained = set[ast.AST](), list[Product]()
-    made = [t for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
     for thing in sorted(made, key=lambda t: context.tree.start(t.site)):
         assert isinstance(thing.site, ast.Call)
         for size in counts.given(thing.site, 1, "batch_size"):
@@ -69,6 +70,28 @@ def transform(context: Context) -> Iterator[Change]:
         named += unseen
     if trained or named:
         yield from _rates(context, counts, trained)
+
+
+def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Iterator[Change]:
+    """Name the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to say 1."""
+    script = context.script
+    if not k.PARALLEL_WRAPPERS & {script.qualname(call.func) for call in script.calls()}:
+        return
+    done = set[ast.AST]()
+    for thing in sorted(loaders, key=lambda t: context.tree.start(t.site)):
+        assert isinstance(thing.site, ast.Call)
+        if thing.module not in script.modules:
+            continue
+        for size in counts.given(thing.site, 1, "batch_size"):
+            told = counts.told(size)
+            if told is None or told[0] in done or context.is_claimed(told[0]):
+                continue
+            done.add(told[0])
+            message = (
+                f"the batch size is multiplied by `{told[1]}`, the GPUs of DataParallel, and each process takes all of "
+                f"it: let `{told[1]}` be 1"
+            )
+            yield context.change(COUNTED, told[0], message)
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:

@@ -20,6 +20,7 @@ from accelify.analysis.metrics.counts import made_once, size_of
 from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
+from accelify.analysis.values import Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -98,7 +99,7 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
             if script.interpreter.module_of(callee) in script.modules:
                 done.add(callee)
                 continue
-            if not _evaluates(callee) and not _measures(context, call, callee):
+            if not _evaluates(context, callee) and not _measures(context, call, callee):
                 continue
             if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
                 continue
@@ -108,7 +109,7 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
                 continue
             given = [*call.args, *[kw.value for kw in call.keywords]]
             models = [
-                a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and plan.is_prepared(a, v.MODEL)
+                a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and _leads_to_model(context, a)
             ]
             if models and not any(plan.is_prepared(a, v.LOADER) for a in given):
                 done.add(callee)
@@ -119,13 +120,50 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
                 yield context.change(REPEATED, call, message, severity=Severity.INFO)
 
 
-def _evaluates(scope: Scope) -> bool:
-    """Whether a function goes through something, without gradients or with a model in its evaluation mode."""
-    if not isinstance(scope.node, ast.FunctionDef) or not any(isinstance(n, ast.For) for n in scope.nodes):
+def _leads_to_model(context: Context, given: ast.expr) -> bool:
+    """Whether an argument is a prepared model, or an object that keeps one."""
+    prepared = context.plan.prepared
+    return context.plan.is_prepared(given, v.MODEL) or any(
+        isinstance(held, Thing) and held.kind == v.MODEL and held in prepared
+        for one in context.script.things(given, v.INSTANCE)
+        for cls in (one.cls.ancestry() if one.cls is not None else ())
+        for values in cls.attributes.values()
+        for held in values
+    )
+
+
+def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
+    """Whether a function, or one that it hands the model on to, runs it on what it goes through, without gradients or
+    with the model in its evaluation mode."""
+    if not isinstance(scope.node, ast.FunctionDef):
         return False
-    inside = [n for n in scope.nodes if isinstance(n, (ast.Name, ast.Attribute))]
-    marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
-    return any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks)
+    if any(isinstance(n, ast.For) and _runs_there(context, scope, n) for n in scope.nodes):
+        inside = [n for n in scope.nodes if isinstance(n, (ast.Name, ast.Attribute))]
+        marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
+        if any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks):
+            return True
+    models = context.effects.of(scope).models if depth else set()
+    return any(
+        _evaluates(context, inner, depth - 1)
+        for call in (scope.nodes if models else ())
+        if isinstance(call, ast.Call)
+        and any(
+            isinstance(a, ast.Name) and a.id in models
+            for a in [*call.args, *[kw.value for kw in call.keywords]]
+        )
+        for inner in context.script.callees(call) - {scope}
+    )
+
+
+def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
+    """Whether a loop names a model that its function is handed, or one is that the function keeps elsewhere."""
+    names = set(context.effects.of(scope).models)
+    if not names:
+        return True
+    for node in scope.nodes:
+        if isinstance(node, ast.Assign) and names_in(node.value) & names:
+            names |= {name for target in node.targets for name in target_names(target)}
+    return any(names_in(stmt) & names for stmt in loop.body)
 
 
 def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:

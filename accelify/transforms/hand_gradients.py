@@ -1,6 +1,6 @@
 """Gradients that a script works out or changes itself, where no engine averages them over the processes.
 
-Beside these, calls of functions that run backward in a module which stays as it is.
+Beside these, calls of functions that run backward, or step an optimizer, in a module which stays as it is.
 
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
@@ -23,9 +23,10 @@ from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.models.copied import leaves_no_gradients
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import dotted, walk, walk_scope
-from accelify.analysis.values import Function
+from accelify.analysis.values import Function, Thing
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -47,7 +48,7 @@ HOOK = Rule(
 ELSEWHERE = Rule(
     "ACC420",
     "backward-elsewhere",
-    "A module that is not converted with the script calls backward itself.",
+    "A module that is not converted with the script calls backward or steps an optimizer itself.",
     Severity.WARNING,
     effort=10,
 )
@@ -61,6 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     calls = list(context.script.calls())
     yield from _elsewhere(context, calls)
+    yield from _stepped_elsewhere(context, calls)
     yield from _assigned_elsewhere(context, calls)
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
@@ -97,6 +99,48 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
                 "process's own"
             )
             yield context.change(ELSEWHERE, call, message)
+
+
+def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
+    """A loss with weights of its own, say, which an object of another module keeps together with their optimizer."""
+    script, told = context.script, set[Scope]()
+    others = [
+        m for m in script.program.modules.values() if m not in script.modules and b".step()" in m.tree.data
+    ]
+    for call in calls if others else ():
+        for callee in in_order(script.callees(call) - script.backward_elsewhere - told):
+            module = script.interpreter.module_of(callee)
+            if module not in others or context.plan.on_main_only(call):
+                continue
+            step, models = _own_step(context, module, callee)
+            if step is None:
+                continue
+            told.add(callee)
+            file = module.path.name if module.path is not None else "another module"
+            message = (
+                f"`{callee.name}` steps an optimizer (line {step.lineno} of {file}, which is not converted with this "
+                f"script) of {models} that nobody prepares: its gradients are one process's own, and the processes "
+                "drift apart"
+            )
+            yield context.change(ELSEWHERE, call, message)
+
+
+def _own_step(context: Context, module: Module, callee: Scope) -> tuple[ast.Call | None, str]:
+    """Where a function of another module steps an optimizer of models that stay unprepared, and what they are."""
+    for node in callee.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.args:
+            continue
+        if node.func.attr != "step":
+            continue
+        for held in context.script.interpreter.evaluate(module, callee, node.func.value):
+            if not isinstance(held, Thing) or held.kind != v.OPTIMIZER or held in context.plan.prepared:
+                continue
+            models = {m for m in held.link("models") if m.kind == v.MODEL}
+            around = {one for m in models for one in (m, *context.script.owners_of(m))}
+            if models and not around & context.plan.prepared:
+                names = sorted({m.cls.name for m in models if m.cls is not None})
+                return node, f"`{names[0]}`" if names else "a model"
+    return None, ""
 
 
 def _assigned_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:

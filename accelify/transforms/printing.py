@@ -34,6 +34,9 @@ from accelify.transforms.early import lines_at, runs_first, scopes_above
 from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
+# Those of other libraries hand their lines on to Python's own.
+_LOGGING = ("logging.", "absl.logging.", "glog.")
+_LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
@@ -41,6 +44,7 @@ PRINT = Rule("ACC201", "print", "Every process would print the same line.", effo
 def transform(context: Context) -> Iterator[Change]:
     """Yield accelerator.print for the script's own prints, and quiet loggers on the other processes."""
     yield from _logging(context)
+    yield from _by_loguru(context)
     yield from _log_files(context)
     yield from _beside_bars(context)
     tree = context.tree
@@ -227,6 +231,16 @@ def _logging(context: Context) -> Iterator[Change]:
         yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
 
 
+def _by_loguru(context: Context) -> Iterator[Change]:
+    """One finding for what is logged by loguru, whose lines Python's own switch does not reach."""
+    for call in context.script.calls() if b"loguru" in context.tree.data else ():
+        method = (context.script.qualname(call.func) or "").rpartition(_LOGURU)[2]
+        if method in ("info", "debug", "success", "trace", "log") and not _is_by_main_only(context, call):
+            message = 'every process logs this by loguru: `logger.disable("")` on the others keeps them quiet'
+            yield context.change(LOGGING, call, message)
+            return
+
+
 def _is_by_main_only(context: Context, call: ast.Call) -> bool:
     return context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call)
 
@@ -274,6 +288,6 @@ def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
 def _is_log_method(context: Context, func: ast.expr) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
         return False
-    if (context.script.qualname(func) or "").startswith("logging."):
+    if (context.script.qualname(func) or "").startswith(_LOGGING):
         return True
     return any(t.qualname == "logging.getLogger" for t in context.script.things(func.value))

@@ -69,8 +69,19 @@ def transform(context: Context) -> Iterator[Change]:
                     and context.runs_everywhere(stmt)
                     and not _by_own_figure(context, stmt)
                 ):
-                    edits.append(InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",)))
+                    place = _tried_again(context, stmt) or stmt
+                    edits.append(InsertBefore(place, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(SAVE, call, "every process would write this file", edits)
+
+
+def _tried_again(context: Context, stmt: ast.stmt) -> ast.stmt | None:
+    """The loop that tries a save until it does not fail: only the process whose save failed goes round once more."""
+    tree = context.tree
+    attempt = tree.parent(stmt)
+    loop = tree.parent(attempt) if isinstance(attempt, ast.Try) and attempt.handlers else None
+    if not isinstance(loop, (ast.While, ast.For)) or context.script.trains(loop) or not tree.own_line(loop):
+        return None
+    return loop if context.runs_everywhere(loop) else None
 
 
 def _path_itself(context: Context, call: ast.Call) -> list[Edit]:

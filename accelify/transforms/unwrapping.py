@@ -48,6 +48,7 @@ _CLASS_BOUND = frozenset(
         "torchmeta.utils.gradient_update_parameters",
     }
 )
+_LISTS = frozenset("list tuple dict set Sequence Iterable Mapping".split())
 _SCRIPTED = "torch.jit.ScriptModule"
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
 # Around a model, what counts its parts, takes them or asks for its class.
@@ -401,6 +402,13 @@ def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
     """Whether a name that had the model holds a list: `layers = [*layers.modules()]`, for one that is none yet say."""
     if not isinstance(node, ast.Name):
         return False
+    inner: ast.AST = node
+    for around in context.tree.ancestors(node):
+        if isinstance(around, ast.If) and inner in around.body and _asks_for_list(around.test, node.id):
+            return True
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        inner = around
     for stmt, sure in made_of(context.tree, node).items():
         if not isinstance(stmt, ast.Assign) or not _is_list(stmt.value):
             continue
@@ -409,6 +417,25 @@ def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
         if sure or test.startswith(f"not isinstance({node.id}, "):
             return True
     return False
+
+
+def _asks_for_list(test: ast.expr, name: str) -> bool:
+    """`isinstance(x, (list, tuple))`, `type(x) is list`: x is no model there."""
+    asked: ast.expr | None = None
+    if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
+        of, asked = test.args
+    elif isinstance(test, ast.Compare) and isinstance(test.left, ast.Call) and len(test.ops) == 1:
+        if (
+            dotted(test.left.func) != "type"
+            or not test.left.args
+            or not isinstance(test.ops[0], (ast.Is, ast.Eq, ast.In))
+        ):
+            return False
+        of, asked = test.left.args[0], test.comparators[0]
+    if asked is None or not isinstance(of, ast.Name) or of.id != name:
+        return False
+    kinds = asked.elts if isinstance(asked, (ast.Tuple, ast.List, ast.Set)) else [asked]
+    return all((dotted(kind) or "").rpartition(".")[2] in _LISTS for kind in kinds)
 
 
 def _is_list(node: ast.expr) -> bool:

@@ -12,6 +12,7 @@ loss = loss + torch.log(torch.sum(torch.exp(scores)))
 scores[:, j] = (x * centres[j]).sum(1)
 loss = F.cross_entropy(scores, torch.arange(len(x)))    (in the forward of a model, too)
 loss = -torch.diag(F.log_softmax(a @ b.t(), dim=1)).mean()
+loss = (margin + scores - scores.diag().view(-1, 1)).clamp(min=0).sum()
 loss = losses.TripletMarginLoss()(features, target)     (of pytorch_metric_learning)
 """
 

@@ -240,3 +240,51 @@ def test_a_name_that_goes_with_apex_is_named_alone() -> None:
     assert not reason or reason == (
         "the Accelerator's arguments would read `amp`, which is taken out of the script"
     )
+
+
+TRAINER = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from apex import amp
+from torch.utils.data import DataLoader, TensorDataset
+
+from settings import read
+
+class Trainer:
+    def __init__(self{parameter}):
+        {first}
+        self.model = nn.Linear(4, 2).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if self.opt.half and self.opt.halves:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=f"O{{self.opt.level}}")
+
+    def train(self):
+        data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+        for x, y in DataLoader(data, batch_size=8):
+            loss = F.cross_entropy(self.model(x.cuda()), y.cuda())
+            self.optimizer.zero_grad()
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+
+Trainer({given}).train()
+"""
+
+
+def _trainer(parameter: str, first: str, given: str) -> Conversion:
+    text = TRAINER.format(parameter=parameter, first=first, given=given)
+    return convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+
+
+def test_options_that_a_constructor_keeps_later_are_read_off_its_parameter() -> None:
+    text = _trainer(", opt", "self.opt = opt", "read()").new_text
+    asked = """(opt.half and opt.halves) and f"O{opt.level}" != "O0" and torch.cuda.is_available()"""
+    assert f'mixed_precision="fp16" if {asked} else "no"' in text
+    assert text.index("Accelerator(") < text.index("self.opt = opt")
+
+
+def test_options_that_a_constructor_reads_behind_the_accelerator_are_a_reason() -> None:
+    conversion = _trainer("", "self.opt = read()", "")
+    assert conversion.status == "refused"
+    assert "the Accelerator is made before all that `mixed_precision=" in (conversion.reason or "")

@@ -45,6 +45,26 @@ def test_the_length_of_the_list_that_data_parallel_is_given(size: str) -> None:
     assert "ACC413" in {f.code for f in conversion.applied}
 
 
+@pytest.mark.parametrize(
+    ("size", "named"),
+    [
+        ("size = 8 * args.n_gpus", True),
+        ("size = args.batch_size_per_gpu * args.gpu", True),
+        ("num_gpu = 2\nsize = num_gpu * 8", True),
+        ("size = args.batch_size_per_gpu", False),
+        ("size = 8 * args.accumulation", False),
+        ("size = 8 // args.n_gpus", False),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_number_of_gpus_that_is_told_stays_and_is_named(size: str, named: bool, wrapped: bool) -> None:
+    parallel = "model = nn.DataParallel(model)\n" * wrapped
+    setup = "import argparse\nargs = argparse.ArgumentParser().parse_args()"
+    conversion = convert(setup=setup, build=f"{MODEL}{parallel}{size}", end=SHARED)
+    assert size in conversion.new_text
+    assert len([f for f in conversion.remaining if f.code == "ACC413"]) == (named and wrapped)
+
+
 def test_the_length_of_another_list_stays() -> None:
     build = f"{MODEL}gpus = [0, 1]\nparts = [3, 4]\nmodel = nn.DataParallel(model, device_ids=gpus)\n"
     conversion = convert(build=f"{build}size = 8 * len(parts)", end=SHARED)

@@ -767,6 +767,28 @@ def test_what_functions_of_another_module_print_is_said_once(tmp_path: Path) -> 
     assert not findings(converted(tmp_path, helper, epoch="x = report(x)"), "ACC201")
 
 
+def test_what_is_written_to_the_terminal_counts_as_printed(tmp_path: Path) -> None:
+    helper = """
+    import sys
+
+    def count(n):
+        sys.stdout.write("\\r%d" % n)
+        sys.stdout.flush()
+        return n
+
+    def tidy(n):
+        sys.stdout.flush()
+        return n
+    """
+    said = "every process prints what functions of other modules print (helper.py, line {})"
+    found = findings(converted(tmp_path, helper, epoch="n = count(3)\nm = tidy(4)"), "ACC201")
+    line = 1 + next(
+        n for n, text in enumerate((tmp_path / "helper.py").read_text().splitlines()) if "write" in text
+    )
+    assert found == [said.format(line)]
+    assert not findings(converted(tmp_path, helper, epoch="m = tidy(4)"), "ACC201")
+
+
 @pytest.mark.parametrize(
     "body",
     ["return n\n    print(n)", "raise ValueError(n)\n    print(n)", "return n\n    if n:\n        print(n)"],
@@ -801,6 +823,64 @@ def test_an_evaluation_that_every_process_does_in_another_module(tmp_path: Path)
     assert findings(conversion, "ACC303") == [said]
     shared = "n = accuracy(model, loader)"
     assert not findings(converted(tmp_path, EVALUATES, epoch=shared), "ACC303")
+
+
+LOADED = """
+def restore(model, path):
+    state = {}
+    for name, value in torch.load(path).items():
+        state[name[7:]] = value
+    model.load_state_dict(state)
+    model.eval()
+    return model
+
+
+def scores(model, data):
+    found = []
+    with torch.no_grad():
+        for x, y in data:
+            found.append((model(x).argmax(1) == y).sum().item())
+    return found
+
+
+def report(model, data, score):
+    found = score(model, data)
+    for one in found:
+        assert one >= 0
+    return sum(found)
+"""
+
+
+@pytest.mark.parametrize(("keeps", "found"), [("self.net = model", 1), ("self.size = 4", 0)])
+def test_an_evaluation_of_what_an_object_keeps(tmp_path: Path, keeps: str, found: int) -> None:
+    helper = """
+    def encode(pair, data):
+        found = []
+        for x, y in data:
+            found.append(pair.run(x))
+        return found
+    """
+    pair = f"class Pair:\n    def __init__(self):\n        {keeps}\n    def run(self, x):\n        return model(x)\n"
+    lines = "own = DataLoader(data, batch_size=4)\nkept = encode(pair, own)"
+    conversion = converted(
+        tmp_path, helper, ready=f"{pair}pair = Pair()", epoch=lines, end="test_loader = None"
+    )
+    assert len(findings(conversion, "ACC303")) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("restore(model, 'a.pt')", ""),
+        ("total = report(model, own, scores)", "report"),
+        ("total = report(model, own, lambda net, data: [1, 2])", ""),
+    ],
+)
+def test_an_evaluation_is_one_by_what_it_runs_the_model_on(tmp_path: Path, line: str, name: str) -> None:
+    lines = f"own = DataLoader(data, batch_size=4)\n{line}"
+    conversion = converted(tmp_path, LOADED, epoch=lines, end="test_loader = None")
+    said = f"every process evaluates all that `{name}` goes through, so that its figures stay right"
+    assert findings(conversion, "ACC303") == [said] * bool(name)
 
 
 MEASURES = """

@@ -70,6 +70,56 @@ def test_backward_in_a_module_that_stays_is_named(tmp_path: Path) -> None:
     assert "accelerator.unwrap_model(model).learn(x)\n" in conversion.new_text
 
 
+CENTRES = """
+import torch
+from torch import nn
+
+
+class Centres(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.zeros(2))
+
+    def forward(self, out):
+        return (out - self.centres).pow(2).mean()
+
+
+class Losses:
+    def __init__(self):
+        self.loss = Centres()
+        self.optimizer = torch.optim.SGD(self.loss.parameters(), lr=0.5)
+
+    def __call__(self, out):
+        return self.loss(out)
+
+    def end(self):
+        self.optimizer.step()
+
+
+def end(optimizer):
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("update", "named"), [("own.end()", True), ("end(optimizer)", False)])
+def test_an_optimizer_that_an_object_of_a_module_keeps_is_named(
+    tmp_path: Path, update: str, named: bool
+) -> None:
+    (tmp_path / "centres.py").write_text(CENTRES)
+    (tmp_path / "train.py").write_text(
+        frame(
+            imports="from centres import Losses, end",
+            ready="own = Losses()",
+            loss="loss = F.cross_entropy(model(x), y) + own(model(x))",
+            update=f"{update}\noptimizer.step()",
+        )
+    )
+    (conversion,) = convert_paths([tmp_path / "train.py"])
+    found = [f.message for f in conversion.remaining if f.code == "ACC420"]
+    assert len(found) == named
+    assert all("of `Centres` that nobody prepares" in message for message in found)
+
+
 def test_a_gradient_that_another_module_sets_is_named(tmp_path: Path) -> None:
     (tmp_path / "search.py").write_text(
         "import torch\n\n\ndef unroll(net, x):\n    net.bias.grad = torch.autograd.grad(net(x).sum(), net.bias)[0]\n"

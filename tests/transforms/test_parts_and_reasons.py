@@ -135,6 +135,19 @@ def test_a_caller_that_can_be_seen_is_named(tmp_path: Path) -> None:
     assert "(line 5)" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("asked", "called"),
+    [
+        ("net.train()\n    loss = net.loss(x)", ""),
+        ("loss = net.loss(x) + sum(p.norm() for p in net.parameters())", ""),
+        ("net.train()\n    loss = net.loss(x)", "train(1, 50)\n"),
+    ],
+)
+def test_a_model_that_is_called_by_a_method_is_handed_over(tmp_path: Path, asked: str, called: str) -> None:
+    script = f"def train(net, x):\n    {asked}\n    loss.backward()\n{called}"
+    assert "the model `net` is handed to `train` by a caller outside" in convert(tmp_path, script).reason
+
+
 @pytest.mark.parametrize("call", ["net(x)", "net.forward(x)"])
 def test_a_function_that_is_handed_what_it_trains_says_so(tmp_path: Path, call: str) -> None:
     script = f"def train(net, x):\n    loss = {call}.mean()\n    loss.backward()\n"

@@ -43,6 +43,12 @@ def _loss_in_forward(line: str) -> str:
         ("kept = torch.softmax(scores, 1); loss = -kept.diag().log().mean()", True),
         ("loss = F.cross_entropy(scores, torch.arange(n))", True),
         ("own = torch.arange(n, device=x.device).long(); loss = self.ce(scores, own)", True),
+        ("own = scores.diag().view(n, 1); loss = (0.2 + scores - own).clamp(min=0).sum()", True),
+        ("own = scores.diag(); loss = F.relu(scores - own.expand_as(scores) + 0.2).sum()", True),
+        ("loss = F.relu(1 + scores - torch.diag(scores)[:, None]).mean()", True),
+        # what is off the diagonal, the diagonal alone
+        ("loss = (scores - torch.diag(torch.diag(scores))).pow(2).mean()", False),
+        ("loss = (0.2 + scores.diag()).clamp(min=0).mean() - scores.mean()", False),
         # squared lengths, attention within a sample, classes, positions
         ("loss = torch.diag(scores).mean()", False),
         ("loss = (F.softmax(scores, 1) @ self.heads(x)).mean()", False),
@@ -114,3 +120,26 @@ def test_what_is_evaluated_alone_is_no_loss() -> None:
     lines = "for a, b in test_loader:\n    print(criterion(model(a), b).item())"
     found = convert(imports=LIBRARY, ready="criterion = losses.TripletMarginLoss()", epoch=lines)
     assert "ACC408" not in codes(found)
+
+
+RANKED = """
+def similar(a, b):
+    return {similar}
+
+
+class Ranking(nn.Module):
+    def forward(self, a, b):
+        scores = similar(a, b)
+        own = scores.diag().view(-1, 1)
+        return (0.2 + scores - own).clamp(min=0).sum()
+"""
+
+
+@pytest.mark.parametrize("similar", ["a.mm(b.t())", "torch.cat([of_one(a, row) for row in b], 1)"])
+def test_one_comparison_is_named_once(similar: str) -> None:
+    setup = (
+        f"def of_one(a, row):\n    return (a * row).sum(1, keepdim=True)\n{RANKED.format(similar=similar)}"
+    )
+    ready, loss = "criterion = Ranking()", "loss = criterion(model(x), model(x + 1))"
+    found = [f for f in convert(setup=setup, ready=ready, loss=loss).remaining if f.code == "ACC408"]
+    assert len(found) == 1

@@ -94,6 +94,25 @@ def test_logging_is_quiet_on_the_other_processes() -> None:
         assert place_of(conversion.new_text, "epoch") == call
 
 
+@pytest.mark.parametrize(
+    ("line", "quiet"),
+    [("import glog as log", "logging"), ("from absl import logging as log", "logging")],
+)
+def test_loggers_that_hand_their_lines_to_python_s_are_quiet_too(line: str, quiet: str) -> None:
+    check_noop("epoch", "log.error('x')", "ACC209", imports=line)
+    text = convert(imports=line, epoch="log.info('x')").new_text
+    assert f"import {quiet}\n" in text
+    assert f"if not accelerator.is_main_process:\n    {quiet}.disable({quiet}.INFO)" in text
+
+
+@pytest.mark.parametrize(("call", "said"), [("info", 1), ("success", 1), ("error", 0)])
+def test_a_logger_that_writes_by_itself_is_named(call: str, said: int) -> None:
+    line = f"logger.{call}('x')"
+    conversion = check_transformed("epoch", line, line, imports="from loguru import logger")
+    assert "disable(" not in conversion.new_text
+    assert len([f for f in conversion.remaining if f.code == "ACC209"]) == said
+
+
 @pytest.mark.parametrize("name", ["print", "app.say"])
 def test_a_logger_s_method_under_another_name_is_quiet_too(name: str) -> None:
     setup = f"class App:\n    pass\napp = App()\nlogger = logging.getLogger()\n{name} = logger.info"

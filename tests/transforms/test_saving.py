@@ -55,6 +55,39 @@ def test_two_saves_wait_once() -> None:
     )
 
 
+def test_a_save_that_is_tried_again_waits_before_the_first_time() -> None:
+    check_transformed(
+        "epoch",
+        """\
+        tries = 3
+        while tries:
+            try:
+                torch.save(model.state_dict(), 'm.pt')
+            except OSError:
+                tries -= 1
+            else:
+                break
+        """,
+        """\
+        tries = 3
+        accelerator.wait_for_everyone()
+        while tries:
+            try:
+                accelerator.save(accelerator.unwrap_model(model).state_dict(), 'm.pt')
+            except OSError:
+                tries -= 1
+            else:
+                break
+        """,
+    )
+
+
+def test_a_save_that_may_fail_in_each_epoch_waits_there() -> None:
+    text = "try:\n    {}torch.save([epoch], 'm.pt')\nexcept OSError:\n    pass"
+    saved = text.format("accelerator.wait_for_everyone()\n    ").replace("torch.save", "accelerator.save")
+    check_transformed("epoch", text.format(""), saved)
+
+
 def test_no_waiting_where_not_every_process_may_come() -> None:
     check_transformed(
         "update",

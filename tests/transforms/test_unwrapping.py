@@ -423,6 +423,24 @@ def test_a_name_that_holds_a_list_by_then_is_no_model(made: str, unwrapped: bool
 
 
 @pytest.mark.parametrize(
+    ("asked", "unwrapped"),
+    [
+        ("isinstance(data, (list, tuple))", False),
+        ("isinstance(data, list)", False),
+        ("type(data) in (list, tuple)", False),
+        ("type(data) is list", False),
+        ("isinstance(data, nn.ModuleList)", True),
+        ("not isinstance(data, list)", True),
+        ("deep", True),
+    ],
+)
+def test_a_name_that_is_asked_for_a_list_is_no_model(asked: str, unwrapped: bool) -> None:
+    move = f"def parts(data, deep=True):\n    if {asked}:\n        return [parts(x) for x in data]\n    return data\n"
+    text = convert(setup=move, ready="own = parts(model)\nboth = parts([model, model])").new_text
+    assert ("for x in accelerator.unwrap_model(data)]" in text) == unwrapped
+
+
+@pytest.mark.parametrize(
     "bound",
     ["bare = model.module", "bare = model.module if hasattr(model, 'module') else model"],
 )

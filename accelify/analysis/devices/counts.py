@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -14,6 +15,9 @@ from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_con
 
 COUNTS = frozenset({"torch.cuda.device_count"})
 _FAR = 4
+_TOLD = re.compile(
+    r"^((n|nb|num|number_of|no_of)_?)?gpus?$|^gpus?_?(n|num|number|count)$|^(n|num)_?devices$", re.I
+)
 
 
 class Product(NamedTuple):
@@ -70,6 +74,20 @@ class DeviceCounts:
             return node.value if self.is_count(node.value) else None
         counts = [side for side in (node.left, node.right) if self.is_count(side)]
         return counts[0] if len(counts) == 1 else None
+
+    def told(self, number: ast.expr) -> tuple[ast.BinOp, str] | None:
+        """The product with a number of GPUs that a number is, where an option or a setting tells it by its name."""
+        makes = [number]
+        if isinstance(number, (ast.Name, ast.Attribute)):
+            makes += sources(self.script, number)
+        for node in (inner for made in makes for inner in walk(made)):
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult) or self.factor(node):
+                continue
+            for side in (node.left, node.right):
+                name = dotted(side) if isinstance(side, (ast.Name, ast.Attribute)) else None
+                if name is not None and _TOLD.search(name.rpartition(".")[2]):
+                    return node, name
+        return None
 
     def products(self, number: ast.expr) -> Iterator[Product]:
         """The products with a number of GPUs that a number is computed from."""

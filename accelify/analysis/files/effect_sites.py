@@ -22,6 +22,7 @@ ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".s
 # What shows what it is given on the terminal; the second argument of some is a stream.
 PRETTY = frozenset({"pprint.pprint", "pprint.pp", "pprint.PrettyPrinter.pprint"})
 PRINTERS = PRETTY | {"rich.print", "click.echo", "typer.echo"}
+_WRITTEN = frozenset({"builtins.print", "pprint", "sys.stdout.write", "sys.stderr.write"})
 # What gives its text back where it is told no file.
 _DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
 _TABLE_METHODS = frozenset({"to_csv", "to_json"})
@@ -65,7 +66,7 @@ def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> boo
 
 def is_printed(site: Site) -> bool:
     """Whether a site is a line on the terminal, whatever prints it."""
-    return site.kind == TERMINAL and (site.name in PRINTERS | {"builtins.print", "pprint"})
+    return site.kind == TERMINAL and site.name in PRINTERS | _WRITTEN
 
 
 def is_deletion(name: str) -> bool:

@@ -13,9 +13,10 @@ from accelify.analysis.devices.handed_back import handed_back, is_super
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.interpretation.expressions import Expressions
 from accelify.analysis.interpretation.factories import Factories
+from accelify.analysis.interpretation.parameters import Parameters
 from accelify.analysis.interpretation.reads import Reads, ReadsOfNodes
 from accelify.analysis.interpretation.record_classes import fields_of
-from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, kinds_of, of_kind
+from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, is_of, kinds_of, of_kind
 from accelify.analysis.modules.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -40,7 +41,7 @@ _PASS_THROUGH = frozenset(
 )
 
 
-class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
+class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters):
     """The expression half of the interpreter."""
 
     program: Program
@@ -166,7 +167,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                     found |= base.elements[index]
                 else:
                     found |= base.any()
-            elif isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+            elif isinstance(base, Thing) and base.kind in (*TENSOR_KINDS, v.PARAMETERS):
                 found.add(base)
             elif isinstance(base, Thing) and base.kind == v.MODEL:
                 # A part of a Sequential or ModuleList belongs to the model.
@@ -318,6 +319,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                     if isinstance(value, Sequence):
                         self.reads.container(value)
                         self.add(base.rest, value.any())
+                    elif is_of(value, v.PARAMETERS):
+                        self.add(base.rest, {value})
             if name in ("__iter__", "copy"):
                 return {base}
             return base.any() if name in ("pop", "next", "__next__") else set()
@@ -450,8 +453,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
                     for value in values:
                         self.bind(target, rest_name, self.element_values(module, node, value))
                 break
-            if index < len(names):
-                self.bind(target, names[index], values)
+            self._positional(target, names, index, values)
         every = {a.arg for a in parameters}
         signature = getattr(target.node, "args", None)
         rest = None
@@ -489,13 +491,6 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName):
         if target not in self._hands_back:
             self._hands_back[target] = handed_back(target)
         return self._hands_back[target]
-
-    def _keyword(self, target: Scope, rest: str, name: object, values: Values) -> None:
-        """Put an argument into a function's `**kwargs`."""
-        mapping = self.things.setdefault((target.node, "keywords"), Mapping())
-        assert isinstance(mapping, Mapping)
-        self.add(mapping.entries.setdefault(name, set()), values)
-        self.bind(target, rest, {mapping})
 
     def kind_of_class(self, cls: Class) -> str:
         """The kind of the instances of a class of the program."""

@@ -58,11 +58,14 @@ class Expressions:
         both = left | right
         if is_numbered_gpu(node):
             return {self.thing(node, "device", v.DEVICE, module)}
-        if isinstance(node.op, ast.Add) and any(
-            isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in both
-        ):
+        if isinstance(node.op, ast.Add) and _are_lists(both):
             return both
         return self.tensor_from(module, node, both)
+
+    def grown(self, module: Module, scope: Scope, node: ast.AugAssign) -> Values:
+        """What a name holds besides after `name += value`, where a list grows by it."""
+        more = self.evaluate(module, scope, node.value)
+        return more if isinstance(node.op, ast.Add) and _are_lists(more) else set()
 
     def _joined(self, module: Module, scope: Scope, node: ast.JoinedStr) -> Values:
         return {self.thing(node, "device", v.DEVICE, module)} if is_numbered_gpu(node) else set()
@@ -113,6 +116,11 @@ class Expressions:
             else:
                 self.add(made.rest, values)
         return {made}
+
+
+def _are_lists(values: Values) -> bool:
+    """Whether values can be lists, those of a model's parameters among them."""
+    return any(isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in values)
 
 
 __all__ = ["Expressions"]

@@ -454,9 +454,8 @@ class Interpreter(CallEvaluator, KindsByUse):
             if node.value is not None:
                 self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
         elif isinstance(node, ast.AugAssign):
-            values = self.evaluate(module, scope, node.value)
-            if isinstance(node.op, ast.Add) and any(isinstance(w, Sequence) for w in values):
-                self.assign(module, scope, node.target, values)
+            if grown := self.grown(module, scope, node):
+                self.assign(module, scope, node.target, grown)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
             self.assign(module, scope, node.target, self.elements(module, scope, node.iter))
         elif isinstance(node, (ast.With, ast.AsyncWith)):

@@ -145,7 +145,10 @@ class LibraryCalls:
                 made,
                 "parts",
                 of_kind(every, v.MODEL)
-                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL),
+                | of_kind([w.any() for values in every for w in values if isinstance(w, Sequence)], v.MODEL)
+                | of_kind(
+                    [w.get(object()) for values in every for w in values if isinstance(w, Mapping)], v.MODEL
+                ),
             )
             return {made}
         if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
@@ -217,6 +220,15 @@ class LibraryCalls:
                 return arguments[0]
             return set()
         if receiver.kind in (v.OPTIMIZER, v.SCHEDULER):
+            if name == "add_param_group":
+                self.link_optimizer(module, receiver, arguments)
+            return set()
+        if receiver.kind == v.PARAMETERS and name in ("extend", "append"):
+            # `given = list(encoder.parameters())`, then `given.extend(head.parameters())`
+            for more in of_kind(arguments, v.PARAMETERS):
+                assert isinstance(more, Thing)
+                self.reads.relation(more, "models")
+                self.link(receiver, "models", more.links.get("models", set()))
             return set()
         if receiver.kind in (v.LOADER, v.ITERATOR):
             if name in ("next", "__next__"):

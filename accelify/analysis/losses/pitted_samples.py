@@ -3,6 +3,7 @@
 scores = F.log_softmax(a @ b.t(), dim=1)
 loss = -torch.diag(scores).mean()
 loss = F.cross_entropy(scores, torch.arange(len(x)))
+loss = (margin + scores - scores.diag().view(-1, 1)).clamp(min=0).sum()
 criterion = losses.TripletMarginLoss()      (of pytorch_metric_learning)
 """
 
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Imported, Thing
 
 # By library: those of its losses that compare samples. Others compare each with learned proxies or with a memory.
@@ -33,6 +35,7 @@ _PRODUCTS = frozenset({"mm", "matmul"})
 _CROSS_ENTROPIES = frozenset({"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"})
 _MOVES = frozenset({"to", "cuda", "long", "type", "type_as"})
 _FARTHEST = 4
+_HINGES = frozenset({"clamp", "clamp_min", "clip", "relu", "softplus", "margin_ranking_loss"})
 
 
 class PittedSamples:
@@ -53,10 +56,27 @@ class PittedSamples:
         """Whether a call in a function compares the samples of a batch, as far as can be seen for sure."""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if last in _DIAGONALS:
-            return _is_of_scores(scope, call)
+            if _is_of_scores(scope, call):
+                return True
+            whole = _set_against(scope, call)
+            return whole is not None and not self._is_of_products(scope, whole)
         if not call.args:
             return False
         return self._counts_as_classes(scope, call) or (self._libraries and self._is_pair_loss(scope, call))
+
+    def _is_of_products(self, scope: Scope, name: str) -> bool:
+        """Whether a matrix is seen to be of products with all rows, here or where it is worked out: said there, but for
+        what a model works out."""
+        made = [
+            n.value
+            for n in scope.nodes
+            if isinstance(n, ast.Assign) and any(name in target_names(t) for t in n.targets)
+        ]
+        inner = [n for value in made for n in walk(value)]
+        called = {one for n in inner if isinstance(n, ast.Call) for one in self.script.callees(n)}
+        own = [n for n in inner if not is_in_model(self.script, scope)]
+        own += [n for one in called if not is_in_model(self.script, one) for n in one.nodes]
+        return any(map(_is_product, own))
 
     def within(self, scope: Scope, depth: int = 3) -> tuple[Scope, ast.Call] | None:
         """The function and the call where another module's function, or what it calls, makes such a loss."""
@@ -109,6 +129,42 @@ class PittedSamples:
                 own = call_keyword(made, "gather_distributed") if isinstance(made, ast.Call) else None
                 return not is_constant(own, True)
         return False
+
+
+def _set_against(scope: Scope, call: ast.Call) -> str | None:
+    """The name of a matrix whose diagonal is set against all of it, with a margin: how each sample's own score stands
+    to those of the others. None where it is not."""
+    whole = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if whole is not None and dotted(whole) in ("torch", "th"):
+        whole = call.args[0] if len(call.args) == 1 else None
+    elif call.args:
+        return None
+    if call.keywords or not isinstance(whole, ast.Name):
+        return None
+    assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
+    own: set[str] = set()
+    for stmt in sorted(assigned, key=lambda s: s.lineno):
+        if any(n is call or (isinstance(n, ast.Name) and n.id in own) for n in walk(stmt.value)):
+            if not _differences(stmt.value, whole.id, own, call):
+                own |= set(target_names(stmt.targets[0]))
+    hinged = (n for n in scope.nodes if isinstance(n, ast.Call) and _called(n) in _HINGES)
+    return whole.id if any(_differences(part, whole.id, own, call) for part in hinged) else None
+
+
+def _differences(node: ast.expr, whole: str, own: set[str], call: ast.Call) -> bool:
+    """Whether an expression subtracts a matrix and its diagonal, or what is made of that, from each other."""
+    for part in walk(node):
+        if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Sub):
+            continue
+        sides = [list(walk(side)) for side in (part.left, part.right)]
+        of_own = [any(n is call or (isinstance(n, ast.Name) and n.id in own) for n in side) for side in sides]
+        of_all = [
+            any(isinstance(n, ast.Name) and n.id == whole for n in side) and not is_own
+            for side, is_own in zip(sides, of_own, strict=True)
+        ]
+        if (of_own[0] and of_all[1]) or (of_own[1] and of_all[0]):
+            return True
+    return False
 
 
 def _is_of_scores(scope: Scope, call: ast.Call) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
@@ -31,7 +32,7 @@ def told_here(script: ScriptModel, text: str, anchor: Anchor) -> str | None:
     if late - {a.arg for a in root.parameters()}:
         return None
     for name in late:
-        text = text.replace(f"{own}.{name}", name)
+        text = re.sub(rf"\b{own}\.{name}\b", name, text)
     return text
 
 

@@ -52,6 +52,7 @@ class ConstructorArguments:
 
         def is_sharded(self, loaders: set[Thing]) -> bool: ...
         def steps_per_batch(self, call: ast.Call) -> bool: ...
+        def _late_names(self, anchor: Anchor) -> list[str]: ...
 
     def _constructor_arguments(self) -> None:
         self.arguments.update(self.known.arguments)
@@ -156,6 +157,26 @@ class ConstructorArguments:
         self.kept_window, self.accumulation = (self.accumulation if self.for_accelerate else None), None
         del self.arguments[name], self.argument_reads[name]
         return False
+
+    def _unknown_of_lowered(self, anchor: Anchor) -> str | None:
+        """Write what the plain form no longer says as it is known where the Accelerator is made.
+
+        What is known only later, in words; None where all is told.
+        """
+        if self.known.names and (late := self._late_names(anchor)):
+            names = ", ".join(f"`{n}`" for n in late)
+            verb = "is" if len(late) == 1 else "are"
+            stored = {n.id for n in self.tree.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
+            if not stored & set(late):
+                return f"the Accelerator's arguments would read {names}, which {verb} taken out of the script"
+            return f"{names} must be known before the Accelerator is made, and {verb} known only later"
+        for name in self.known.arguments:
+            text = self.arguments[name]
+            told = told_here(self.script, text, anchor)
+            if told is None:
+                return f"the Accelerator is made before all that `{name}={text}` reads is set"
+            self.arguments[name] = told
+        return None
 
     def _fits_accelerate(self, window: Window) -> bool:
         """Whether Accelerate's accumulation has the window's meaning.

@@ -428,17 +428,9 @@ class Plan(ConstructorArguments):
                 found = find_anchor(script, core, self.argument_names)
         if not self._tells_accumulation(found):
             found = find_anchor(script, core, self.argument_names)
-        if self.known.names and not self._names_known(found):
-            late = self._late_names(found)
-            names = ", ".join(f"`{n}`" for n in late)
-            verb = "is" if len(late) == 1 else "are"
-            reason = f"{names} must be known before the Accelerator is made, and {verb} known only later"
-            stored = {n.id for n in self.tree.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
-            if not stored & set(late):
-                reason = (
-                    f"the Accelerator's arguments would read {names}, which {verb} taken out of the script"
-                )
-            self.blockers.append(Blocker("ACC011", reason, script.backwards[0].call))
+        unknown = self._unknown_of_lowered(found)
+        if unknown is not None:
+            self.blockers.append(Blocker("ACC011", unknown, script.backwards[0].call))
             return
         self.anchor = found
         self._keep_behind(found)

@@ -25,6 +25,8 @@ _TRAINING = frozenset({"train", "fit", "train_epoch", "train_one_epoch"})
 _MODEL_NAME = re.compile(
     r"_?(\w+_)?(model|net|network|net[DG]|backbone|generator|discriminator|actor|critic)"
 )
+# What a function calls of the model that it trains.
+_OF_MODELS = ("train", "parameters", "named_parameters", "zero_grad")
 _OUTSIDE = "convert the script that makes it"
 
 
@@ -131,7 +133,8 @@ class Reasons:
                 if any(dotted(target) in called for target in stmt.targets)
             }
             for argument in scope.parameters():
-                if argument.arg in called and not k.CRITERION_NAME.search(argument.arg):
+                asked = {argument.arg, *(f"{argument.arg}.{name}" for name in _OF_MODELS)}
+                if asked & called and not k.CRITERION_NAME.search(argument.arg):
                     return self._handed_over("model", argument.arg, scope.node)
         unread = self._derived_from_unread()
         if unread is not None:
@@ -181,6 +184,12 @@ class Reasons:
         """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
         own = next((s for s in self.script.functions() if s.node is function), None)
         calls = self.script.interpreter.callers.get(own, []) if own is not None else []
+        # `train(1, 50)`, which some write to try a file out, hands no model over.
+        calls = [
+            (module, call)
+            for module, call in calls
+            if call.keywords or not call.args or not all(isinstance(a, ast.Constant) for a in call.args)
+        ]
         if not calls:
             message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)

@@ -76,12 +76,55 @@ def test_parameters_belong_to_their_model(parameters: str) -> None:
     [
         "itertools.chain(a.parameters(), model.parameters())",
         "list(a.parameters()) + list(model.parameters())",
+        "list(a.parameters())[1:] + list(model.parameters())[:-1]",
+        "every(a, model)",
+        "nn.ModuleList([a, model]).parameters()",
+        "nn.Sequential(a, model).parameters()",
+        "nn.ModuleDict({'a': a, 'b': model}).parameters()",
     ],
 )
 def test_parameters_of_two_models(parameters: str) -> None:
     optimizer = f"optimizer = torch.optim.SGD({parameters}, lr=1)\n"
-    script = model_of("a = nn.Linear(3, 3)\n" + MODEL + optimizer + LOADER + LOOP)
+    helper = "def every(*nets):\n    return [p for net in nets for p in net.parameters()]\n"
+    script = model_of("a = nn.Linear(3, 3)\n" + helper + MODEL + optimizer + LOADER + LOOP)
     assert lines_of(script, script.trained_models) == [LINEAR, "nn.Linear(3, 3)"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "given += list(a.parameters())",
+        "given += a.parameters()",
+        "given.extend(a.parameters())",
+        "given = given + list(a.parameters())",
+        "for one in a.parameters():\n    given.append(one)",
+        "for net in (a,):\n    given += list(net.parameters())",
+    ],
+)
+@pytest.mark.parametrize("begun", ["list(model.parameters())", "[*model.parameters()]"])
+def test_parameters_that_are_put_to_those_of_another_model(begun: str, more: str) -> None:
+    optimizer = "optimizer = torch.optim.SGD(given, lr=1)\n"
+    script = model_of(f"a = nn.Linear(3, 3)\n{MODEL}given = {begun}\n{more}\n{optimizer}{LOADER}{LOOP}")
+    assert lines_of(script, script.trained_models) == ["nn.Linear(2, 2)", "nn.Linear(3, 3)"]
+
+
+@pytest.mark.parametrize("kept", ["nn.Sequential(model, nn.Linear(3, 3))", "nn.ModuleList([model])"])
+def test_a_collection_with_a_name_is_one_model(kept: str) -> None:
+    optimizer = "optimizer = torch.optim.SGD(both.parameters(), lr=1)\n"
+    script = model_of(f"{MODEL}both = {kept}\n{optimizer}{LOADER}{LOOP}")
+    assert lines_of(script, script.trained_models) == [kept]
+
+
+def test_parameters_that_an_optimizer_is_given_later() -> None:
+    added = "optimizer.add_param_group({'params': a.parameters()})\n"
+    script = model_of(f"a = nn.Linear(3, 3)\n{MODEL}{OPTIMIZER}{added}{LOADER}{LOOP}")
+    assert lines_of(script, script.trained_models) == ["nn.Linear(2, 2)", "nn.Linear(3, 3)"]
+
+
+def test_a_number_of_parameters_makes_no_model_trained() -> None:
+    counted = "count = 0\nfor net in (a, model):\n    count += sum(p.numel() for p in net.parameters())\n"
+    script = model_of(f"a = nn.Linear(3, 3)\n{MODEL}{counted}{OPTIMIZER}{LOADER}{LOOP}")
+    assert lines_of(script, script.trained_models) == ["nn.Linear(2, 2)"]
 
 
 @pytest.mark.parametrize(
