@@ -9,7 +9,7 @@ from typing import Any
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.containers import Containers
 from accelify.analysis.interpretation.record_classes import is_record
-from accelify.analysis.models.only_evaluated import is_only_evaluated
+from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_evaluated
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -208,7 +208,10 @@ class Placement:
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
-                if kind == v.MODEL and is_only_evaluated(self.script, holder, scope):
+                if kind == v.MODEL and (
+                    is_only_evaluated(self.script, holder, scope)
+                    or is_made_for_batches(self.script, creations)
+                ):
                     self.evaluated.append(holder)
                     continue
                 if creations:
