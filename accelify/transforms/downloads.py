@@ -5,6 +5,9 @@ dataset = MNIST(root, download=True)    ->  with accelerator.main_process_first(
 urlretrieve(url, "data.zip")            ->  if accelerator.is_main_process:
                                                 urlretrieve(url, "data.zip")
                                             accelerator.wait_for_everyone()
+if not os.path.exists(path):            ->  with accelerator.main_process_first():
+    fetch(path)  # a function               if not os.path.exists(path):
+                                                fetch(path)
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from functools import partial
 
 from accelify.analysis.data.fetch_options import told_to_download
 from accelify.analysis.data.fetches import asked_to_download, is_download
+from accelify.analysis.data.fetching_functions import Turns, makes_files, turns_of, writes_answer
+from accelify.analysis.files.asked_paths import behind_questions
 from accelify.analysis.files.effect_sites import DOWNLOADS
 from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.files.renderings import fetches_repository
@@ -112,7 +117,61 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
             unpacks = any(isinstance(n, ast.Attribute) and n.attr in _UNPACKING for n in nodes)
             used = any(isinstance(n, (ast.Assign, ast.AugAssign, ast.Return)) for n in nodes)
             _note(context, wanted, block, _Fetch(call, unpacks, used))
+    answers = [tree.statement(call) for call in script.calls() if writes_answer(script, call)]
+    for stmt in answers:
+        behind = behind_questions(tree, stmt)
+        if behind is not stmt and _can_take_turns(context, behind):
+            wanted.setdefault(behind, _Fetch(next(n for n in walk(stmt) if isinstance(n, ast.Call))))
+            _leave(context, [behind])
+    _by_functions(context, wanted, answers)
     return wanted
+
+
+def _by_functions(context: Context, wanted: dict[ast.stmt, _Fetch], answers: list[ast.stmt]) -> None:
+    """Put the places where processes run whole functions that look what is there in the place of what these fetch."""
+    script = context.script
+    found: list[Turns] = []
+    for stmt in [*wanted, *answers]:
+        turns = turns_of(script, stmt) if script.scope_of(stmt).kind == "function" else None
+        inside = [scope.node for scope in turns.scopes] if turns is not None else []
+        if turns is not None and all(
+            not (context.meets_others(node) or _saves(context, node)) for node in inside
+        ):
+            if all(_can_take_turns(context, place) for place in turns.places):
+                found.append(turns)
+    scopes = {scope for turns in found for scope in turns.scopes}
+    for stmt in [stmt for stmt in wanted if script.scope_of(stmt) in scopes]:
+        del wanted[stmt]
+    for turns in found:
+        for place, (call, every_time) in turns.places.items():
+            if script.scope_of(place) not in scopes:
+                wanted.setdefault(place, _Fetch(call, every_time, not isinstance(place, ast.Expr)))
+                _leave(context, [place])
+        for scope in turns.scopes:
+            if isinstance(scope.node, ast.FunctionDef):
+                _leave(context, scope.node.body)
+                context.taking_turns.update(scope.node.body)
+
+
+def _can_take_turns(context: Context, stmt: ast.stmt) -> bool:
+    """Whether processes can run a statement one after the other."""
+    return (
+        context.accelerator(stmt) is not None
+        and not context.is_claimed(stmt)
+        and not context.is_guarded(stmt)
+        and not context.tree.is_elif(stmt)
+        and not context.script.trains_around(stmt)
+        and not context.meets_others(stmt)
+        and not _saves(context, stmt)
+        and context.runs_everywhere(stmt)
+    )
+
+
+def _leave(context: Context, stmts: list[ast.stmt]) -> None:
+    """Leave the files alone that only the process makes which comes first."""
+    inside = (s for stmt in stmts for s in walk(stmt) if isinstance(s, ast.stmt))
+    plain = (s for s in inside if not isinstance(s, (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef)))
+    context.guarded.update(s for s in plain if makes_files(context.script, s))
 
 
 def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetch: _Fetch) -> None:
@@ -135,7 +194,7 @@ def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetc
     wanted.setdefault(stmt, fetch)
 
 
-def _saves(context: Context, block: ast.If) -> bool:
+def _saves(context: Context, block: ast.AST) -> bool:
     calls = (n for n in walk(block) if isinstance(n, ast.Call))
     return any(context.script.qualname(call.func) == "torch.save" for call in calls)
 

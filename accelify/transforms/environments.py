@@ -8,7 +8,8 @@ An environment that nobody seeds draws its seed from the operating system. Every
 other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
 them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
 A seed that the script gives where an option asks for one, and by default does not, stays the one that counts; so does
-one that a variable asks for which the script sets to nothing (`seed = None`).
+one that a variable asks for which the script sets to nothing (`seed = None`). Beside an environment that is seeded, the
+one for evaluation can have been forgotten.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def transform(context: Context) -> Iterator[Change]:
     found = list(_environments(context))
     asked = _asked_for_seeds(context) if found else None
     if asked is None:
-        return
+        found, asked = _forgotten(context, found), []
     form, samples = _form(context), _samples(context)
     for number, made in enumerate(found):
         edits, why = [], ""
@@ -157,6 +158,42 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
                 return None
             asked[test] = None
     return list(asked)
+
+
+def _forgotten(context: Context, found: list[_Made]) -> list[_Made]:
+    """The environments that are played and not seeded, where every seed is seen to be that of another one by name."""
+    script = context.script
+    named = [(script.scope_of(made.stmt).resolve(made.name), made.name) for made in found]
+    seeded = set()
+    for module in script.program.modules.values() if len(found) > 1 else ():
+        for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
+            if not _gives_seed(call) or script.interpreter.calls.get(call):
+                continue
+            if module not in script.modules or not isinstance(call.func, ast.Attribute):
+                return []
+            if script.module_of(call) is not module:
+                continue
+            asked = (dotted(call.func.value) or "").removesuffix(".action_space").removesuffix(".unwrapped")
+            one = (script.scope_of(call).resolve(asked), asked)
+            if one not in named:
+                return []
+            seeded.add(one)
+    return [
+        made
+        for made, one in zip(found, named, strict=True)
+        if seeded and one not in seeded and one[0] is not None and _is_played(context, one[0], made.name)
+    ]
+
+
+def _is_played(context: Context, scope: Scope, name: str) -> bool:
+    """Whether steps are taken in an environment, here or in a function that it is handed to."""
+    for read in context.script.reads(name, scope):
+        parent = context.tree.parent(read)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("step", "reset"):
+            return True
+        if isinstance(parent, ast.Call) and read in parent.args:
+            return True
+    return False
 
 
 def _gives_seed(call: ast.Call) -> bool:

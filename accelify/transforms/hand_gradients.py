@@ -11,12 +11,14 @@ weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce
 
 loss.backward()                                 (named where the loss is weighed for the parameters' sake: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
+
+step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (named: it goes by one process's share)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.losses.input_gradients import InputGradients
@@ -25,7 +27,7 @@ from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated
 from accelify.analysis.models.copied import leaves_no_gradients
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.syntax import dotted, walk, walk_scope
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk, walk_scope
 from accelify.analysis.values import Function, Thing
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
@@ -52,6 +54,9 @@ ELSEWHERE = Rule(
     Severity.WARNING,
     effort=10,
 )
+_FARTHEST = 3  # calls
+# Methods that give a model's parameters, torch's and those of models for meta-learning.
+_OF_MODELS = frozenset("parameters named_parameters params named_params meta_parameters".split())
 # Of a sum, these are not the sum of theirs: clipping, signs, norms.
 _NOT_LINEAR = frozenset("clamp clamp_ clip clip_ norm sign sign_ where sqrt abs normalize pow relu".split())
 
@@ -66,6 +71,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _assigned_elsewhere(context, calls)
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
+        yield from _learned_through(context, calls)
     if b".grad" in context.tree.data and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
@@ -189,6 +195,44 @@ def _assigned(context: Context) -> Iterator[Change]:
             edits.append(Replace(tree.start(value), tree.start(value), f"{accelerator}.reduce("))
             edits.append(Replace(tree.end(value), tree.end(value), ', reduction="mean")'))
         yield context.change(BY_HAND, stmt, message, edits)
+
+
+def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
+    """Gradients of parameters that are differentiated again: a step by hand, through which the script learns."""
+    loops = set[ast.AST](context.shared_loops())
+    for call in calls if loops else ():
+        graph, inputs = call_keyword(call, "create_graph"), call_argument(call, 1, "inputs")
+        if context.script.qualname(call.func) != "torch.autograd.grad" or graph is None or inputs is None:
+            continue
+        if is_constant(graph, False) or not _are_parameters(context, inputs):
+            continue
+        if _goes_by_a_batch(context, loops, call):
+            message = (
+                "this gradient of parameters goes by one process's share of the batch, and what is learned through it "
+                "is averaged only behind it: N processes learn by the mean of N such steps, not by one on the batches "
+                "of all"
+            )
+            yield context.change(BY_HAND, call, message, severity=Severity.INFO)
+
+
+def _are_parameters(context: Context, inputs: ast.expr) -> bool:
+    """Whether autograd is asked for the gradients of a model's parameters, and not of what it is given."""
+    if context.script.is_a(inputs, v.PARAMETERS):
+        return True
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in _OF_MODELS and context.script.models_of(n.value)
+        for n in walk(inputs)
+    )
+
+
+def _goes_by_a_batch(context: Context, loops: Set[ast.AST], node: ast.AST, far: int = 0) -> bool:
+    """Whether a node runs once for each shared batch: not for each task in it, which one process has whole."""
+    around = context.script.enclosing_loops(node)
+    if around:
+        return around[0] in loops
+    scope = context.script.scope_of(node)
+    called = context.script.callers(scope) if scope.kind == "function" and far < _FARTHEST else []
+    return any(_goes_by_a_batch(context, loops, call, far + 1) for call in called)
 
 
 def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:

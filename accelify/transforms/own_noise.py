@@ -3,19 +3,23 @@
 z = np.random.normal(0, 1, (x.shape[0], 100))    ->  z = accelerator.numpy_random.normal(0, 1, (x.shape[0], 100))
 
 NumPy's numbers are the same on every process, so that what a script decides by them is decided alike. Noise that is the
-same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples.
+same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples. What a
+function of a module draws that is not converted is named.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
-from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.syntax import call_argument, target_names, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -35,15 +39,15 @@ _DRAWS = frozenset(
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that draw with the process's own stream, in the training on shared data."""
-    if not context.plan.shares_training_data or b"random." not in context.tree.data:
+    if not context.plan.shares_training_data:
+        return
+    yield from _elsewhere(context)
+    if b"random." not in context.tree.data:
         return
     loops = set(context.shared_loops())
-    for call in context.script.calls_named(lambda name: name.startswith("numpy.random.")):
-        name = context.script.qualname(call.func) or ""
-        if name.rsplit(".", 1)[1] not in _DRAWS:
-            continue
+    for call in context.script.calls_named(_is_draw):
         if (
-            not _has_size_of_batch(context, call)
+            not _has_size_of_batch(call, partial(_is_size, context))
             or context.plan.on_main_only(call)
             or context.is_guarded(call)
         ):
@@ -69,7 +73,49 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(NOISE, call, message, [own])
 
 
-def _has_size_of_batch(context: Context, call: ast.Call) -> bool:
+def _elsewhere(context: Context) -> Iterator[Change]:
+    """Name what functions of modules that are not converted draw for the batch."""
+    script = context.script
+    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree.data)}
+    loops = set(context.shared_loops()) if others else set()
+    for call in script.calls() if others else ():
+        for callee in in_order(script.callees(call)):
+            module = script.interpreter.module_of(callee)
+            if module not in others or module.path is None or not runs_in(script, loops, call):
+                continue
+            drawn = _drawn_for_batch(context, call, callee, module)
+            if drawn is not None:
+                place = f"{module.path.name}, line {drawn.lineno}"
+                message = (
+                    f"`{callee.name}` draws the same noise on every process, for batches that differ ({place}): "
+                    "draw it there with torch, or with a generator that is seeded with the rank added"
+                )
+                yield context.change(NOISE, call, message)
+                break
+
+
+def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Module) -> ast.Call | None:
+    """What a function that a call runs draws for each sample of the batch that it is told the size of."""
+    sizes = {n for a, n in handed_to(call, callee) if size_of(a) is not None or _is_size(context, a)}
+    for stmt in callee.nodes:
+        if isinstance(stmt, ast.Assign) and size_of(stmt.value) is not None:
+            sizes.update(name for target in stmt.targets for name in target_names(target))
+    for node in callee.nodes:
+        if isinstance(node, ast.Call) and _is_draw(context.effects.qualname(module, callee, node.func)):
+            if _has_size_of_batch(node, lambda one: isinstance(one, ast.Name) and one.id in sizes):
+                return node
+    return None
+
+
+def _draws(data: bytes) -> bool:
+    return b"random." in data and b"numpy" in data
+
+
+def _is_draw(name: str | None) -> bool:
+    return (name or "").startswith("numpy.random.") and (name or "").rpartition(".")[2] in _DRAWS
+
+
+def _has_size_of_batch(call: ast.Call, is_size: Callable[[ast.expr], bool]) -> bool:
     """Whether a draw gives as many numbers as there are samples in the batch."""
     for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
         for node in walk(argument):
@@ -82,7 +128,7 @@ def _has_size_of_batch(context: Context, call: ast.Call) -> bool:
                 if isinstance(node, ast.Attribute)
                 else ""
             )
-            if size_of(node) is not None or k.BATCH_SIZE_NAME.search(name) or _is_size(context, node):
+            if size_of(node) is not None or k.BATCH_SIZE_NAME.search(name) or is_size(node):
                 return True
     return False
 

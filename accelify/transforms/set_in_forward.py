@@ -55,13 +55,15 @@ def transform(context: Context) -> Iterator[Change]:
         if found is None:
             yield from _of_buffers(context, cls)
             continue
+        updated = _updated_in_forward(cls)
+        if updated is None and _are_run_first(context):
+            continue
         own = cls.module in script.modules
         where = "" if own else f" ({cls.module.path.name})" if cls.module.path is not None else ""
         message = (
             f"`{cls.name}`{where} sets parameters in its forward, and each process would from its own batch: run one "
             "batch through the model before prepare"
         )
-        updated = _updated_in_forward(cls)
         if updated is not None:
             what = "each of them" if len(updated) > 1 else "it"
             message = (
@@ -70,6 +72,19 @@ def transform(context: Context) -> Iterator[Change]:
                 '(accelerator.reduce(..., reduction="sum"))'
             )
         yield context.change(IN_FORWARD, found if own else script.backwards[0].call, message)
+
+
+def _are_run_first(context: Context) -> bool:
+    """Whether the script runs its models before prepare, which gives all processes what the main one has set."""
+    script, plan = context.script, context.plan
+    models = {thing for thing in plan.prepared if thing.kind == v.MODEL}
+    for site in plan.sites:
+        own = {thing for item in site.items for thing in item.things} & models
+        end = script.tree.end(site.after)
+        for call in site.scope.nodes if own else ():
+            if isinstance(call, ast.Call) and script.tree.start(call) < end:
+                models -= script.models_run(call) & own
+    return not models
 
 
 def _made_anew(context: Context) -> Iterator[Change]:

@@ -43,6 +43,29 @@ for k in range(3):
     assert text.index("optimizers.append") < text.index("models = [accelerator.prepare(model)")
 
 
+@pytest.mark.parametrize("empty", ["[None] * 3", "[0] * len(data)", "[None for _ in range(3)]"])
+def test_a_list_of_a_length_that_is_filled_by_index(empty: str) -> None:
+    made = f"""\
+models, optimizers, loaders = {empty}, {empty}, {empty}
+for k in range(3):
+    models[k] = nn.Linear(3, 1)
+    optimizers[k] = {SGD.format("models[k]")}
+    loaders[k] = DataLoader(data, batch_size=4)
+"""
+    loop = """\
+for k in range(3):
+    for x, y in loaders[k]:
+        loss = (models[k](x) - y).pow(2).mean()
+        optimizers[k].zero_grad()
+        loss.backward()
+        optimizers[k].step()
+"""
+    text = converted(script(made, "", loop))
+    assert "    loaders[k] = accelerator.prepare(DataLoader(data, batch_size=4))\n" in text
+    assert "models = [accelerator.prepare(model) for model in models]\n" in text
+    assert "optimizers = [accelerator.prepare(optimizer) for optimizer in optimizers]\n" in text
+
+
 def test_what_is_appended_is_prepared_before() -> None:
     made = f"""\
 models, optimizers = [], []

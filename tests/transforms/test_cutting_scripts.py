@@ -60,6 +60,7 @@ def test_a_script_that_cuts_unasked_is_named(tmp_path: Path, cut: str, line: int
         "weights = {k: v[7:] for k, v in read.items()}",
         "weights = {k[3:]: v for k, v in read.items()}",
         'weights = {".".join(k.split("/")[1:]): v for k, v in read.items()}',
+        "try:\n    model.load_state_dict(read)\nexcept KeyError:\n    weights = {k[7:]: v for k, v in read.items()}",
     ],
 )
 def test_a_script_that_asks_or_cuts_something_else_is_not(tmp_path: Path, cut: str) -> None:

@@ -107,6 +107,26 @@ def test_who_seeds_is_left_alone() -> None:
     assert "ACC212" not in codes(converted(made, NEW, behind="env.reset(seed=3)"))
 
 
+@pytest.mark.parametrize(
+    ("behind", "seeded"),
+    [
+        ("test.reset()", True),
+        ("play(test)", True),
+        # It tells only how large its spaces are.
+        ("print(test.observation_space)", False),
+        ("test.reset(seed=4)", False),
+        # Who seeds what it is handed may be handed this one.
+        ("test.reset()\nother.seed(3)", False),
+    ],
+)
+def test_one_that_was_forgotten_beside_one_that_is_seeded(behind: str, seeded: bool) -> None:
+    made = 'env = gym.make("CartPole-v0")\nenv.seed(3)\ntest = gym.make("CartPole-v0")\nother = play'
+    text = converted(made, behind=behind).new_text
+    seed = "        test.seed(torch.initial_seed() % 2**31)\n"
+    assert (seed in text) == seeded
+    assert text.count(".initial_seed()") == seeded
+
+
 def test_where_it_cannot_be_seeded_it_is_said() -> None:
     unknown = converted('env = gym.make("CartPole-v0")', "reward = env.step(0)[1]")
     assert [f.fixable for f in unknown.remaining if f.code == "ACC212"] == [False]

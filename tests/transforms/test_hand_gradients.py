@@ -219,3 +219,35 @@ def test_noise_of_each_batch_is_its_own_and_an_optimizer_s_tensors_are_averaged_
     )
     update = "scale.data -= 0.1 * scale.grad\noptimizer.step()"
     assert "ACC416" not in codes(convert(build=build, loss="loss = (scale * model(x)).mean()", update=update))
+
+
+STEP = """
+slow = nn.Linear(4, 2)
+slow.load_state_dict(model.state_dict())
+first = nn.functional.cross_entropy(slow(x), y)
+steps = torch.autograd.grad(first, {inputs}, create_graph={graph})
+(sum(s.pow(2).sum() for s in steps)).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "graph", "named"),
+    [
+        ("slow.parameters()", "True", True),
+        ("list(slow.parameters())", "second", True),
+        ("[p for p in slow.parameters() if p.requires_grad]", "True", True),
+        ("slow.parameters()", "False", False),
+        # A penalty on the gradient of what the model is given is each sample's own.
+        ("x", "True", False),
+        ("[x]", "True", False),
+    ],
+)
+def test_what_is_learned_through_a_step_by_hand_is_named(inputs: str, graph: str, named: bool) -> None:
+    conversion = convert(setup="second = True", batch=STEP.format(inputs=inputs, graph=graph))
+    assert ("ACC416" in codes(conversion)) == named
+
+
+def test_a_step_for_each_task_of_the_batch_is_not() -> None:
+    step = STEP.format(inputs="slow.parameters()", graph="True").strip().replace("\n", "\n    ")
+    conversion = convert(batch=f"for part, goal in zip(x, y):\n    {step}")
+    assert "ACC416" not in codes(conversion)

@@ -182,3 +182,82 @@ for epoch in range(2):
 {EVALUATION.format(call=call)}"""
     text = together(tmp_path, SCORES, script)[0].new_text
     assert f"right += {after}\n" in text
+
+
+EVALUATE = """\
+import numpy as np
+import torch
+
+
+def evaluate(net, loader, names):
+    net.eval()
+    table = np.zeros([2, 2])
+    {head}
+        {batch}
+        output = net(x)
+        _, predicted = torch.max(output.data, 1)
+        {read}
+    return table
+"""
+EVALUATED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.datasets import MNIST
+from helpers import evaluate
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(MNIST("data"), batch_size=2)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+table = evaluate(model, loader, ["a", "b"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "batch", "read"),
+    [
+        ("for x, y in loader:", "y = y.cpu()", "table[y[0].numpy(), 0] += 1"),
+        ("for x, y in loader:", "", "table[y.tolist(), predicted.cpu().numpy()] += 1"),
+        ("for i, (x, y) in enumerate(loader):", "", "table[np.array(i), 0] += 1"),
+        # Its batches can hold lists, which NumPy reads as well.
+        ("for x, y in loader:", "", "table += np.mean(y)"),
+        ("for x in names:", "", "table += x.numpy()"),
+    ],
+)
+def test_a_helper_that_copies_the_batches_of_a_loader_is_left_alone(
+    tmp_path: Path, head: str, batch: str, read: str
+) -> None:
+    found = together(tmp_path, EVALUATE.format(head=head, batch=batch or "pass", read=read), EVALUATED)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "batch", "read", "after"),
+    [
+        ("for x, y in loader:", "", "table[y[0].numpy(), 0] += 1", "table[y[0].cpu().numpy(), 0] += 1"),
+        ("for i, data in enumerate(loader):", "x, y = data", "i += y.numpy()", "i += y.cpu().numpy()"),
+        ("for x, y in tqdm(loader):", "", "table += predicted.numpy()", "table += predicted.cpu().numpy()"),
+        ("for x, y in loader:", "", "n = (y == predicted).sum().numpy()", "n = (y == predicted).sum().cpu().numpy()"),
+        ("for x, y in loader:", "", "for a, b in zip(x, y): b.numpy()", "for a, b in zip(x, y): b.cpu().numpy()"),
+        ("if True:", "x, y = next(iter(loader))", "table += y.numpy()", "table += y.cpu().numpy()"),
+    ],
+)  # fmt: skip
+def test_what_a_helper_reads_of_the_batches_of_a_loader_is_copied_there(
+    tmp_path: Path, head: str, batch: str, read: str, after: str
+) -> None:
+    helper = EVALUATE.replace("{head}", head).replace("{batch}", batch or "pass")
+    found = together(tmp_path, helper.replace("{read}", read), EVALUATED)
+    assert found[1].new_text == helper.replace("{read}", after)
+    assert "ACC114" not in {f.code for conversion in found for f in conversion.remaining}
+
+
+def test_what_a_helper_hands_on_of_the_batches_of_a_loader(tmp_path: Path) -> None:
+    inner = "\n\ndef count(table, target):\n    table[target.numpy()] += np.sum(target)\n"
+    helper = EVALUATE.format(head="for x, y in loader:", batch="pass", read="count(table, y)") + inner
+    found = together(tmp_path, helper, EVALUATED)
+    assert found[1].new_text == helper.replace("target.numpy", "target.cpu().numpy")

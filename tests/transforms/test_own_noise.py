@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from accelify.convert import ConvertOptions, convert_source
+from accelify.convert import ConvertOptions, convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, frame
 
@@ -69,3 +71,44 @@ def test_for_accelerate_it_is_said() -> None:
     conversion = convert_source(Source.from_text(text, PATH), ConvertOptions(runtime="accelerate"))
     assert "z = np.random.rand(x.size(0), 4)" in conversion.new_text
     assert "ACC423" in {f.code for f in conversion.remaining}
+
+
+HELPER = """\
+import numpy as np
+import torch
+
+
+def noise(x, count, device=None):
+    size = len(x)
+    z = {drawn}
+    return torch.tensor(z, device=device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "named"),
+    [
+        ("np.random.randint(2, size=count)", True),
+        ("np.random.normal(0, 1, (x.size(0), 4))", True),
+        ("np.random.rand(size, 4)", True),
+        ("np.random.rand() < 0.5", False),
+        ("np.random.randn(4, 4)", False),
+        ("torch.randn(count, 4)", False),
+    ],
+)
+@pytest.mark.parametrize("given", ["len(x)", "n"])
+def test_a_function_of_another_module_is_named(tmp_path: Path, drawn: str, named: bool, given: str) -> None:
+    (tmp_path / "helper.py").write_text(HELPER.format(drawn=drawn))
+    text = frame(imports="import helper", batch=f"n = x.size(0)\nx = x + helper.noise(x, {given})")
+    (tmp_path / "train.py").write_text(text)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    found = [f.message for f in conversion.remaining if f.code == "ACC423"]
+    assert len(found) == named
+    assert all("`noise` draws the same noise" in one and "(helper.py, line 7)" in one for one in found)
+
+
+def test_a_function_of_another_module_that_no_batch_calls(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER.format(drawn="np.random.randn(count, 4)"))
+    (tmp_path / "train.py").write_text(frame(imports="import helper", ready="z = helper.noise([1], 8)"))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert "ACC423" not in {f.code for f in conversion.remaining}

@@ -44,6 +44,21 @@ def test_parameters_that_a_forward_sets(line: str, named: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        ("with torch.no_grad():\n    model(torch.zeros(2, 4))", False),
+        ("if len(data):\n    x, _ = next(iter(loader))\n    model(x)", False),
+        ("other = nn.Linear(4, 2)\nother(torch.zeros(2, 4))", True),
+    ],
+)
+def test_a_model_that_is_run_before_prepare_has_set_them(first: str, named: bool) -> None:
+    build = f"model = Net()\n{first}\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text = NET.format(line="self.shift.data.copy_(x.mean(0)); self.ready = True")
+    conversion = convert(setup=text, build=build)
+    assert ("ACC422" in codes(conversion)) == named
+
+
+@pytest.mark.parametrize(
     ("lines", "updated"),
     [
         ("self.shift = nn.Parameter(self.shift * 0.9 + 0.1 * x.mean(0))", "self.shift"),

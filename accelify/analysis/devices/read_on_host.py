@@ -1,14 +1,17 @@
 """Tensors that functions of modules which are not converted read on the host, where prepare no longer leaves them.
 
-`prepare_data(batch)` of a module of helpers sorts a batch and asks for its `.numpy()`: the script shows nothing of it.
+`prepare_data(batch)` of a module of helpers sorts a batch and asks for its `.numpy()`, `evaluate(model, loader)` does
+so with all batches of a loader: the script shows nothing of it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.devices.locations import DEVICE, HOST, Locations
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order, spread_to
@@ -50,12 +53,13 @@ def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> I
             module = script.interpreter.module_of(callee)
             if module not in others or module.path is None:
                 continue
-            given = [
-                name
-                for argument, name in [*handed_to(call, callee), *spread_to(call, callee)]
-                if DEVICE in after.of(argument) and before.of(argument) == {HOST}
-            ]
-            for scope, tensor, certain in _reads(script, callee, frozenset(given), _DEEPEST) if given else ():
+            pairs = [*handed_to(call, callee), *spread_to(call, callee)]
+            given = {n for a, n in pairs if DEVICE in after.of(a) and before.of(a) == {HOST}}
+            loaders = {n for a, n in pairs if script.things(a, v.LOADER) & after.prepared}
+            if not (given or loaders):
+                continue
+            given |= {n for a, n in pairs if script.models_of(a) & after.prepared}
+            for scope, tensor, certain in _reads(script, callee, given, given, loaders, _DEEPEST):
                 inner = script.interpreter.module_of(scope)
                 if inner not in script.modules and inner.path is not None:
                     yield HostRead(call, callee, inner, tensor, certain)
@@ -66,17 +70,35 @@ def _has_word(module: Module) -> bool:
 
 
 def _reads(
-    script: ScriptModel, scope: Scope, given: frozenset[str], depth: int
+    script: ScriptModel, scope: Scope, given: Set[str], parts: Set[str], loaders: Set[str], depth: int
 ) -> Iterator[tuple[Scope, ast.expr, bool]]:
-    """What a function, or one that it calls, reads on the host of tensors that it is given under some names."""
+    """What a function, or one that it calls, reads on the host of tensors that it is given under some names.
+
+    Args:
+        script: its model.
+        scope: the function.
+        given: names of tensors, and of models.
+        parts: the same with names of what comes out of a loader, which can be a list, too: it is told only where
+            nothing but a tensor can be read so.
+        loaders: names of prepared loaders.
+        depth: how many calls it is followed through.
+    """
     module = script.interpreter.module_of(scope)
     assigned = [n for n in scope.nodes if isinstance(n, ast.Assign)]
-    held, known = set(given), 0
-    while len(held) > known:
-        known = len(held)
-        for stmt in assigned:
-            if _is_held(stmt.value, held):
-                held.update(name for target in stmt.targets for name in target_names(target))
+    loops = [n for n in scope.nodes if isinstance(n, ast.For)]
+    held, seen = set(given), set(parts)
+    for names in (held, seen):
+        known = -1
+        while len(names) > known:
+            known = len(names)
+            for stmt in assigned:
+                if _is_held(stmt.value, names):
+                    names.update(name for target in stmt.targets for name in target_names(target))
+                elif names is seen and isinstance(stmt.value, ast.Call):
+                    for target in stmt.targets:
+                        names.update(_gone_through(target, stmt.value, loaders))
+            for loop in loops if names is seen else ():
+                names.update(_gone_through(loop.target, loop.iter, loaders | names))
     fetched = [
         (name, module.tree.end(stmt))
         for stmt in assigned
@@ -86,19 +108,40 @@ def _reads(
     ]
     for call in scope.calls:
         start = module.tree.start(call)
-        here = held - {name for name, end in fetched if end <= start}
+        there = {name for name, end in fetched if end <= start}
+        here, all_here = held - there, seen - there
         read = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
-        if read is not None and _is_held(read, here):
+        if read is not None and _is_held(read, all_here):
             yield scope, read, True
         if _is_of_numpy(script, module, scope, call):
             yield from ((scope, argument, False) for argument in call.args if _is_held(argument, here))
         for callee in in_order(script.callees(call)) if depth else ():
-            inner = [name for argument, name in handed_to(call, callee) if _is_held(argument, here)]
-            if inner:
-                yield from _reads(script, callee, frozenset(inner), depth - 1)
+            pairs = handed_to(call, callee)
+            inner = {name for argument, name in pairs if _is_held(argument, all_here)}
+            within = {name for a, name in pairs if isinstance(a, ast.Name) and a.id in loaders}
+            if inner or within:
+                sure = {name for argument, name in pairs if _is_held(argument, here)}
+                yield from _reads(script, callee, sure, inner, within, depth - 1)
 
 
-def _is_held(node: ast.expr, held: set[str]) -> bool:
+def _gone_through(target: ast.expr, iterated: ast.expr, names: Set[str]) -> Iterator[str]:
+    """What `for target in iterated` binds to parts of what stands under such names: no number of `enumerate`."""
+    if isinstance(iterated, ast.Name) and iterated.id in names:
+        yield from target_names(target)
+    if not isinstance(iterated, ast.Call):
+        return
+    name = dotted(iterated.func) or ""
+    parts = target.elts if isinstance(target, ast.Tuple) else []
+    if name == "enumerate" and len(parts) == 2 and iterated.args:
+        yield from _gone_through(parts[1], iterated.args[0], names)
+    elif name == "zip" and len(parts) == len(iterated.args):
+        for part, argument in zip(parts, iterated.args, strict=True):
+            yield from _gone_through(part, argument, names)
+    elif (name in ("iter", "next") or k.is_progress(name)) and iterated.args:
+        yield from _gone_through(target, iterated.args[0], names)
+
+
+def _is_held(node: ast.expr, held: Set[str]) -> bool:
     """Whether an expression is a tensor of such a name, a part of it or what torch makes of it."""
     if isinstance(node, ast.Name):
         return node.id in held
@@ -108,12 +151,16 @@ def _is_held(node: ast.expr, held: set[str]) -> bool:
         return node.attr in ("data", "T") and _is_held(node.value, held)
     if isinstance(node, ast.BinOp):
         return _is_held(node.left, held) or _is_held(node.right, held)
+    if isinstance(node, ast.Compare):
+        return any(_is_held(side, held) for side in (node.left, *node.comparators))
     if isinstance(node, (ast.Tuple, ast.List)):
         return any(_is_held(e, held) for e in node.elts)
     if not isinstance(node, ast.Call) or any(is_constant(a, "cpu") for a in node.args):
         return False
     if (dotted(node.func) or "").startswith(("torch.", "F.")):
         return any(_is_held(a, held) for a in node.args)
+    if isinstance(node.func, ast.Name) and node.func.id in held:
+        return any(_is_held(a, held) for a in node.args)  # a model of the caller's
     method = node.func
     return isinstance(method, ast.Attribute) and method.attr not in _FETCHING and _is_held(method.value, held)
 

@@ -13,7 +13,9 @@ from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
 LIST, TUPLE, DICT = "list", "tuple", "dict"
-_FORMS = {ast.List: LIST, ast.ListComp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT}
+_FORMS = {
+    ast.List: LIST, ast.ListComp: LIST, ast.BinOp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT
+}  # fmt: skip
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
 # How many calls lie between a container and who runs what was taken out of it.
@@ -318,4 +320,7 @@ def _is_empty(value: ast.expr) -> bool:
         return all(_is_empty(e) for e in value.elts)
     if isinstance(value, ast.Dict):
         return not value.values
+    if isinstance(value, ast.BinOp):
+        # `[None] * 3`
+        return isinstance(value.left, ast.List) and all(isinstance(e, ast.Constant) for e in value.left.elts)
     return isinstance(value, ast.Call) and not value.args and dotted(value.func) in (LIST, DICT)

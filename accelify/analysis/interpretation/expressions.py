@@ -56,6 +56,12 @@ class Expressions:
     def _binary(self, module: Module, scope: Scope, node: ast.BinOp) -> Values:
         left, right = self.evaluate(module, scope, node.left), self.evaluate(module, scope, node.right)
         both = left | right
+        if isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            # `[None] * 3`, which is filled later.
+            repeated = self._container(node, Sequence)
+            for value in left:
+                self.add(repeated.rest, value.any() if isinstance(value, Sequence) else set())
+            return {repeated}
         if is_numbered_gpu(node):
             return {self.thing(node, "device", v.DEVICE, module)}
         if isinstance(node.op, ast.Add) and _are_lists(both):

@@ -28,7 +28,10 @@ def cuts_names(data: bytes) -> Iterator[int]:
             module = ast.parse(data)
         except (SyntaxError, ValueError):
             return
-    for node in walk(module):
+    nodes = walk(module)
+    # What stands where the names failed as they are knows that they have the prefix.
+    tried = {id(n) for handler in nodes if isinstance(handler, ast.ExceptHandler) for n in walk(handler)}
+    for node in nodes:
         inside: list[ast.AST] = []
         if isinstance(node, ast.DictComp):
             name = _name_of_pair(node.generators[0].target, node.generators[0].iter)
@@ -38,11 +41,11 @@ def cuts_names(data: bytes) -> Iterator[int]:
             inside = list(node.body)
         else:
             continue
-        nodes = [inner for part in inside for inner in walk(part)]
-        if name is not None and not any(
-            isinstance(n, (ast.If, ast.IfExp)) for n in nodes
-        ):  # who asks may know
-            yield from (n.lineno for n in nodes if isinstance(n, ast.Subscript) and _cuts(n, name))
+        if name is None or id(node) in tried:
+            continue
+        within = [inner for part in inside for inner in walk(part)]
+        if not any(isinstance(n, (ast.If, ast.IfExp)) for n in within):  # who asks may know
+            yield from (n.lineno for n in within if isinstance(n, ast.Subscript) and _cuts(n, name))
 
 
 def _name_of_pair(target: ast.expr, table: ast.expr) -> str | None:

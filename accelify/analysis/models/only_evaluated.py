@@ -1,8 +1,8 @@
-"""A second model of the same making that training never touches: loaded, put into evaluation, and asked.
+"""A second model of the same making that is left unprepared: loaded, put into evaluation, and asked, or thrown away.
 
-tested = build().cuda()
-tested.load_state_dict(model.state_dict())
-tested.eval()
+tested = build().cuda()                          for x, y in loader:
+tested.load_state_dict(model.state_dict())           tried = build().cuda()
+tested.eval()                                        tried.load_state_dict(model.state_dict())
 evaluate(tested, test_loader)
 
 Or one that is only counted: `probe = build()` in a function that adds up the sizes of `probe.parameters()`.
@@ -12,12 +12,14 @@ Or one that is made to be written: `scripted = torch.jit.script(model)`, `script
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS
+from accelify.analysis.syntax import walk
 
 # What asks for weights in order to change them, or turns evaluation back into training.
 _TRAINING = frozenset(
@@ -86,3 +88,28 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
     if "save" in asked and asked <= _WRITTEN and not handed:
         return True
     return {"eval", "load_state_dict"} <= asked and not asked & _TRAINING
+
+
+def is_made_for_batches(script: ScriptModel, creations: list[ast.stmt]) -> bool:
+    """Whether a model is made anew for each batch that another one of its making trains on, without an optimizer.
+
+    Weights that are tried out and thrown away: prepare would keep every one of them.
+    """
+    loops = [script.enclosing_loops(s)[:1] for s in creations]
+    around = {loop for one in loops for loop in one}
+    training = {loop for loop, _ in script.loader_loops if any(map(script.trains, loop.body))}
+    if not creations or not all(loops) or not around <= training:
+        return False
+    made = (s.value for loop in around for s in walk(loop) if isinstance(s, ast.Assign))
+    return not any(isinstance(value, ast.Call) and script.is_a(value, v.OPTIMIZER) for value in made)
+
+
+def makes_one_of(script: ScriptModel, holders: Iterable[Holder], scope: Scope) -> bool:
+    """Whether a function makes the model of one of these names, so that what it moves there has to stay moved."""
+    return scope.kind == "function" and any(
+        scope in script.callees(call)
+        for holder in holders
+        for stmt, _ in holder.assignments
+        for call in walk(stmt)
+        if isinstance(call, ast.Call)
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.containers import Containers
 from accelify.analysis.interpretation.record_classes import is_record
-from accelify.analysis.models.only_evaluated import is_only_counted, is_only_evaluated
+from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_counted, is_only_evaluated
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -209,7 +209,10 @@ class Placement:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
                 beside = is_only_evaluated, is_only_counted
-                if kind == v.MODEL and any(left(self.script, holder, scope) for left in beside):
+                if kind == v.MODEL and (
+                    any(left(self.script, holder, scope) for left in beside)
+                    or is_made_for_batches(self.script, creations)
+                ):
                     self.evaluated.append(holder)
                     continue
                 if creations:

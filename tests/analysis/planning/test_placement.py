@@ -103,6 +103,43 @@ def test_a_teacher_of_the_students_making_stays_on_its_device() -> None:
 
 
 @pytest.mark.parametrize(
+    ("factory", "moved"),
+    [
+        ("net = net.cuda()\n    ", "net = net.to(accelerator.device)\n    return net"),
+        ("net.to('cuda')\n    ", "net.to(accelerator.device)\n    return net"),
+    ],
+)
+def test_a_factory_that_moves_makes_the_teacher_as_well(factory: str, moved: str) -> None:
+    """Prepare places the student alone."""
+    made = f"def build():\n    net = nn.Linear(3, 1)\n    {factory}return net\n"
+    teacher = "other = build()\nother.load_state_dict(torch.load('m.pt'))\nother.eval()\n"
+    loop = LOOP.replace("model(x)", "model(x) - other(x)")
+    text = model_of(made + teacher + "model = build()\n" + OPTIMIZER + LOADER + loop).tree.text
+    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    assert moved in converted
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
+
+
+@pytest.mark.parametrize(
+    ("first", "names"),
+    [
+        ("tried = build().cuda()", ["model"]),
+        (
+            "tried = build().cuda()\n    second = torch.optim.SGD(tried.parameters(), lr=1)",
+            ["model", "tried"],
+        ),
+    ],
+)
+def test_a_model_that_is_made_for_each_batch_is_not_prepared(first: str, names: list[str]) -> None:
+    """Prepare keeps what it is given, and these are thrown away."""
+    loop = LOOP.replace(
+        "loader:\n    ", f"loader:\n    {first}\n    tried.load_state_dict(model.state_dict())\n    ", 1
+    )
+    plan = Plan(model_of(FACTORY + "model = build().cuda()\n" + OPTIMIZER + LOADER + loop))
+    assert [name for name in prepared(plan) if name in ("model", "tried")] == names
+
+
+@pytest.mark.parametrize(
     ("leave", "inside"),
     [("return", True), ("sys.exit()", True), ("raise ValueError('no loader')", False), ("print(0)", False)],
 )
