@@ -213,7 +213,10 @@ class Placement:
                     continue
                 if creations:
                     found.append(Item(holder, kind, scope, creations, {thing}))
-        return found
+        by_place = kind == v.LOADER and self.held.only_by_place(
+            thing, [c for i in found for c in i.creations]
+        )
+        return [] if by_place else found
 
     def is_only_evaluated(self, node: ast.expr) -> bool:
         """Whether a name is that of a model which is left unprepared, beside one of the same making."""
