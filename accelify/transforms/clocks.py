@@ -8,8 +8,7 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
 
     run = str(uuid.uuid4())[:8]              ->  run = broadcast_object_list([str(uuid.uuid4())[:8]])[0]
 
-    args = parse_args()                      ->  args.name = broadcast_object_list([args.name])[0]    (behind the
-                                                 Accelerator, of an option whose default is such a name)
+    accelerator = Accelerator()              ->  args.name = broadcast_object_list([args.name])[0]    (of a default)
 
     fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
 
