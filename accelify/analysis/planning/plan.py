@@ -32,6 +32,7 @@ from accelify.analysis.planning.inline_optimizers import made_too_early, optimiz
 from accelify.analysis.planning.placement import Placement
 from accelify.analysis.planning.reasons import Blocker, Reasons
 from accelify.analysis.planning.sites import KIND_ORDER, Item, PrepareSite
+from accelify.analysis.planning.unprepared import left_unprepared
 from accelify.analysis.schedules.casts import casts_its_own_way
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
@@ -205,7 +206,7 @@ class Plan(ConstructorArguments):
             message = f"`{alone}` trains itself in its own methods, and Accelerate reduces no gradients there"
             self.blockers.append(Blocker("ACC005", f"{message}; accelify's own runtime does", None))
             return
-        left = self._left_unprepared()
+        left = left_unprepared(script, self.prepared)
         if left is not None:
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
@@ -245,18 +246,6 @@ class Plan(ConstructorArguments):
             for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
                 if any(method in self.script.training_scopes for method in cls.scope.children.values()):
                     return cls.name
-        return None
-
-    def _left_unprepared(self) -> Thing | None:
-        """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
-        for optimizer in sorted(self.prepared, key=Thing.place):
-            if optimizer.kind != v.OPTIMIZER:
-                continue
-            for model in sorted(optimizer.link("models"), key=Thing.place):
-                if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
-                    continue
-                if not self.script.outermost({model}) & self.prepared:
-                    return model
         return None
 
     # -- loaders and schedulers
