@@ -34,9 +34,11 @@ class Exchange(ProcessControl):
 
     def _trained_shares(self) -> Shares | None:
         """The same, where a backward pass begins."""
-        if self.gradient_state.loaders:
-            self.gradient_state.loaders[-1].streams.note_backward()
-        return self._shares()
+        loaders = self.gradient_state.loaders
+        if not loaders:
+            return self._hand_made
+        loaders[-1].streams.note_backward()
+        return loaders.shares_of_loss()
 
     @property
     def numpy_random(self) -> Any:

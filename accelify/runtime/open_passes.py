@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .nested import leaves
+
+if TYPE_CHECKING:
+    from .data.sharding import Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +28,16 @@ class OpenPasses(list[Any]):
 
     A pass that begins anew in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
     loaders has run out, stands where the one before it stood: the loop around is still that of the other loader.
+
+    Where several are open, as in `for one, two in zip(first, second)` with a step for each, a loss belongs to the pass
+    whose batch the models were given since the backward before; where that is no single one, to the last.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._left: dict[int, _Left] = {}
+        self._met: list[Shares] = []
+        self._spent = False
 
     def begin(self, entry: Any, base: Any) -> None:
         """A pass over a loader of the script's own begins."""
@@ -46,6 +59,24 @@ class OpenPasses(list[Any]):
             self._keep_place(index, base)
         return True
 
+    def meet(self, inputs: Any) -> None:
+        """A model is given inputs, with gradients on."""
+        if len(self) < 2 or not torch.is_grad_enabled():
+            return
+        if self._spent:
+            self._met, self._spent = [], False
+        places = set(storages(inputs))
+        for entry in self:
+            if entry.shares is not None and places & entry.storages:
+                self._met.append(entry.shares)
+
+    def shares_of_loss(self) -> Shares | None:
+        """Those of the batch that a backward pass begins for; None where there is none, or none that is shared."""
+        met, self._spent = {id(shares): shares for shares in self._met}, True
+        if len(self) > 1 and len(met) == 1:
+            return next(iter(met.values()))
+        return self[-1].shares if self else None
+
     def _keep_place(self, index: int, base: Any) -> None:
         if index == len(self):
             return
@@ -58,3 +89,12 @@ class OpenPasses(list[Any]):
     def _index(self, entry: Any) -> int | None:
         """Where a pass stands, told by identity: what is held is a weak proxy, and equality would ask the pass."""
         return next((i for i, known in enumerate(self) if known is entry), None)
+
+
+def storages(tensors: Any) -> Iterator[int]:
+    """Where the tensors in a container lie: what a script makes of a batch by `view` lies where the batch does."""
+    for one in leaves(tensors):
+        if isinstance(one, torch.Tensor):
+            # Sparse ones have no storage of their own.
+            with contextlib.suppress(RuntimeError):
+                yield one.untyped_storage().data_ptr()

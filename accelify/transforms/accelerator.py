@@ -248,8 +248,10 @@ def _why_not_had(context: Context, call: ast.Call) -> str:
 def _inline(context: Context) -> Iterator[Change]:
     for call in context.plan.inline:
         reached = context.accelerator(call)
+        kind = "optimizer" if context.script.is_a(call, v.OPTIMIZER) else "loader"
+        message = f"the {kind} is not prepared for several processes"
         if reached is None:
-            change = context.change(PREPARE, call, "the loader is not prepared for several processes")
+            change = context.change(PREPARE, call, message)
             yield Change(change.finding, (), True, _why_not_had(context, call))
             continue
         tree = context.tree
@@ -257,6 +259,4 @@ def _inline(context: Context) -> Iterator[Change]:
             verbs.insert(tree, tree.start(call), f"{reached}.prepare(", 10),
             verbs.insert(tree, tree.end(call), ")", -10),
         ]
-        yield context.change(
-            PREPARE, call, "the loader is not prepared for several processes", edits, core=True
-        )
+        yield context.change(PREPARE, call, message, edits, core=True)

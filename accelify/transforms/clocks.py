@@ -8,6 +8,8 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
 
     run = str(uuid.uuid4())[:8]              ->  run = broadcast_object_list([str(uuid.uuid4())[:8]])[0]
 
+    accelerator = Accelerator()              ->  args.name = broadcast_object_list([args.name])[0]    (of a default)
+
     fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
 
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
@@ -44,7 +46,7 @@ CLOCK = Rule(
     "clock-name",
     "Every process would name a file or folder by its own clock or id, or by what it finds there.",
 )
-_ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
+ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
@@ -93,9 +95,9 @@ def transform(context: Context) -> Iterator[Change]:
                 if change.edits:
                     agreed.add(script.scope_of(stmt))
                 yield change
-        elif not texts.is_given(script.scope_of(stmt)) and _reads(context):
+        elif not texts.is_given(script.scope_of(stmt)) and reads_files(context):
             message = _message(texts, value, context.tree.segment(_target(stmt)))
-            yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {_ADVICE}")
+            yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
 
@@ -148,14 +150,14 @@ def _agree(
     early = not _is_behind_anchor(context, stmt)
     message = _message(texts, value, name)
     if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
-        if not _reads(context) and not _is_opened_by_all(context, texts, stmt):
+        if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
             return  # what is only written, the main process alone names
         edits: list[Edit] = []
         if early and isinstance(stmt, _Naming):
             target = _target(stmt)
             edits = _agreed_later(context, stmt) or _agreed_inside(context, target)
             edits = edits or _agreed_for_module(context, target)
-        where = "" if edits else f": behind the Accelerator, {_ADVICE}"
+        where = "" if edits else f": behind the Accelerator, {ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
     making = [call for call in walk(value) if isinstance(call, ast.Call) and _makes_files(context, call)]
@@ -165,14 +167,14 @@ def _agree(
         reason = context.needs_all(stmt)
         if reason or accelerator is None or making != [value]:
             why = f" ({reason})" if reason else ""
-            yield context.change(CLOCK, stmt, f"{message}, and make it{why}: {_ADVICE}")
+            yield context.change(CLOCK, stmt, f"{message}, and make it{why}: {ADVICE}")
             return
         end = f" if {accelerator}.is_main_process else None{end}"
     context.claim(value)
     edits = [
         verbs.insert(tree, tree.start(value), start),
         verbs.insert(tree, tree.end(value), end),
-        _import(context, stmt),
+        agreement_import(context, stmt),
     ]
     yield context.change(CLOCK, stmt, message, edits)
 
@@ -188,7 +190,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
                 continue
             place = texts.in_path(callee, partial(_is_path_of, context))
-            if place is None or not (_makes_files(context, call) or _reads(context)):
+            if place is None or not (_makes_files(context, call) or reads_files(context)):
                 continue
             function, node = place
             drawn = texts.is_drawn(function.nodes)
@@ -200,7 +202,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 CLOCK,
                 call,
                 f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({where}), which every process "
-                f"would {'draw' if drawn else 'read'} for itself: behind this call, {_ADVICE}",
+                f"would {'draw' if drawn else 'read'} for itself: behind this call, {ADVICE}",
             )
             break
 
@@ -245,10 +247,10 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 edits = [
                     verbs.insert(tree, tree.start(call), "broadcast_object_list(["),
                     verbs.insert(tree, tree.end(call), end),
-                    _import(context, stmt),
+                    agreement_import(context, stmt),
                 ]
                 context.claim(call)
-            advice = "" if edits else f": behind the Accelerator, {_ADVICE}"
+            advice = "" if edits else f": behind the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
 
@@ -276,7 +278,8 @@ def _makes_files(context: Context, call: ast.Call) -> bool:
     )
 
 
-def _reads(context: Context) -> bool:
+def reads_files(context: Context) -> bool:
+    """Whether the script looks for anything where files are: what is only written, the main process alone names."""
     return bool(context.script.calls_to(_READS))
 
 
@@ -334,7 +337,8 @@ def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
     return context.accelerator(node) is not None
 
 
-def _import(context: Context, stmt: ast.stmt) -> Edit:
+def agreement_import(context: Context, stmt: ast.stmt) -> Edit:
+    """The import of what makes the processes agree, for a statement's module."""
     package = "accelerate.utils" if context.for_accelerate else "accelify.runtime"
     return context.import_for(stmt, f"from {package} import broadcast_object_list")
 
@@ -370,7 +374,7 @@ def _agreed_later(context: Context, stmt: _Naming) -> list[Edit]:
     elif between:
         return []
     line = f"{name} = broadcast_object_list([{name}])[0]"
-    return [InsertBefore(place, (line,), order=-49), _import(context, stmt)]
+    return [InsertBefore(place, (line,), order=-49), agreement_import(context, stmt)]
 
 
 def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
@@ -409,7 +413,7 @@ def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
         ):
             return []
     line = f"{name}.{target.attr} = broadcast_object_list([{name}.{target.attr}])[0]"
-    return [InsertBefore(place, (line,), order=-49), _import(context, place)]
+    return [InsertBefore(place, (line,), order=-49), agreement_import(context, place)]
 
 
 def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
@@ -422,7 +426,7 @@ def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
     if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor.offset):
         return []
     lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
-    return [InsertBefore(place, lines, order=-49), _import(context, place)]
+    return [InsertBefore(place, lines, order=-49), agreement_import(context, place)]
 
 
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
@@ -513,7 +517,7 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: _Naming, depth: int
             continue
         for ancestor in _within_statement(context, node):
             option = _option(node, ancestor)
-            if _is_path(context, ancestor) or (option is not None and _is_read_as_path(context, option)):
+            if _is_path(context, ancestor) or (option is not None and is_read_as_path(context, option)):
                 return True
             if isinstance(ancestor, ast.Call) and _hands_path_on(context, texts, ancestor, node):
                 return True
@@ -549,7 +553,8 @@ def _handing(context: Context, given: ast.AST) -> ast.AST | None:
     return context.tree.parent(parent) if isinstance(parent, ast.keyword) else parent
 
 
-def _is_read_as_path(context: Context, option: str) -> bool:
+def is_read_as_path(context: Context, option: str) -> bool:
+    """Whether an option becomes part of a path somewhere."""
     return any(
         node.attr == option and any(_is_path(context, a) for a in _within_statement(context, node))
         for node in context.tree.nodes(ast.Attribute)

@@ -4,7 +4,11 @@ Beside these, calls of functions that run backward, or step an optimizer, in a m
 
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
+p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
 p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
+
+for p, v in zip(model.parameters(), torch.autograd.grad(loss, other)):
+    p.data.add_(rate * v)                       (named only: each process works on at weights of its own)
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
@@ -25,6 +29,7 @@ from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.models.copied import leaves_no_gradients
+from accelify.analysis.models.shifted_weights import shifted_weights
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk, walk_scope
@@ -72,6 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
         yield from _learned_through(context, calls)
+        yield from _shifted(context)
     if b".grad" in context.tree.data and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
@@ -180,8 +186,16 @@ def _writes_gradient(scope: Scope) -> bool:
 
 def _assigned(context: Context) -> Iterator[Change]:
     tree = context.tree
-    for stmt in tree.nodes(ast.Assign):
-        target, value = stmt.targets[0], stmt.value
+    for stmt in tree.nodes(ast.Assign, ast.Expr):
+        if isinstance(stmt, ast.Assign):
+            target, value = stmt.targets[0], stmt.value
+        else:
+            call = stmt.value
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr != "copy_" or not call.args:
+                continue
+            target, value = call.func.value, call.args[0]
         if isinstance(target, ast.Attribute) and target.attr == "data":
             target = target.value
         if not isinstance(target, ast.Attribute) or target.attr not in ("grad", "_grad"):
@@ -233,6 +247,19 @@ def _goes_by_a_batch(context: Context, loops: Set[ast.AST], node: ast.AST, far: 
     scope = context.script.scope_of(node)
     called = context.script.callers(scope) if scope.kind == "function" and far < _FARTHEST else []
     return any(_goes_by_a_batch(context, loops, call, far + 1) for call in called)
+
+
+def _shifted(context: Context) -> Iterator[Change]:
+    """Weights that are shifted by one process's own gradients, to take a difference of gradients there."""
+    if context.plan.known.distributed:
+        return
+    for stmt, amount in shifted_weights(context.script, context.plan.prepared):
+        message = (
+            f"the weights are shifted by `{amount}`, which is made of one process's own gradients: each process works "
+            "on at other weights, and an average behind that comes too late"
+        )
+        mark = 'average the gradients over the processes first: accelerator.reduce(..., reduction="mean")'
+        yield context.todo(BY_HAND, stmt, message, mark)
 
 
 def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:

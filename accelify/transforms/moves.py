@@ -17,6 +17,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.locations import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
+from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.only_evaluated import makes_one_of
 from accelify.analysis.models.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
@@ -162,14 +163,14 @@ class _Moves:
         )
 
     def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, to save it say."""
+        """Whether this moves a model that the script takes to the CPU in between, or fills with what lies there."""
         assert isinstance(call.func, ast.Attribute)
         models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
-        return bool(models & self._taken_to_cpu) and self.context.plan.after_prepare(call)
+        return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
 
     @functools.cached_property
     def _taken_to_cpu(self) -> set[v.Thing]:
-        found: set[v.Thing] = set()
+        found = filled_from_host(self.script)
         for call in self.script.calls():
             func = call.func
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):

@@ -8,6 +8,10 @@ loss.backward()     (a finding: the mean of the processes' ratios is not the rat
 
 loss = torch.sqrt(F.mse_loss(output, target))
 loss.backward()     (a finding: the mean of the processes' roots is not the root of the whole batch's mean)
+
+mean = probabilities.mean(dim=0)
+loss = (mean * torch.log(mean)).sum()
+loss.backward()     (a finding: the same of means over the samples, of products of means, of spreads)
 """
 
 from __future__ import annotations
@@ -52,10 +56,11 @@ def transform(context: Context) -> Iterator[Change]:
                 "averaged behind it, they agree"
             )
             yield context.change(COUNT, backward.call, message)
-        for node, scope in counts.curved()[:1]:
+        for curve in counts.curved()[:1]:
+            place = _place(context, curve.node, curve.scope)
             message = (
-                f"{_WHAT}: `{short(ast.unparse(node))}` bends a mean over the batch{_place(context, node, scope)}, and "
-                "each process has that of its own share; bent for each sample, and averaged behind it, they agree"
+                f"{_WHAT}: `{short(ast.unparse(curve.node))}` {curve.how}{place}, and each process has that of its own "
+                "share; made for each sample and averaged behind it, or of what all processes have gathered, they agree"
             )
             yield context.change(COUNT, backward.call, message)
 

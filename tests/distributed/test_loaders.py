@@ -561,3 +561,37 @@ def test_a_loader_begun_anew_within_the_pass_of_another_leaves_the_loss_to_that(
     """Of both loaders the last round is short, and not the same one."""
     for gradients in run_ranks(2, _two_loaders, begin_anew):
         assert gradients == [7.5, 23.5, 39.5, 53.5]
+
+
+def _a_step_each(drawn):
+    """The gradients of two loaders' batches, each with a step of its own; the last rounds are short, not alike."""
+    accelerator = fresh_accelerator()
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    first = DataLoader(TensorDataset(torch.arange(19.0)), batch_size=4)
+    second = DataLoader(TensorDataset(torch.arange(23.0)), batch_size=4)
+    model, optimizer, first, second = accelerator.prepare(model, optimizer, first, second)
+    gradients = []
+
+    def step(x):
+        optimizer.zero_grad()
+        accelerator.backward(model(x.view(-1, 1)).mean())
+        gradients.append(model.weight.grad.item())
+
+    if drawn == "together":
+        for (one,), (two,) in zip(first, second, strict=True):
+            step(one)
+            step(two)
+    else:
+        more = iter(second)
+        for (one,) in first:
+            (two,) = next(more) if drawn == "before" else (None,)
+            step(one)
+            step(two if drawn == "before" else next(more)[0])
+    return gradients
+
+
+@pytest.mark.parametrize("drawn", ["together", "before", "between"])
+def test_of_two_loaders_in_turn_each_step_is_weighed_by_the_batch_of_its_own(drawn):
+    for gradients in run_ranks(2, _a_step_each, drawn):
+        assert gradients == pytest.approx([3.5, 3.5, 11.5, 11.5, 17.0, 19.0])

@@ -138,3 +138,51 @@ def test_a_name_that_a_method_reads_off_what_the_class_keeps() -> None:
     file = "    def file(self):\n        given = self.p\n        return os.path.join('a', given.name)\n\n"
     text = runner(read="self.file()").replace("    def fit(self):", f"{file}    def fit(self):")
     assert ONE in converted(text).new_text
+
+
+DEFAULT = MAIN.replace('default="run"', "default={default}").replace("{named}", "{between}")
+AGREED = "    options.name = broadcast_object_list([options.name])[0]\n"
+
+
+def defaulted(default: str, between: str = "pass", text: str = DEFAULT) -> Conversion:
+    return converted(text.format(default=default, between=between))
+
+
+@pytest.mark.parametrize(
+    "default",
+    ["time.strftime('%H')", "'run' + time.strftime('%H')", "os.path.join('a', time.strftime('%H'))"],
+)
+def test_an_option_whose_default_is_a_time_is_agreed_on(default: str) -> None:
+    found = defaulted(default)
+    assert AGREED in found.new_text.split("accelerator = Accelerator(")[1]
+    assert "ACC211" not in {f.code for f in found.remaining}
+
+
+def test_so_are_options_of_the_module_and_of_the_function_itself() -> None:
+    options = (
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--name', default=time.strftime('%H'))\n"
+    )
+    parsed = f"{options}options = parser.parse_args()\n"
+    text = MAIN.partition("if __name__")[0].replace("main(options)", "main()")
+    assert AGREED in converted(text.replace("def main", f"{parsed}def main") + "main()\n").new_text
+    inside = "".join(f"    {line}\n" for line in parsed.splitlines())
+    assert AGREED in converted(text.replace("main():\n", f"main():\n{inside}") + "main()\n").new_text
+
+
+@pytest.mark.parametrize(
+    ("default", "between", "said"),
+    [
+        ("time.strftime('%H')", "print(args.name)", True),
+        ("time.time()", "pass", False),
+        ("'run'", "pass", False),
+    ],
+)
+def test_options_that_are_read_by_then_or_are_no_time(default: str, between: str, said: bool) -> None:
+    found = defaulted(default, between)
+    assert "broadcast_object_list" not in found.new_text
+    assert ("ACC211" in {f.code for f in found.remaining}) == said
+
+
+def test_a_name_that_nothing_is_looked_for_under_stays() -> None:
+    text = DEFAULT.replace("    model.load_state_dict(torch.load(path))\n", "")
+    assert "broadcast_object_list" not in defaulted("time.strftime('%H')", text=text).new_text

@@ -425,3 +425,53 @@ def test_numbers_beside_an_optimizer_are_not_prepared(train: str, later: str) ->
     conversion = convert_source(Source.from_text(script(made, LOADER, STEPS)))
     reason = 'the optimizer `train_conf["optimizer"]` is kept in `train_conf`, whose elements are not all of one kind'
     assert reason in conversion.reason
+
+
+LISTED = """\
+class Trainer:
+    def __init__(self, loaders):
+        self.train_loader = {first}
+        if len(loaders) > 1:
+            self.test_loader = loaders[1]
+
+    def again(self, loader):
+        while True:
+            yield from loader
+
+    def train(self, net, opt):
+        for x, y in self.train_loader:
+            loss = nn.functional.mse_loss(net(x.to(device)), y.to(device))
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+
+    def test(self, net):
+        with torch.no_grad():
+            for x, y in self.test_loader:
+                print(net(x.to(device)))
+
+
+device = torch.device("cuda")
+net = nn.Linear(3, 1).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loaders = [DataLoader(data, batch_size=4, shuffle=True)]
+{more}
+trainer = Trainer(loaders)
+trainer.train(net, opt)
+"""
+TWO = "if 'TEST' in os.environ:\n    loaders.append(DataLoader(data, batch_size=2))"
+
+
+@pytest.mark.parametrize("first", ["loaders[0]", "self.again(loaders[0])"])
+def test_loaders_in_a_list_that_options_make_longer_are_prepared_where_they_are_made(first: str) -> None:
+    text = converted(script(LISTED.format(first=first, more=TWO)))
+    assert "loaders = [accelerator.prepare(DataLoader(data, batch_size=4, shuffle=True))]\n" in text
+    assert "loss = nn.functional.mse_loss(net(x), y)\n" in text
+    assert "self.train_loader = accelerator" not in text
+
+
+def test_at_known_places_of_a_list_they_have_the_names_that_they_get() -> None:
+    more = "loaders = [DataLoader(data, batch_size=4), DataLoader(data, batch_size=2)]"
+    text = converted(script(LISTED.format(first="loaders[0]", more=more)))
+    assert "self.train_loader = accelerator.prepare(self.train_loader)\n" in text
+    assert "accelerator.prepare(DataLoader" not in text

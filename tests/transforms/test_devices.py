@@ -159,6 +159,35 @@ def test_a_model_that_was_taken_to_the_cpu_comes_back(there: str, back: str) -> 
     assert f"{there}\n    {back}\n" in conversion.new_text
 
 
+FILL = """
+import numpy as np
+def fill(net, weights):
+    for p, w in zip(net.parameters(), weights):
+        {write}
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "comes_back"),
+    [
+        ("p.data = torch.from_numpy(w)", True),
+        ("new = torch.tensor(w)\n        p.data = new.float()", True),
+        ("net.head.weight = nn.Parameter(torch.Tensor(w))", True),
+        ("p.data.copy_(torch.from_numpy(w))", False),
+        ("p.data = torch.from_numpy(w).to(p.device)", False),
+        ("p.data = torch.zeros(3, device=p.device)", False),
+        ("p.data = p.data * w", False),
+    ],
+)
+def test_a_model_that_is_filled_from_the_host_comes_back(write: str, comes_back: bool) -> None:
+    setup = DEVICE + FILL.format(write=write)
+    epoch = "fill(model, [np.zeros((2, 4)), np.zeros(2)])\nmodel.to(device)"
+    conversion = convert(build=f"model = nn.Linear(4, 2).to(device)\n{SGD}", setup=setup, epoch=epoch)
+    assert conversion.status == "converted", conversion.reason
+    assert "model = nn.Linear(4, 2)\n" in conversion.new_text
+    assert ("    model.to(device)\n" in conversion.new_text) == comes_back
+
+
 def test_a_criterion_is_moved_still() -> None:
     check_transformed(
         "ready",

@@ -251,3 +251,40 @@ def test_a_step_for_each_task_of_the_batch_is_not() -> None:
     step = STEP.format(inputs="slow.parameters()", graph="True").strip().replace("\n", "\n    ")
     conversion = convert(batch=f"for part, goal in zip(x, y):\n    {step}")
     assert "ACC416" not in codes(conversion)
+
+
+def test_a_worked_out_gradient_that_is_copied_into_one_is_averaged() -> None:
+    new = "torch.autograd.grad(loss, model.bias)[0]"
+    conversion = convert(
+        backward=f"g = {new}\nfor p in model.parameters():\n    p.grad.data.copy_(g.data)\nloss.backward()"
+    )
+    assert 'p.grad.data.copy_(accelerator.reduce(g.data, reduction="mean"))' in conversion.new_text
+
+
+SECOND = """
+def difference(vector, x, y):
+    for p, v in zip(model.parameters(), vector):
+        p.data.add_(0.01 * v)
+    grads = torch.autograd.grad(F.cross_entropy(model(x), y), model.bias)
+    for p, v in zip(model.parameters(), vector):
+        p.data.sub_(0.01 * v)
+    return grads
+"""
+OTHER = "other = nn.Linear(4, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("vector", "named"),
+    [
+        ("torch.autograd.grad(F.cross_entropy(other(x), y), other.parameters())", True),
+        ("[v.grad.data for v in other.parameters()]", True),
+        ("[accelerator.reduce(v.grad) for v in other.parameters()]", False),
+        ("[v.grad.data for v in model.parameters()]", False),
+        ("[torch.ones_like(v) for v in model.parameters()]", False),
+    ],
+)
+def test_weights_that_are_shifted_by_gradients_of_a_share_are_named(vector: str, named: bool) -> None:
+    batch = f"vector = {vector}\ndifference(vector, x, y)"
+    conversion = convert(setup=SECOND, ready=OTHER, batch=batch)
+    assert ("ACC416" in codes(conversion)) == named
+    assert conversion.new_text.count("TODO(accelify ACC416)") == named

@@ -333,12 +333,49 @@ def test_a_curve_over_a_mean_is_named(setup, loss):
     assert "bends a mean over the batch" in said[0]
 
 
+ENTROPY = """
+def entropy(p):
+    return -(p * torch.log(p + 1e-8)).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "how"),
+    [
+        ("loss = -torch.log(model(x).softmax(1).mean(0)).sum()", "bends a mean"),
+        (
+            "loss = F.cross_entropy(model(x), y)\nloss += torch.mean(model(x), dim=0).log().sum()",
+            "bends a mean",
+        ),
+        ("loss = F.cross_entropy(model(x), y) - entropy(model(x).softmax(1).mean(0))", "bends a mean"),
+        ("loss = F.mse_loss(model(x).mean(0), torch.zeros(2))", "bends a mean"),
+        ("loss = torch.abs(model(x).mean(0) - torch.mean(model(x + 1), 0)).sum()", "bends a mean"),
+        ("load = model(x).softmax(1).mean(0)\nloss = (load * model(x).mean(0)).sum()", "multiplies means"),
+        ("loss = F.cross_entropy(model(x), y) / model(x).mean()", "divides by a mean"),
+        ("loss = F.relu(1 - torch.sqrt(model(x).var(dim=0) + 1e-4)).mean()", "is a spread"),
+        ("fit = model(x)\nloss = (fit - y[:, None]).abs().mean() / fit.std()", "is a spread"),
+    ],
+)
+def test_what_is_made_of_means_over_the_samples_is_named(loss, how):
+    said = [f.message for f in convert(setup=ENTROPY, loss=loss).remaining if f.code == "ACC425"]
+    assert len(said) == 1, said
+    assert f"{how} over the batch" in said[0]
+
+
 @pytest.mark.parametrize(
     ("setup", "loss"),
     [
         ("", "loss = F.cross_entropy(model(x), y)\nprint(torch.exp(loss).item())"),
         ("", "loss = torch.sqrt(((model(x)[:, 0] - y) ** 2) + 1e-6).mean()"),
         ("", "loss = F.cross_entropy(model(x), y) + model.weight.mean() ** 2"),
+        ("", "loss = F.cross_entropy(model(x), y).abs()"),
+        ("", "loss = torch.stack([model(x), model(x)]).softmax(2).mean(0).log().mean()"),
+        ("", "loss = model(x).reshape(2, -1, 2).mean(0).log().mean()"),
+        ("", "loss = torch.log(torch.exp(model(x)).mean(0)).mean()"),
+        ("", "loss = F.kl_div(model(x).log_softmax(1).mean(0), torch.ones(2))"),
+        (ENTROPY, "loss = entropy(model(x).softmax(1)).mean()"),
+        ("", "loss = F.cross_entropy(model(x), y) + model(x).std(1).mean()"),
+        ("", "loss = 0.1 * model(x).mean() + 3 * model(x).mean(0).sum()"),
         ("", "loss = torch.log(model(x).softmax(1).mean(1)).mean()"),
         ("", "loss = 0.5 * F.cross_entropy(model(x), y) / 3 + 1"),
         (FOCAL.format(reduction='reduction="none"'), "loss = criterion(model(x), y)"),

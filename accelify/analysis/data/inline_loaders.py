@@ -11,6 +11,14 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Thing
 
 
+def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
+    """The calls that are wrapped to prepare a loader which is kept in a dictionary, say, or used where it is made."""
+    if not isinstance(loader.site, ast.Call):
+        return []
+    sites = [loader.site] if loader.module in script.modules else handed_on_at_once(script, loader)
+    return [site for site in sites if not script.tree.in_fstring(site)]
+
+
 def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
     """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
     return [
@@ -40,4 +48,4 @@ def loops_over_sites(
     }
 
 
-__all__ = ["handed_on_at_once", "loops_over_sites"]
+__all__ = ["handed_on_at_once", "loader_sites", "loops_over_sites"]

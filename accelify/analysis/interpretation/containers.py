@@ -145,6 +145,25 @@ class Containers:
                 return False
         return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(value))
 
+    def only_by_place(self, loader: Thing, stmts: list[ast.stmt]) -> bool:
+        """Whether a loader has no names but those of places in a list that options make longer or shorter.
+
+        Which loader stands at a place hangs on the options, and so does the name that it gets: `loaders[1]`,
+        `repeat(loaders[1])`. It is prepared where it is made.
+
+        Args:
+            loader: the loader.
+            stmts: those that make its names.
+        """
+        taken = [_container(stmt) for stmt in stmts]
+        lists = {w for node in taken if node is not None for w in self.script.values(node)}
+        if not taken or None in taken or loader.module not in self.script.modules:
+            return False
+        return all(
+            isinstance(w, Sequence) and w.rest and len({t for t in within(w) if isinstance(t, Thing)}) > 1
+            for w in lists
+        )
+
     def only_chosen(self, stmts: list[ast.stmt]) -> bool:
         """Whether containers are there to be chosen from once: nothing else reads those that statements take out of."""
         taken = [_container(stmt) for stmt in stmts]

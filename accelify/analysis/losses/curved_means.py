@@ -1,26 +1,59 @@
 """Losses that bend a mean over the batch: `(1 - torch.exp(-mean)) ** 2 * mean`, `torch.sqrt(F.mse_loss(a, b))`.
 
-The mean over the processes of what is made of each one's mean is not what is made of the mean of the whole batch.
+The mean over the processes of what is made of each one's mean is not what is made of the mean of the whole batch. The
+same holds of means over the samples alone, `p.mean(0)`, of products of means and of spreads: `z.std(dim=0)`.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
+from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.models.alternatives import run_by
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant
+from accelify.analysis.syntax import dotted, is_constant, target_names
 from accelify.analysis.values import Imported, Thing
 
 _CURVES = frozenset("exp log log1p log10 pow reciprocal rsqrt sigmoid sqrt square tanh".split())
+# Straight on both sides of a fold: what bends is a difference that changes its sign.
+_FOLDS = frozenset("abs relu clamp clamp_min norm".split())
 _PASSING = frozenset("contiguous double float mean reshape squeeze sum to unsqueeze view".split())
+_SPREADS = frozenset({"std", "var"})
+# Behind these the first dimension may not be that of the samples: views of an image, draws of a model, steps of time.
+# Weights of several draws are averaged over these too, between `exp` and `log`.
+_REARRANGING = frozenset("chunk exp expand permute repeat split stack t transpose unfold unsqueeze".split())
+_RESHAPING = frozenset({"reshape", "view"})
 _DEEPEST = 6
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """A function as one call runs it: what its parameters are given, and where that stands."""
+
+    scope: Scope
+    given: dict[str, tuple[ast.expr, _Frame]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What of a loss is not the same for the mean of the shares as for the whole batch.
+
+    Attributes:
+        node: the curve.
+        scope: in which it stands.
+        how: what it does to a mean, as a finding says it.
+    """
+
+    node: ast.expr
+    scope: Scope
+    how: str
 
 
 class CurvedMeans:
@@ -34,113 +67,211 @@ class CurvedMeans:
     def __init__(self, script: ScriptModel, of_batch: Callable[[ast.expr, Scope], bool]) -> None:
         self.script, self.of_batch = script, of_batch
 
-    def found(self, loss: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
-        """The curves in a loss, each with its scope."""
-        queue, seen = [(loss, scope, 0)], set[ast.AST]()
-        for node, place, far in queue:  # which grows
-            if node in seen or far > _DEEPEST:
+    def found(self, loss: ast.expr, scope: Scope) -> Iterator[Curve]:
+        """The curves in a loss, each once."""
+        queue, seen, done = [(loss, _Frame(scope), 0)], set[tuple[ast.AST, _Frame]](), set[ast.AST]()
+        for node, frame, far in queue:  # which grows
+            if (node, frame) in seen or far > _DEEPEST:
                 continue
-            seen.add(node)
-            bent = self._bent(node, place)
+            seen.add((node, frame))
+            how = self._how(node, frame)
+            if how:
+                if node not in done:
+                    done.add(node)
+                    yield Curve(node, frame.scope, how)
+                continue
+            bent = self._bent(node, frame)
             if bent is not None:
-                if self._is_mean(bent, place):
-                    yield node, place
-                else:
-                    queue.append((bent, place, far))
+                queue.append((bent, frame, far))
             elif isinstance(node, ast.BinOp):
-                queue += [(node.left, place, far), (node.right, place, far)]
+                queue += [(node.left, frame, far), (node.right, frame, far)]
             elif isinstance(node, ast.UnaryOp):
-                queue.append((node.operand, place, far))
+                queue.append((node.operand, frame, far))
             elif isinstance(node, ast.Name):
-                queue += [(value, place, far + 1) for value in self._given(node, place)]
+                queue += [
+                    (one, at, far + 1) for one, at in [*self._given(node, frame), *self._added(node, frame)]
+                ]
             elif isinstance(node, ast.Call):
-                returned = list(self._returned(node, place))
+                returned = list(self._returned(node, frame))
                 queue += [(value, inner, far + 1) for value, inner in returned]
                 last = _last(node)
-                if not returned and last in _PASSING:
+                if not returned and (last in _PASSING or last in _FOLDS):
                     given = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-                    queue += [(one, place, far) for one in [*given, *node.args[:1]]]
+                    queue += [(one, frame, far) for one in [*given, *node.args[:1]]]
 
-    def _bent(self, node: ast.expr, scope: Scope) -> ast.expr | None:
+    def _how(self, node: ast.expr, frame: _Frame) -> str:
+        """What an expression does to means of the batch; "" for nothing, or nothing but what is straight."""
+        bent = self._bent(node, frame)
+        if bent is not None:
+            return "bends a mean over the batch" if self._is_mean(bent, frame) else ""
+        if isinstance(node, ast.BinOp):
+            sides = [node.left, node.right]
+            if isinstance(node.op, ast.Mult) and all(self._is_mean(side, frame) for side in sides):
+                # A bend in one of them is the plainer word, and comes next.
+                return "" if any(map(self._how, sides, [frame] * 2)) else "multiplies means over the batch"
+            divides = isinstance(node.op, ast.Div) and self._is_mean(node.right, frame)
+            return "divides by a mean over the batch" if divides else ""
+        if not isinstance(node, ast.Call):
+            return ""
+        if self._folded(node, frame) or self._compared(node, frame):
+            return "bends a mean over the batch"
+        summed = self._over_samples(node, frame, _SPREADS)
+        spread = summed is not None and self._is_of_batch(summed, frame)
+        return "is a spread over the batch" if spread else ""
+
+    def _bent(self, node: ast.expr, frame: _Frame) -> ast.expr | None:
         """What a curve is taken of: `x` in `x.exp()`, `torch.exp(x)` and `x ** 2`."""
         if isinstance(node, ast.BinOp):
             return node.left if isinstance(node.op, ast.Pow) and not is_constant(node.right, 1) else None
-        if not isinstance(node, ast.Call) or _last(node) not in _CURVES:
-            return None
-        names = [w.name for w in self._held(node.func, scope) if isinstance(w, Imported)]
-        if names:
-            return node.args[0] if node.args and names[0].startswith("torch.") else None
-        return node.func.value if isinstance(node.func, ast.Attribute) else None
+        return self._taken_of(node, frame) if isinstance(node, ast.Call) and _last(node) in _CURVES else None
 
-    def _is_mean(self, node: ast.expr, scope: Scope, far: int = 0) -> bool:
-        """Whether an expression is one number, made of a mean over the batch by factors and constants alone."""
+    def _taken_of(self, call: ast.Call, frame: _Frame) -> ast.expr | None:
+        """`x` in `x.exp()` and `torch.exp(x)`."""
+        names = [w.name for w in self._held(call.func, frame) if isinstance(w, Imported)]
+        if names:
+            return call.args[0] if call.args and names[0].startswith("torch.") else None
+        return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+    def _folded(self, call: ast.Call, frame: _Frame) -> bool:
+        """`torch.abs(a.mean() - b.mean())`: of what cannot be told to be on one side of the fold."""
+        inner = self._taken_of(call, frame) if _last(call) in _FOLDS else None
+        made = self._given(inner, frame) if isinstance(inner, ast.Name) else []
+        whole = made[0][0] if len(made) == 1 else inner
+        differs = isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Sub)
+        return inner is not None and differs and self._is_mean(inner, frame)
+
+    def _compared(self, call: ast.Call, frame: _Frame) -> bool:
+        """`F.mse_loss(fake.mean(0), real.mean(0))`: what a loss of torch's compares is a mean already."""
+        name = self._loss_name(call, frame)
+        # What is compared by `kl_div` comes as logarithms, and goes in by factors alone.
+        return bool(name) and any(
+            self._is_mean(one, frame)
+            for at, one in enumerate(call.args[:2])
+            if at or not name.endswith(("kl_div", "KLDivLoss"))
+        )
+
+    def _is_mean(self, node: ast.expr, frame: _Frame, far: int = 0) -> bool:
+        """Whether an expression is made of means over the batch by factors and constants alone."""
         if far > _DEEPEST:
             return False
         if isinstance(node, ast.UnaryOp):
-            return self._is_mean(node.operand, scope, far + 1)
+            return self._is_mean(node.operand, frame, far + 1)
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
             sides = [node.left, node.right]
-            means = [side for side in sides if self._is_mean(side, scope, far + 1)]
+            means = [side for side in sides if self._is_mean(side, frame, far + 1)]
             return bool(means) and all(s in means or isinstance(s, ast.Constant) for s in sides)
         if isinstance(node, ast.Name):
-            given = self._given(node, scope)
-            return bool(given) and all(self._is_mean(value, scope, far + 1) for value in given)
+            given = self._given(node, frame)
+            return bool(given) and all(self._is_mean(value, at, far + 1) for value, at in given)
         if isinstance(node, ast.Call):
-            return self._averages(node, scope, far)
-        bent = self._bent(node, scope)
-        return bent is not None and self._is_mean(bent, scope, far + 1)
+            return self._averages(node, frame, far)
+        bent = self._bent(node, frame)
+        return bent is not None and self._is_mean(bent, frame, far + 1)
 
-    def _averages(self, call: ast.Call, scope: Scope, far: int) -> bool:
-        bent = self._bent(call, scope)
+    def _averages(self, call: ast.Call, frame: _Frame, far: int) -> bool:
+        bent = self._bent(call, frame)
         if bent is not None:
-            return self._is_mean(bent, scope, far + 1)
-        held = self._held(call.func, scope)
-        names = [w.name for w in held if isinstance(w, Imported)]
-        if len(held) == len(names) == 1 and k.is_loss_function(names[0]):
-            return reduction_of(call) in (None, "mean")
-        if names == ["torch.mean"]:
-            return len(call.args) == 1 and not call.keywords and self._is_of_batch(call.args[0], scope)
-        criteria = [w for w in held if isinstance(w, Thing) and w.kind == v.CRITERION and w.cls is None]
-        if len(held) == len(criteria) == 1 and isinstance(criteria[0].site, ast.Call):
-            known = k.is_loss_class(criteria[0].qualname or "")
-            return known and reduction_of(criteria[0].site) in (None, "mean")
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "mean" and not names:
-            return not call.args and not call.keywords and self._is_of_batch(call.func.value, scope)
-        returned = list(self._returned(call, scope))
+            return self._is_mean(bent, frame, far + 1)
+        if self._loss_name(call, frame):
+            return True
+        averaged = self._over_samples(call, frame, frozenset({"mean"}))
+        if averaged is not None:
+            return self._is_of_batch(averaged, frame)
+        returned = list(self._returned(call, frame))
         return bool(returned) and all(self._is_mean(value, inner, far + 1) for value, inner in returned)
 
-    def _is_of_batch(self, node: ast.expr, scope: Scope) -> bool:
+    def _loss_name(self, call: ast.Call, frame: _Frame) -> str:
+        """The name of a loss of torch's that a call averages over the batch; "" for anything else."""
+        held = self._held(call.func, frame)
+        names = [w.name for w in held if isinstance(w, Imported)]
+        if len(held) == len(names) == 1 and k.is_loss_function(names[0]):
+            return names[0] if reduction_of(call) in (None, "mean") else ""
+        criteria = [w for w in held if isinstance(w, Thing) and w.kind == v.CRITERION and w.cls is None]
+        if len(held) == len(criteria) == 1 and isinstance(criteria[0].site, ast.Call):
+            name = criteria[0].qualname or ""
+            known = k.is_loss_class(name) and reduction_of(criteria[0].site) in (None, "mean")
+            return name if known else ""
+        return ""
+
+    def _over_samples(self, call: ast.Call, frame: _Frame, last: frozenset[str]) -> ast.expr | None:
+        """What a call takes the mean, or the like, of: of all of it, or over its samples, the first dimension."""
+        if _last(call) not in last:
+            return None
+        names = [w.name for w in self._held(call.func, frame) if isinstance(w, Imported)]
+        if names:
+            whole, given = (call.args[0] if call.args else None), call.args[1:]
+            if whole is None or not names[0].startswith("torch."):
+                return None
+        elif isinstance(call.func, ast.Attribute):
+            whole, given = call.func.value, call.args
+        else:
+            return None
+        dims = [*given, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
+        if not given and not call.keywords:
+            return whole
+        # `std(0, False)`, `mean(dim=0, keepdim=True)`
+        return whole if dims and is_constant(dims[0], 0) and self._has_rows(whole, frame) else None
+
+    def _has_rows(self, node: ast.expr, frame: _Frame, far: int = 0) -> bool:
+        """Whether nothing is seen that puts another dimension first than that of the samples."""
+        if far > _DEEPEST:
+            return False
+        if isinstance(node, ast.Name):
+            return all(self._has_rows(value, at, far + 1) for value, at in self._given(node, frame))
+        if isinstance(node, ast.BinOp):
+            return all(self._has_rows(side, frame, far + 1) for side in (node.left, node.right))
+        if isinstance(node, ast.Attribute):
+            return node.attr not in ("T", "mT")
+        if not isinstance(node, ast.Call):
+            return not isinstance(node, (ast.List, ast.Tuple, ast.ListComp))
+        last = _last(node)
+        if last in _REARRANGING:
+            return False
+        if last in _RESHAPING:
+            first = node.args[0] if node.args else None
+            return first is not None and (_is_minus_one(first) or size_of(first) is not None)
+        held = self._held(node.func, frame)
+        if any(isinstance(w, Thing) and w.kind == v.MODEL for w in held):
+            return True
+        returned = list(self._returned(node, frame))
+        if returned:
+            return all(self._has_rows(value, inner, far + 1) for value, inner in returned)
+        inner = self._taken_of(node, frame)
+        return inner is None or self._has_rows(inner, frame, far + 1)
+
+    def _is_of_batch(self, node: ast.expr, frame: _Frame) -> bool:
         weights = any(
-            isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in self._held(node, scope)
+            isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in self._held(node, frame)
         )
-        return self.of_batch(node, scope) and not weights
+        return self.of_batch(node, frame.scope) and not weights
 
-    def _held(self, node: ast.expr, scope: Scope) -> set[v.Value]:
-        return self.script.interpreter.evaluate(self._module(scope), scope, node)
+    def _held(self, node: ast.expr, frame: _Frame) -> set[v.Value]:
+        return self.script.interpreter.evaluate(self._module(frame), frame.scope, node)
 
-    def _module(self, scope: Scope) -> Module:
-        return self.script.interpreter.module_of(scope)
+    def _module(self, frame: _Frame) -> Module:
+        return self.script.interpreter.module_of(frame.scope)
 
-    def _returned(self, call: ast.Call, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+    def _returned(self, call: ast.Call, frame: _Frame) -> Iterator[tuple[ast.expr, _Frame]]:
         """What the functions of the program give back that a call runs."""
-        for value in self._held(call.func, scope):
+        for value in self._held(call.func, frame):
             for function, _ in run_by(value):
+                given = {name: (one, frame) for one, name in handed_to(call, function.scope)}
+                inner = _Frame(function.scope, given)
                 for node in function.scope.nodes:
                     if isinstance(node, ast.Return) and node.value is not None:
-                        yield node.value, function.scope
+                        yield node.value, inner
 
-    def _given(self, name: ast.Name, scope: Scope) -> list[ast.expr]:
-        """What a function assigns to a name of its own, by itself."""
-        if scope.resolve(name.id) is not scope or any(a.arg == name.id for a in scope.parameters()):
+    def _given(self, name: ast.Name, frame: _Frame) -> list[tuple[ast.expr, _Frame]]:
+        """What a function assigns to a name of its own, by itself, or is given under it."""
+        scope = frame.scope
+        if scope.resolve(name.id) is not scope:
             return []
-        writes = [
-            write
-            for write in self._module(scope).tree.writes(name.id)
-            if self._module(scope).scopes.of(write) is scope
-        ]
-        stmts = [self._module(scope).tree.statement(write) for write in writes]
+        handed = any(a.arg == name.id for a in scope.parameters())
+        stmts = self._written(name, frame)
+        if handed:
+            return [frame.given[name.id]] if not stmts and name.id in frame.given else []
         plain = [
-            s.value
+            (s.value, frame)
             for s in stmts
             if isinstance(s, ast.Assign)
             and any(isinstance(t, ast.Name) and t.id == name.id for t in s.targets)
@@ -148,6 +279,29 @@ class CurvedMeans:
         # `loss = loss.sqrt()` is made of what the name held before.
         return plain if len(plain) == len(stmts) else []
 
+    def _added(self, name: ast.Name, frame: _Frame) -> list[tuple[ast.expr, _Frame]]:
+        """The terms of a loss that is put together bit by bit: `loss = fit`, and `loss += 0.1 * spread`."""
+        stmts = self._written(name, frame) if frame.scope.resolve(name.id) is frame.scope else []
+        grows = [s for s in stmts if isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub))]
+        begun = [s for s in stmts if isinstance(s, ast.Assign) and name.id in target_names(s.targets[0])]
+        if not grows or len(grows) + len(begun) < len(stmts):
+            return []
+        plain = [s for s in begun if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)]
+        return [(s.value, frame) for s in [*plain, *grows]]
+
+    def _written(self, name: ast.Name, frame: _Frame) -> list[ast.stmt]:
+        """The statements of a function that write a name, but for its header."""
+        module = self._module(frame)
+        writes = [w for w in module.tree.writes(name.id) if module.scopes.of(w) is frame.scope]
+        return [module.tree.statement(write) for write in writes]
+
 
 def _last(call: ast.Call) -> str:
     return str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+
+
+def _is_minus_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_constant(node.operand, 1)
+
+
+__all__ = ["Curve", "CurvedMeans"]

@@ -13,7 +13,7 @@ from typing import TypeVar
 from accelify.analysis import knowledge as k
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.chosen import Chosen
-from accelify.analysis.losses.curved_means import CurvedMeans
+from accelify.analysis.losses.curved_means import Curve, CurvedMeans
 from accelify.analysis.losses.reductions import LossReductions, sums_samples
 from accelify.analysis.losses.sum_ratios import SumRatios
 from accelify.analysis.metrics.figures import Figures
@@ -107,10 +107,11 @@ class OwnCounts:
             self.chosen.is_for_one_sample(call, module.scopes.of(call)) for module, call in calls
         )
 
-    def curved(self) -> list[tuple[ast.expr, Scope]]:
-        """What of a loss is a curve over a mean of the batch, with the scope that it stands in."""
+    def curved(self) -> list[Curve]:
+        """What of a loss is a curve over a mean of the batch."""
         curves = CurvedMeans(self.script, self._of_batch).found(self.backward.loss, self.home)
-        return self._in_order(dict(curves))
+        found = {curve.node: curve for curve in curves}
+        return [found[node] for node, _ in self._in_order({node: one.scope for node, one in found.items()})]
 
     def _in_order(self, found: Mapping[_Node, Scope]) -> list[tuple[_Node, Scope]]:
         """By file and place: of several losses, which one is asked first differs between runs."""

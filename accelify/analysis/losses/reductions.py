@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
+from accelify.analysis.losses.held_losses import Held, HeldLosses
 from accelify.analysis.losses.reduction_kinds import (
     MEAN,
     MIXED,
@@ -76,6 +77,7 @@ class LossReductions:
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
         self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
+        self._held = HeldLosses(script, lambda node, *place: self._functions(node, _Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
@@ -116,6 +118,8 @@ class LossReductions:
             return PENALTY if self._is_penalty(node, place) else self._call(node, place, depth)
         if isinstance(node, ast.NamedExpr):
             return self._of(node.value, place, depth)
+        if isinstance(node, ast.Subscript) and (under := self._held.under(node, place.module, place.scope)):
+            return self._any(under, either, depth)
         held = node.value if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) else node
         if isinstance(held, ast.Attribute) and held.attr == "data":
             # `loss.data.item()`, and `loss.data[0]` of the first releases: the loss itself.
@@ -147,6 +151,8 @@ class LossReductions:
         owner = place.scope.resolve(name)
         if owner is None:
             return UNCLEAR
+        if self._held.is_of_comprehension(node, place.module):
+            return self._element(node, place, depth)
         answer, home, divided, bound = NEUTRAL, _Place(place.module, owner), False, False
         for stmt, always in self._assignments(node, place, owner).items():
             # What a value adds to its own name was looked at before it.
@@ -165,7 +171,17 @@ class LossReductions:
             return MEAN
         if not bound and any(a.arg == name for a in owner.parameters()):
             return UNCLEAR
-        return answer
+        return answer if bound else self._element(node, place, depth)
+
+    def _element(self, name: ast.Name, place: _Place, depth: int) -> str:
+        """How losses are reduced that a loop goes through under a name; neutral for a name of something else."""
+        through = self._held.gone_through(name, place.module)
+        held = self._held.of(through, place.module, place.scope) if through is not None else []
+        return self._any(held, either, depth) if held else NEUTRAL
+
+    def _any(self, held: Sequence[Held], join: Callable[[str, str], str], depth: int) -> str:
+        """How what a container holds is reduced: either of it, or all of it together."""
+        return functools.reduce(join, [self._of(one, _Place(*place), depth) for one, *place in held], NEUTRAL)
 
     def _assigned_by(self, stmt: ast.stmt, name: str, place: _Place, depth: int) -> str | None:
         """How what an assignment gives to a name is reduced; None where that is not followed."""
@@ -359,6 +375,9 @@ class LossReductions:
         return False
 
     def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
+        if dotted(node.func) == "sum" and node.args and place.scope.resolve("sum") is None:
+            added = self._held.of(node.args[0], place.module, place.scope)
+            return self._any(added, together, depth) if added else UNCLEAR
         held = self.script.interpreter.evaluate(place.module, place.scope, node.func)
         answers = [
             self._library_call(value.name, node, place, depth)
@@ -464,24 +483,7 @@ class LossReductions:
 
         Those that a dictionary holds are losses by their names, but not known where it is filled later.
         """
-        stacks = isinstance(node, ast.Call) and (dotted(node.func) or "").startswith(
-            ("torch.stack", "torch.cat")
-        )
-        given = node.args[0] if stacks and isinstance(node, ast.Call) and node.args else None
-        if isinstance(given, ast.Call) and dotted(given.func) in ("list", "tuple") and len(given.args) == 1:
-            given = given.args[0]
-        named = (
-            isinstance(given, ast.Call)
-            and isinstance(given.func, ast.Attribute)
-            and given.func.attr == "values"
-        )
-        if named:
-            given = given.func.value  # type: ignore[union-attr]
-        if isinstance(given, ast.Name) and (owner := place.scope.resolve(given.id)) is not None:
-            tree = place.module.tree
-            made = [one for stmt in owner.node.body for one in tree.assigned_in(stmt, given.id)]
-            given = made[0].value if len(made) == 1 and isinstance(made[0], ast.Assign) else None
-        parts = given.values if isinstance(given, ast.Dict) else getattr(given, "elts", [])
+        parts, named = self._held.stacked(node, place.module, place.scope)
         answers = {self._of(part, place, depth) for part in parts}
         if len(answers) == 1 and answers <= {MEAN, SUM}:
             return answers.pop()
@@ -543,7 +545,8 @@ class LossReductions:
     def _functions(self, node: ast.Call, place: _Place) -> list[tuple[Function, list[ast.expr]]]:
         """The functions of the program that a call can run, and what each of them can give back then."""
         found = []
-        for value in self.script.interpreter.evaluate(place.module, place.scope, node.func):
+        called = self.script.interpreter.evaluate(place.module, place.scope, node.func)
+        for value in called or self._held.parts_called(node, place.module, place.scope):
             for function, cls in run_by(value):
                 constants = constants_of(function.scope, node)
                 if cls is not None and isinstance(value, Thing):

@@ -10,6 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.containers import Containers
 from accelify.analysis.interpretation.record_classes import is_record
 from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_counted, is_only_evaluated
+from accelify.analysis.planning.every_path import on_every_path, reads_of_attribute
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -44,8 +45,6 @@ _SHAPING = frozenset(
 )
 
 
-# A call of a call of a call: beyond this, what it hangs on is not asked.
-_FARTHEST_CALL = 3
 # Functions that look at a loader and keep nothing of it.
 _LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
@@ -217,7 +216,10 @@ class Placement:
                     continue
                 if creations:
                     found.append(Item(holder, kind, scope, creations, {thing}))
-        return found
+        by_place = kind == v.LOADER and self.held.only_by_place(
+            thing, [c for i in found for c in i.creations]
+        )
+        return [] if by_place else found
 
     def is_only_evaluated(self, node: ast.expr) -> bool:
         """Whether a name is that of a model which is left unprepared, beside one of the same making."""
@@ -376,7 +378,9 @@ class Placement:
         """Whether a name is read on every path: then it is made on every path that goes on."""
         name, owner = item.holder.name, item.holder.scope
         if owner is None:
-            return True
+            # Other kinds are what a script is about; of loaders, some modes of a script have none.
+            reads = reads_of_attribute(item.holder) if item.kind == v.LOADER else []
+            return not reads or any(on_every_path(self.script, read) for read in reads)
         if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
             if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
                 return False  # a parameter is there anyway, and what its caller hands over is prepared there
@@ -387,20 +391,9 @@ class Placement:
                 continue
             if within and may_leave(self.tree, item.scope.nodes, first, read):
                 continue
-            if self._on_every_path(read):
+            if on_every_path(self.script, read):
                 return True
         return False
-
-    def _on_every_path(self, node: ast.AST, far: int = 0) -> bool:
-        """Whether a node runs whatever the conditions say, in a function with one of its calls."""
-        for ancestor in self.tree.ancestors(node):
-            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                scope = next((s for s in self.script.functions() if s.node is ancestor), None)
-                calls = self.script.callers(scope) if scope is not None and far < _FARTHEST_CALL else []
-                return not calls or any(self._on_every_path(call, far + 1) for call in calls)
-            if isinstance(ancestor, (ast.If, ast.IfExp)) and ancestor is not self.script.main_guard:
-                return False
-        return True
 
     def _descend(self, block: list[Any], item: Item) -> tuple[list[Any], ast.stmt | None]:
         first = min(self.tree.start(c) for c in item.creations)

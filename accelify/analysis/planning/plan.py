@@ -11,7 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.data.hand_cut import find_hand_cut
-from accelify.analysis.data.inline_loaders import handed_on_at_once, loops_over_sites
+from accelify.analysis.data.inline_loaders import loader_sites, loops_over_sites
 from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.data.read_elsewhere import ReadElsewhere, kept_whole
 from accelify.analysis.devices.constants import DeviceConstant, device_constants
@@ -28,9 +28,11 @@ from accelify.analysis.models.filled_behind import filled_behind
 from accelify.analysis.planning.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import told_here
 from accelify.analysis.planning.constructor import ConstructorArguments
+from accelify.analysis.planning.inline_optimizers import made_too_early, optimizer_sites
 from accelify.analysis.planning.placement import Placement
 from accelify.analysis.planning.reasons import Blocker, Reasons
 from accelify.analysis.planning.sites import KIND_ORDER, Item, PrepareSite
+from accelify.analysis.planning.unprepared import left_unprepared
 from accelify.analysis.schedules.casts import casts_its_own_way
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
@@ -169,14 +171,18 @@ class Plan(ConstructorArguments):
             for thing in sorted(things, key=Thing.place):
                 found = self.placement.homes(thing, kind)
                 if not found:
-                    if self._prepare_inline(thing, kind):
+                    if kind == v.LOADER and self._prepare_inline(thing, kind):
                         self.prepared.add(thing)
                         continue
                     kept = None
                     if kind != v.LOADER or thing in script.training_loaders:
                         kept = self.placement.container_home(thing, kind)
                     if kept is None:
-                        if kind in (v.MODEL, v.OPTIMIZER) and thing not in script.stepped_elsewhere:
+                        if kind not in (v.MODEL, v.OPTIMIZER) or thing in script.stepped_elsewhere:
+                            continue
+                        if kind == v.OPTIMIZER and self._prepare_inline(thing, kind):
+                            self.prepared.add(thing)
+                        else:
                             why = self.reasons.homeless(thing, kind)
                             # The elements of one list have one reason.
                             self.blockers += (
@@ -204,7 +210,7 @@ class Plan(ConstructorArguments):
             message = f"`{alone}` trains itself in its own methods, and Accelerate reduces no gradients there"
             self.blockers.append(Blocker("ACC005", f"{message}; accelify's own runtime does", None))
             return
-        left = self._left_unprepared()
+        left = left_unprepared(script, self.prepared)
         if left is not None:
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
@@ -227,6 +233,8 @@ class Plan(ConstructorArguments):
             self.placement.measured += self.placement.counted
         if self.placement.measured:
             self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
+        for early in made_too_early(script, self.sites, self.prepared, self.inline):
+            self.blockers.append(self.reasons.homeless(early, v.OPTIMIZER))
         for site in self.sites:
             for item in site.items:
                 if item.holder.cls is None and all(
@@ -238,18 +246,6 @@ class Plan(ConstructorArguments):
                 if late is not None:
                     message = f"`{item.holder.name}` is still filled behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, late))
-
-    def _left_unprepared(self) -> Thing | None:
-        """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
-        for optimizer in sorted(self.prepared, key=Thing.place):
-            if optimizer.kind != v.OPTIMIZER:
-                continue
-            for model in sorted(optimizer.link("models"), key=Thing.place):
-                if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in self.prepared:
-                    continue
-                if not self.script.outermost({model}) & self.prepared:
-                    return model
-        return None
 
     # -- loaders and schedulers
 
@@ -383,11 +379,8 @@ class Plan(ConstructorArguments):
         return False
 
     def _prepare_inline(self, thing: Thing, kind: str) -> bool:
-        """Loaders kept in a dictionary or used where they are made are prepared by wrapping their constructor."""
-        if kind != v.LOADER or not isinstance(thing.site, ast.Call):
-            return False
-        sites = [thing.site] if thing.module in self.script.modules else handed_on_at_once(self.script, thing)
-        sites = [site for site in sites if not self.tree.in_fstring(site)]
+        """What is used where it is made is prepared by wrapping its constructor."""
+        sites = loader_sites(self.script, thing) if kind == v.LOADER else optimizer_sites(self.script, thing)
         self.inline += [site for site in sites if site not in self.inline]
         return bool(sites)
 

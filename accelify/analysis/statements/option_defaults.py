@@ -34,7 +34,7 @@ def option_defaults(modules: Iterable[Module]) -> dict[str, object]:
         for call in module.tree.nodes(ast.Call) if b"add_argument" in module.tree.data else ():
             if getattr(call.func, "attr", "") != "add_argument":
                 continue
-            name = _name(call)
+            name = option_name(call)
             if name is None:
                 continue
             try:
@@ -79,7 +79,7 @@ def is_false_by_default(
         return False
 
 
-def _name(call: ast.Call) -> str | None:
+def option_name(call: ast.Call) -> str | None:
     """`save_to` of `add_argument("-s", "--save-to")`, None where it is no option."""
     told = call_keyword(call, "dest")
     if isinstance(told, ast.Constant) and isinstance(told.value, str):

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import guard
 from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
-from ..state import PartialState
+from ..state import GradientState, PartialState
 from .wrapped import AveragingBackend, ScriptAttributes
 
 # The argument has a new name since torch 2.13.
@@ -233,6 +233,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
+        GradientState().loaders.meet((args, kwargs))
         route = self._route
         if route is not None:
             # What the method calls itself must not be taken for another routed call.

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from ..nested import send_to_device
+from ..open_passes import storages
 from ..pickled import WrittenAsOriginal
 from ..state import GradientState, PartialState
 from .iterable import IterableDatasetShard, SharedCollate, cut_batch
@@ -56,6 +57,7 @@ class LoaderIterator:
         "__weakref__",
         "_ahead",
         "_base",
+        "_batch",
         "_buffer",
         "_ended",
         "_entry",
@@ -75,6 +77,8 @@ class LoaderIterator:
         self.loader = loader
         self._ended = False
         self.shares: Shares | None = None
+        # Where several passes are open: its batch, by which it is told whose batch a model is given.
+        self._batch: Any = None
         resume = loader._take_resume()
         after_skip = None
         if resume is not None:
@@ -121,6 +125,11 @@ class LoaderIterator:
         if self._ended or self._ahead or self._shares is not None or self.loader._carries_shares:
             return self._ended
         return self.expected is not None and self.position >= self.expected
+
+    @property
+    def storages(self) -> set[int]:
+        """Where the tensors of the current batch lie, where several passes are open."""
+        return {place for place in storages(self._batch) if place}
 
     def batches_left(self) -> int | None:
         """Batches after the current one, None where that is not known."""
@@ -190,11 +199,14 @@ class LoaderIterator:
                 batch, self.shares = cut_batch(
                     batch, process.data_ranks, process.data_rank, known.batches, known.last
                 )
-        return batch if self._fed else loader._place(batch)
+        batch = batch if self._fed else loader._place(batch)
+        # Held, so that nothing else comes to lie in its place; the script holds it, too, until it asks for the next.
+        self._batch = batch if len(loader.gradient_state.loaders) > 1 else None
+        return batch
 
     def close(self) -> None:
         """The pass is over: the loop is outside of this loader again."""
-        self._ended = True
+        self._ended, self._batch = True, None
         if self._fed:
             self._base.close()
         loaders = self.loader.gradient_state.loaders

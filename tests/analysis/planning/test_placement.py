@@ -151,3 +151,39 @@ def test_a_loader_made_under_a_test_behind_which_a_run_may_leave(leave: str, ins
     plan = Plan(model_of(f"import sys\ndef main():\n{body}\nmain()\n"))
     names = [site.names() for site in plan.sites]
     assert names == ([["model", "optimizer"], ["loader"]] if inside else [["model", "optimizer", "loader"]])
+
+
+SOLVER = """
+class Solver:
+    def __init__(self, mode):
+        if mode == "train":
+            self.loader = DataLoader(data, shuffle=True)
+        elif mode == "tune":
+            self.loader = DataLoader(data)
+        self.model = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            F.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+
+solver = Solver(args.mode)
+{run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "places"),
+    [
+        ("solver.train()", ["optimizer"]),
+        ("if args.mode != 'show':\n    solver.train()", ["loader", "loader", "optimizer"]),
+    ],
+)
+def test_a_loader_that_some_modes_do_not_have_is_prepared_where_it_is_made(
+    run: str, places: list[str]
+) -> None:
+    plan = Plan(model_of(SOLVER.format(run=run)))
+    assert plan.blockers == []
+    made = [plan.tree.segment(site.after).partition(" = ")[0].removeprefix("self.") for site in plan.sites]
+    assert made == places

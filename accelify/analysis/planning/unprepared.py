@@ -1,0 +1,24 @@
+"""Models that would be trained without being prepared."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Set
+
+from accelify.analysis import values as v
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.values import Thing
+
+
+def left_unprepared(script: ScriptModel, prepared: Set[Thing]) -> Thing | None:
+    """A model that a prepared optimizer trains and that is not prepared itself: its gradients would stay local."""
+    for optimizer in sorted((one for one in prepared if one.kind == v.OPTIMIZER), key=Thing.place):
+        for model in sorted(optimizer.link("models"), key=Thing.place):
+            if model.kind != v.MODEL or isinstance(model.site, ast.ClassDef) or model in prepared:
+                continue
+            if not script.outermost({model}) & prepared:
+                return model
+    return None
+
+
+__all__ = ["left_unprepared"]

@@ -1,0 +1,85 @@
+"""Options whose default is a name made from the clock: the processes agree on it behind the Accelerator.
+
+parser.add_argument("--name", default=strftime("%H-%M"))    (becomes part of a path that the script looks into)
+args = parser.parse_args()
+accelerator = Accelerator()                                 ->  args.name = broadcast_object_list([args.name])[0]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.analysis.files.clock_texts import ClockTexts
+from accelify.analysis.scopes import handed_to
+from accelify.analysis.statements.option_defaults import option_name
+from accelify.analysis.syntax import call_keyword, dotted
+from accelify.edits import Edit, InsertBefore
+from accelify.transforms.base import Change, Context, short
+from accelify.transforms.clocks import ADVICE, CLOCK, agreement_import, is_read_as_path, reads_files
+
+
+def transform(context: Context) -> Iterator[Change]:
+    """Yield the agreement on each such option, and a finding where it is read above the Accelerator."""
+    if b"add_argument" not in context.tree.data or context.plan.anchor is None:
+        return
+    texts = ClockTexts(context.script)
+    if not texts.is_near or not reads_files(context):
+        return
+    for call in context.script.calls():
+        default = call_keyword(call, "default") if getattr(call.func, "attr", "") == "add_argument" else None
+        # What a name of the clock is the default of is told where the name is given.
+        if default is None or isinstance(default, (ast.Name, ast.Attribute)) or context.is_claimed(default):
+            continue
+        option = option_name(call)
+        times = texts.times_in(context.script.scope_of(call))
+        if option is None or not texts.is_text(default, times) or not is_read_as_path(context, option):
+            continue
+        message = f"every process would name `{option}` by its own clock"
+        edits = _agreed(context, option)
+        where = (
+            "" if edits else f" ({short(context.tree.segment(default))}): behind the Accelerator, {ADVICE}"
+        )
+        yield context.change(CLOCK, call, f"{message}{where}", edits)
+
+
+def _agreed(context: Context, option: str) -> list[Edit]:
+    """Edits that make the processes agree on an option as soon as there is an Accelerator; none where it is read by
+    then, or where it cannot be told under which name the options are there."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    place = anchor.before if anchor is not None else None
+    parsed = [
+        stmt
+        for stmt in tree.nodes(ast.Assign)
+        if isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "attr", "") == "parse_args"
+    ]
+    if anchor is None or place is None or len(parsed) != 1 or not isinstance(parsed[0].targets[0], ast.Name):
+        return []
+    name, home, origin = parsed[0].targets[0].id, script.scope_of(place), script.scope_of(parsed[0])
+    until = anchor.offset
+    if home is not origin:
+        calls = script.callers(home)
+        if len(calls) != 1 or script.scope_of(calls[0]) is not origin or script.called_from_elsewhere(home):
+            return []
+        until = tree.start(calls[0])
+        taken = [own for given, own in handed_to(calls[0], home) if dotted(given) == name]
+        if taken:
+            name = taken[0]
+        elif home.resolve(name) is not origin:
+            return []
+    begun = tree.end(parsed[0])
+    if begun > until:
+        return []
+    for node in tree.nodes(ast.Attribute):
+        if node.attr == option:
+            scope, start = script.scope_of(node), tree.start(node)
+            if (scope is origin and begun < start < until) or (scope is home and start < anchor.offset):
+                return []
+    for called in origin.nodes:
+        if isinstance(called, ast.Call) and begun < tree.start(called) < until and script.callees(called):
+            return []  # which may read it
+    line = f"{name}.{option} = broadcast_object_list([{name}.{option}])[0]"
+    return [InsertBefore(place, (line,), order=-49), agreement_import(context, place)]
+
+
+__all__ = ["transform"]
