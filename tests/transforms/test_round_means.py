@@ -45,6 +45,7 @@ figures = []
 for a, b in test_loader:
     output = model(a)
     n = b.size(0)
+    rows, width = output.shape
     heads = [output, output]
     for {each}:
         figures.append({one}.mean().item())
@@ -58,6 +59,8 @@ print(np.mean(figures))
         ("k in range(len(b))", "(output[k] - b[k])", False),
         ("k in range(b.shape[0])", "(output[k] - b[k])", False),
         ("k in range(n)", "(output[k] - b[k])", False),
+        ("k in range(rows)", "(output[k] - b[k])", False),
+        ("k in range(width)", "(output[:, k] - b)", True),
         ("row, wanted in zip(output, b)", "(row - wanted)", False),
         ("k, (row, wanted) in enumerate(zip(output, b))", "(row - wanted)", False),
         ("k in range(2)", "(output[:, k] - b)", True),

@@ -12,12 +12,12 @@ from functools import cached_property
 
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.metrics.averages import divisors, is_mean
-from accelify.analysis.metrics.counts import counts_own, size_of
+from accelify.analysis.metrics.counts import counts_own, size_given, size_of
 from accelify.analysis.metrics.evaluation import EvaluationLoop
 from accelify.analysis.metrics.figures import Figures, addition, end_of, place_of
 from accelify.analysis.metrics.meters import meter_of
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, target_names, walk
 from accelify.analysis.values import Thing
 
 _MEANS = frozenset(
@@ -121,13 +121,11 @@ class _Rounds:
             return False
         size = over.args[0]
         made = [
-            stmt.value
+            size_given(stmt, size.id)
             for stmt in (n for s in self.loop.body for n in walk(s))
-            if isinstance(stmt, ast.Assign)
-            and isinstance(size, ast.Name)
-            and size.id in names_in(stmt.targets[0])
+            if isinstance(stmt, ast.Assign) and isinstance(size, ast.Name)
         ]
-        return any(size_of(one) in self._of_batch for one in (size, *made))
+        return any(one is not None and size_of(one) in self._of_batch for one in (size, *made))
 
     @cached_property
     def _of_batch(self) -> set[str | None]:
