@@ -15,6 +15,7 @@ from accelify.analysis.statements.conditions import asks_for_several, only_reads
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
 from accelify.edited_comments import comment_above, heading
+from accelify.joined_imports import join_imports
 
 _INDENTATION = 600
 # The order of a replacement that is not needed where another edit takes its place away.
@@ -207,7 +208,7 @@ def ranges(tree: Tree, edits: Iterable[Edit]) -> list[Replace]:
     ]  # fmt: skip
     kept: list[Replace] = []
     cursor = 0
-    for edit in replaces:
+    for edit in join_imports(replaces):
         if edit.start < cursor:
             if edit.order == YIELDING or (edit.start == edit.end and edit.text.isspace()):
                 continue  # such as the indentation of a line that another edit took away

@@ -525,3 +525,33 @@ def test_deleted_lines_take_nothing_else_with_them(
     else:
         # The last one leaves a `pass` (with the comment that stood behind it).
         assert result.decode("utf-8").strip().startswith("pass")
+
+
+def test_imports_from_other_modules_keep_their_lines() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        lines = ("from here import b", "from there import a", "import here")
+        return [InsertAfter(statement(tree, "import x"), (line,), order=i) for i, line in enumerate(lines)]
+
+    assert applied("import x\ny = 1\n", make) == (
+        "import x\nfrom here import b\nfrom there import a\nimport here\ny = 1\n"
+    )
+
+
+def test_imports_from_one_module_stand_in_one_line() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        lines = ("from here import Made, Kept", "from here import b, Kept", "from here import a")
+        return [InsertAfter(statement(tree, "import x"), (line,), order=i) for i, line in enumerate(lines)]
+
+    assert applied("import x\ny = 1\n", make) == "import x\nfrom here import Kept, Made, a, b\ny = 1\n"
+    assert applied("import x", make) == "import x\nfrom here import Kept, Made, a, b"
+
+
+def test_imports_in_front_of_a_statement_keep_the_line_between() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        place = statement(tree, "y = 1")
+        return [
+            InsertBefore(place, ("from here import Made", ""), order=-100),
+            InsertBefore(place, ("from here import a",), order=-101),
+        ]
+
+    assert applied("y = 1\n", make) == "from here import Made, a\n\ny = 1\n"

@@ -96,13 +96,14 @@ def _initialize(work: Work, call: ast.Call) -> None:
             break
         if isinstance(ancestor, ast.If) and ancestor is not script.main_guard:
             inside = any(stmt is n for s in ancestor.body for n in walk(s))
-            if not inside or not script.is_uniform(ancestor.test):
+            asked = [part for part in _parts(ancestor.test) if not _asks_what_is_there(work, part)]
+            if not inside or not all(script.is_uniform(part) for part in asked):
                 work.problem(
                     ancestor, f"line {ancestor.lineno} decides in a way of its own whether amp is used"
                 )
                 return
-            conditions.insert(0, _bracketed(tree.segment(ancestor.test), ancestor.test))
-            names |= names_in(ancestor.test)
+            conditions[:0] = [_bracketed(tree.segment(part), part) for part in asked]
+            names |= {name for part in asked for name in names_in(part)}
     conditions.append("torch.cuda.is_available()")
     work.known.arguments["mixed_precision"] = f'"fp16" if {" and ".join(conditions)} else "no"'
     work.known.names |= frozenset(n for n in names if n != "torch")
@@ -110,6 +111,26 @@ def _initialize(work: Work, call: ast.Call) -> None:
     if level is not None and not (isinstance(level, ast.Constant) and level.value == "O1"):
         what += f", whatever level `{tree.segment(level)}` asks for"
     work.found(RULE, call, what)
+
+
+def _parts(test: ast.expr) -> list[ast.expr]:
+    """The conditions of a test that all have to hold."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in _parts(value)]
+    return [test]
+
+
+def _asks_what_is_there(work: Work, test: ast.expr) -> bool:
+    """Whether a condition asks for apex, which nobody needs any more (`amp is not None`), or whether there is CUDA."""
+    if isinstance(test, ast.Call):
+        return work.script.qualname(test.func) == "torch.cuda.is_available"
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.IsNot)
+        and is_constant(test.comparators[0], None)
+    ):
+        test = test.left
+    return isinstance(test, ast.Name) and (work.script.qualname(test) or "").split(".")[0] == "apex"
 
 
 def _option(work: Work, call: ast.Call, index: int, name: str) -> ast.expr | None:

@@ -17,6 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.devices.locations import ARRAY, DEVICE, HOST
 from accelify.analysis.devices.read_on_host import can_be_mended, reads_on_host
+from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
@@ -59,7 +60,7 @@ def _conversions(context: Context) -> Iterator[Change]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "numpy" or tree.in_fstring(call):
             continue
-        if context.is_claimed(call) or not _needs_copy(context, func.value):
+        if context.is_claimed(call) or not _needs_copy(context, func.value) or _is_on_cpu(context, call):
             continue
         dot = tree.data.rindex(b".", tree.end(func.value), tree.end(func))
         yield context.change(
@@ -69,6 +70,21 @@ def _conversions(context: Context) -> Iterator[Change]:
             _one_branch(context, call) or [verbs.insert(tree, dot, ".cpu()")],
             core=True,
         )
+
+
+def _is_on_cpu(context: Context, node: ast.AST) -> bool:
+    """Whether a node stands in the branch of a test that is taken where the Accelerator is told to use the CPU."""
+    told = context.plan.arguments.get("cpu")
+    child = node
+    for branch in context.tree.ancestors(node) if told is not None else ():
+        if isinstance(branch, ast.If) and child in branch.orelse:
+            wish = context.plan.devices.told(branch.test)
+            if wish is not None and negated(wish) == told:
+                return True
+        if isinstance(branch, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        child = branch
+    return False
 
 
 def _one_branch(context: Context, call: ast.Call) -> list[Edit]:

@@ -3,16 +3,18 @@
 total += loss.data[0]    ->  total += loss.item()
 total += loss.data.cpu().numpy()[0]  ->  the same
 print(accuracy.data[0])      (a finding, where it is not seen whether that is one number)
+figures = evaluate(model)    (a finding, where `evaluate` of a module that stays as it is reads `loss.data[0]`)
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from accelify.analysis.losses.scalar_losses import ScalarLosses
-from accelify.analysis.syntax import is_constant
+from accelify.analysis.modules.come_to import come_to
+from accelify.analysis.syntax import Node, is_constant
 from accelify.edits import YIELDING, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -33,13 +35,14 @@ _NUMBER = re.compile(r"loss|err|acc|cost|penalt|kld?|nll|entropy|elbo|correct", 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits of losses that are read by `.data[0]`, and findings where others may be such."""
+    yield from _elsewhere(context)
     tree = context.tree
     if b".data[" not in tree.data and b"()[" not in tree.data:
         return
     scalars = ScalarLosses(context.script)
     others: list[tuple[ast.Subscript, ast.expr]] = []
     mended = False
-    for node, held in _reads(context):
+    for node, held in _reads(context.tree.nodes(ast.Subscript)):
         if tree.in_fstring(node) or not scalars.has(held):
             others.append((node, held))
             continue
@@ -71,10 +74,28 @@ def _left(
         yield context.change(OLD_ITEM, nodes[0], message, severity=Severity.WARNING)
 
 
-def _reads(context: Context) -> Iterator[tuple[ast.Subscript, ast.expr]]:
+def _elsewhere(context: Context) -> Iterator[Change]:
+    """Name the losses that functions of modules which are not converted read so, at the call that comes to them."""
+    for call, module, scope in come_to(context.script, b".data["):
+        found = [node for node, held in _reads(scope.nodes) if _is_named_loss(held)]
+        if found and module.path is not None:
+            text, number = ast.unparse(found[0]), ast.unparse(_held(found[0].value))
+            message = (
+                f"`{scope.name.rpartition('.')[2]}` reads `{text}` ({module.path.name}, line {found[0].lineno}), which "
+                f"ends with an IndexError since torch 0.5 if `{number}` is one number, as named; write "
+                f"`{number}.item()` there"
+            )
+            yield context.change(OLD_ITEM, call, message, severity=Severity.WARNING)
+
+
+def _is_named_loss(held: ast.expr) -> bool:
+    return str(getattr(held, "attr", getattr(held, "id", ""))).lower().endswith("loss")
+
+
+def _reads(nodes: Iterable[Node]) -> Iterator[tuple[ast.Subscript, ast.expr]]:
     """Each `x.data[0]` or `x.data.cpu().numpy()[0]` that is read, with its `x`."""
-    for node in context.tree.nodes(ast.Subscript):
-        if is_constant(node.slice, 0) and isinstance(node.ctx, ast.Load):
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) and isinstance(node.ctx, ast.Load):
             held = _held(node.value)
             if held is not node.value:
                 yield node, held

@@ -213,8 +213,10 @@ def _logging(context: Context) -> Iterator[Change]:
         f"if not {name}.is_main_process:",
         f"{context.tree.indent_unit()}{logging}.disable({logging}.INFO)",
     )
-    add = InsertBefore if anchor.before is not None else InsertAfter
-    edits: list[Edit] = [add(place, lines, order=-40)]
+    made: Edit = InsertAfter(place, lines, order=-40)
+    if anchor.before is not None:
+        made = InsertBefore(place, lines, order=-40, above_comment=True)
+    edits = [made]
     if line is not None:
         edits.append(context.import_for(place, line))
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)

@@ -63,6 +63,8 @@ def transform(context: Context) -> Iterator[Change]:
             and not _is_told_the_epoch(context, call)
         ):
             own.add(call)
+            if _is_told_own_steps(context, func.value):
+                continue
             yield context.todo(
                 CUSTOM,
                 call,
@@ -100,6 +102,12 @@ def _is_told_the_epoch(context: Context, call: ast.Call) -> bool:
     numbers = {loop.target.id for loop in around if isinstance(loop.target, ast.Name)}
     names = {name for argument in call.args for name in names_in(argument)}
     return bool(names & numbers) and names <= numbers | {"max", "min", "int"}
+
+
+def _is_told_own_steps(context: Context, scheduler: ast.expr) -> bool:
+    """Whether what steps is made from the length of a loader that is one process's by then, as its steps are."""
+    made = context.script.things(scheduler, v.INSTANCE)
+    return bool(made) and all(any(context.plan.own_lengths(one)) for one in made)
 
 
 def _is_alike(context: Context, value: ast.expr) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from accelify import edits as verbs
 from accelify.analysis.planning.anchors import NAME, node_of
-from accelify.analysis.planning.homes import caller_of, function_of
+from accelify.analysis.planning.homes import caller_of, class_value, function_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.headers import Default, movable_default
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import Tree, dotted, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
@@ -159,6 +159,20 @@ def _first(function: Scope) -> ast.stmt:
     return body[1] if told else body[0]
 
 
+def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
+    """Whether a statement is the `super().__init__()` of a torch module: what the object keeps is set behind it."""
+    call = first.value if isinstance(first, ast.Expr) else None
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "__init__"
+    ):
+        return False
+    own = context.script.scope_of(call).self_name()
+    plain = not call.keywords and all(dotted(argument) == own for argument in call.args)
+    return plain and class_value(context.script, scope).external_bases() == {"torch.nn.Module"}
+
+
 def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:
     tree = context.tree
     function = function_of(context.script, scope)
@@ -167,8 +181,9 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
         first = _first(function)
         kept = isinstance(first, ast.Expr) and _hands_to_base(context, first.value, places)
         if not kept:
-            line = f"{function.self_name()}.{NAME} = {NAME}"
-            edits.append(InsertBefore(first, (line,), order=-60))
+            lines = (f"{function.self_name()}.{NAME} = {NAME}",)
+            behind = _begins_module(context, scope, first)
+            edits.append((InsertAfter if behind else InsertBefore)(first, lines, order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(context, function))
     for call in context.script.callers(function):

@@ -288,3 +288,42 @@ def test_options_that_a_constructor_reads_behind_the_accelerator_are_a_reason() 
     conversion = _trainer("", "self.opt = read()", "")
     assert conversion.status == "refused"
     assert "the Accelerator is made before all that `mixed_precision=" in (conversion.reason or "")
+
+
+TRIED = """\
+try:
+    from apex import amp
+except ImportError:
+    amp = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "wish"),
+    [
+        ("amp is not None", ""),
+        ("amp", ""),
+        ("torch.cuda.is_available()", ""),
+        ("torch.cuda.is_available() and amp is not None", ""),
+        ("fast and amp is not None", "fast and "),
+        ("(fast or slow) and amp is not None", "(fast or slow) and "),
+    ],
+)
+def test_an_apex_that_need_not_be_installed(test: str, wish: str) -> None:
+    setup = "fast, slow, level = True, False, 'O1'"
+    initialize = f"if {test}:\n    model, optimizer = amp.initialize(model, optimizer, opt_level=level)"
+    source = SCRIPT.replace("from apex import amp\n", TRIED)
+    text = source.format(setup=setup, initialize=initialize, backward="    loss.backward()", end="")
+    found = convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+    assert found.status == "converted", found.reason
+    assert "amp" not in found.new_text
+    assert f'"fp16" if {wish}level != "O0" and torch.cuda.is_available() else "no"' in found.new_text
+
+
+@pytest.mark.parametrize(
+    "test", ["amp is None", "not torch.cuda.is_available()", "i > 2 and amp is not None"]
+)
+def test_other_tests_around_amp_still_decide(test: str) -> None:
+    initialize = f"i = len(model(torch.ones(1, 4)))\nif {test}:\n    {INITIALIZE}"
+    found = convert(initialize=initialize)
+    assert found.status == "refused"

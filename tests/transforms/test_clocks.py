@@ -23,7 +23,7 @@ def test_a_folder_is_named_by_one_clock() -> None:
         imports=IMPORTS,
         end=SAVED,
     )
-    assert "from accelify.runtime import broadcast_object_list\n" in found.new_text
+    assert "from accelify.runtime import Accelerator, broadcast_object_list\n" in found.new_text
 
 
 def test_an_object_that_is_given_the_time_is_no_name() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.transforms.support import codes, convert, place_of
+from tests.transforms.test_elsewhere import converted, findings
 
 
 @pytest.mark.parametrize(
@@ -118,3 +121,31 @@ def test_what_may_be_one_number_is_named_once() -> None:
 def test_a_script_that_reads_no_loss_so_is_let_be() -> None:
     reads = "optimizer.step()\nerror = weigh(x)\nprint(loss.item(), error.data[0])"
     assert "ACC124" not in codes(convert(setup="from elsewhere import weigh", update=reads))
+
+
+def test_losses_that_another_module_reads_are_named_once(tmp_path: Path) -> None:
+    helper = """
+    def figure(loss):
+        return {last}, loss.data[0]
+    def evaluate(model, x, y):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        first = model(x).data[0]
+        return figure(loss)
+    """
+    for last in ("loss.data[0]", "loss.data.cpu().numpy()[0]"):
+        found = converted(
+            tmp_path, helper.format(last=last), epoch="a = evaluate(model, x, y)\nb = evaluate(model, x, y)"
+        )
+        (said,) = findings(found, "ACC124")
+        assert said.startswith(f"`figure` reads `{last}` (helper.py, line ")
+
+
+@pytest.mark.parametrize("line", ["losses.data[0]", "x.data[0]", "loss.data[1]", "loss.item()"])
+def test_what_is_no_loss_of_another_module(tmp_path: Path, line: str) -> None:
+    helper = f"def evaluate(loss, losses, x):\n    return {line}"
+    assert not findings(converted(tmp_path, helper, epoch="a = evaluate(x.sum(), x, x)"), "ACC124")
+
+
+def test_losses_of_a_function_that_nobody_calls(tmp_path: Path) -> None:
+    helper = "def evaluate(loss):\n    return loss.data[0]\ndef other(x):\n    return x"
+    assert not findings(converted(tmp_path, helper, epoch="a = other(x)"), "ACC124")

@@ -113,6 +113,16 @@ def test_a_logger_that_writes_by_itself_is_named(call: str, said: int) -> None:
     assert len([f for f in conversion.remaining if f.code == "ACC209"]) == said
 
 
+def test_a_comment_stays_with_the_line_below_it_where_logging_is_made_quiet() -> None:
+    setup = "logger = logging.getLogger(__name__)\nargs = parse_args()\n\n# seeds\nseed = start(args)"
+    conversion = convert(
+        imports="import logging\nfrom options import parse_args, start", setup=setup, epoch="logger.info('x')"
+    )
+    text = conversion.new_text
+    assert "accelerator = Accelerator(" in text
+    assert "logging.disable(logging.INFO)\n\n# seeds\nseed = start(args)\n" in text
+
+
 @pytest.mark.parametrize("name", ["print", "app.say"])
 def test_a_logger_s_method_under_another_name_is_quiet_too(name: str) -> None:
     setup = f"class App:\n    pass\napp = App()\nlogger = logging.getLogger()\n{name} = logger.info"

@@ -141,7 +141,7 @@ def test_lists(body: str, result: str, line: str) -> None:
     conversion = check_transformed(
         "ready", *script(body, result, line), imports="import numpy as np", epoch="n = train_epoch()"
     )
-    imported = "from accelify.runtime import gather_object" in conversion.new_text
+    imported = "from accelify.runtime import Accelerator, gather_object\n" in conversion.new_text
     assert imported == (line == OBJECTS)
 
 

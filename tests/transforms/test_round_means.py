@@ -40,6 +40,40 @@ def test_means_over_rounds_are_named_once_at_what_adds_to_them(case):
     assert not _notes(_converted(text, "total"))
 
 
+EACH = """
+figures = []
+for a, b in test_loader:
+    output = model(a)
+    n = b.size(0)
+    rows, width = output.shape
+    heads = [output, output]
+    for {each}:
+        figures.append({one}.mean().item())
+print(np.mean(figures))
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "one", "named"),
+    [
+        ("k in range(len(b))", "(output[k] - b[k])", False),
+        ("k in range(b.shape[0])", "(output[k] - b[k])", False),
+        ("k in range(n)", "(output[k] - b[k])", False),
+        ("k in range(rows)", "(output[k] - b[k])", False),
+        ("k in range(width)", "(output[:, k] - b)", True),
+        ("row, wanted in zip(output, b)", "(row - wanted)", False),
+        ("k, (row, wanted) in enumerate(zip(output, b))", "(row - wanted)", False),
+        ("k in range(2)", "(output[:, k] - b)", True),
+        ("k in np.unique(b.cpu())", "(output[b == k])", True),
+        ("head, weight in zip(heads, [1, 2])", "(weight * (head - b[:, None]))", True),
+    ],
+)
+def test_means_of_single_samples_are_silent(each: str, one: str, named: bool) -> None:
+    found = convert(imports="import numpy as np", epoch=EACH.format(each=each, one=one))
+    assert "gather_for_metrics" in found.new_text
+    assert [m.split()[0] for _, m in _notes(found)] == (["`figures`"] if named else [])
+
+
 def test_a_loader_that_is_read_whole_is_silent():
     text = script(*OVER_ROUNDS["length"]).replace(
         "(x, y), batch_size=2)", "(x, y), batch_size=2, drop_last=True)"

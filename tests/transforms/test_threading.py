@@ -213,6 +213,38 @@ def main():
         optimizer.step()
 
 
+LEARNER = '''\
+import torch
+from torch import nn
+
+
+class Learner(nn.Module):
+    def __init__(self, lr):
+        """One that steps itself."""
+        {first}
+        self.net = nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+
+    def forward(self, x, y):
+        loss = nn.functional.cross_entropy(self.net(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+'''
+LEARNING = """\
+from torch.utils.data import DataLoader
+from data import samples
+from learner import Learner
+
+
+def main():
+    learner = Learner(0.1)
+    loader = DataLoader(samples, batch_size=8, shuffle=True)
+    for x, y in loader:
+        print(learner(x, y))
+
+
 if __name__ == "__main__":
     main()
 """
@@ -239,3 +271,27 @@ def test_a_class_whose_objects_are_made_before_their_init_takes_no_argument_more
     assert found.status == "converted", found.reason
     assert ("row = Row(accelerator, x)" in found.new_text) is threaded
     assert ("row = Row(x)" in found.new_text) is not threaded
+
+
+
+
+@pytest.mark.parametrize(
+    ("first", "behind"),
+    [
+        ("super().__init__()", True),
+        ("super(Learner, self).__init__()", True),
+        ("nn.Module.__init__(self)", True),
+        ("super().__init__()  # first of all", True),
+        ("self.lr = lr; super().__init__()", False),
+        ("self.lr = lr\n        super().__init__()", False),
+    ],
+)
+def test_a_torch_module_keeps_it_behind_the_first_line_of_its_own(
+    tmp_path: Path, first: str, behind: bool
+) -> None:
+    (tmp_path / "learner.py").write_text(LEARNER.format(first=first))
+    (tmp_path / "train.py").write_text(LEARNING)
+    texts = {Path(found.source.path).stem: found.new_text for found in convert_paths([tmp_path / "train.py"])}
+    kept = "        self.accelerator = accelerator\n"
+    lines = f"        {first}\n{kept}" if behind else f"{kept}        {first}\n"
+    assert f'        """One that steps itself."""\n{lines}' in texts["learner"]

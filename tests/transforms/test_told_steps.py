@@ -135,8 +135,7 @@ def test_a_schedule_that_begins_at_a_count_of_steps(made: str, named: int) -> No
     assert not _said(ready=ready, update="optimizer.step()\nstep += 1", epoch="scheduler.step()")
 
 
-def test_a_scheduler_of_the_script_s_own_is_named_once() -> None:
-    own = """class Cycle:
+CYCLE = """class Cycle:
     def __init__(self, optimizer, total):
         self.optimizer, self.total = optimizer, total
     def state_dict(self):
@@ -144,8 +143,20 @@ def test_a_scheduler_of_the_script_s_own_is_named_once() -> None:
     def step(self, n):
         for group in self.optimizer.param_groups:
             group["lr"] = 1 - n / self.total
+step = 0
 """
-    ready = "scheduler = Cycle(optimizer, 3 * len(loader))\n"
+
+
+@pytest.mark.parametrize("total", ["100", "3 * len(data) // 8"])
+def test_a_scheduler_of_the_script_s_own_is_named_once(total: str) -> None:
+    ready = f"scheduler = Cycle(optimizer, {total})\n"
     update = "optimizer.step()\nscheduler.step(step)\nstep += 1"
-    (only,) = _said(setup=f"{own}step = 0", ready=ready, update=update)
+    (only,) = _said(setup=CYCLE, ready=ready, update=update)
     assert only.startswith("`scheduler` is no scheduler of torch")
+
+
+@pytest.mark.parametrize("total", ["3 * len(loader)", "total"])
+def test_a_scheduler_of_the_script_s_own_that_is_told_its_own_steps(total: str) -> None:
+    ready = f"epochs = 3\ntotal = epochs * len(loader)\nscheduler = Cycle(optimizer, total={total})\n"
+    update = "optimizer.step()\nscheduler.step(step)\nstep += 1"
+    assert not _said(setup=CYCLE, ready=ready, update=update)

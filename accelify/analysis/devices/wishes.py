@@ -416,6 +416,17 @@ class Devices:
             return None
         return self.tree.segment(test), self._read_by(test)
 
+    def told(self, test: ast.expr) -> str | None:
+        """The user's wish that a test asks for and for nothing else: `args.gpu` of `self.gpu`, which is no more."""
+        asked: set[str | None] = set()
+        while isinstance(test, (ast.Name, ast.Attribute)) and dotted(test) not in asked:
+            asked.add(dotted(test))
+            assigned = self._only_assignment(test)
+            if assigned is None:
+                return self.tree.segment(test)
+            test = assigned
+        return None
+
     def _is_handed_no_wish(self, name: ast.Name, seen: frozenset[str]) -> bool:
         """Whether a name is a parameter, and all calls of its function hand it what only asks the machine."""
         scope = self.script.scope_of(name).resolve(name.id)

@@ -23,8 +23,10 @@ from accelify.analysis.statements.given_none import is_none
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
 
 _Node = TypeVar("_Node", bound=ast.expr)
-# How many assignments are followed back.
+# How many assignments are followed back: from a divisor to a count, and from what is counted to the batch. Boxes that a
+# helper matches with the batch are counted far behind it: `size`, a tensor of that size, a mask of it, its rows' sums.
 _FARTHEST = 4
+_FARTHEST_BATCH = 6
 # Weights that sum up to one: what they are divided by differs between shares, and their sum does not.
 WEIGHTS = "its weights are divided by"
 _TO_NUMBERS = frozenset({"float", "int", "long", "double"})
@@ -174,20 +176,28 @@ class OwnCounts:
             and name.id not in names_in(n.value)
         ]
 
-    def _of_batch(self, node: ast.expr, scope: Scope, far: int = 0) -> bool:
+    def _of_batch(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression is made of the batch at hand."""
-        called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
-        for name in walk(node):
-            if not isinstance(name, ast.Name) or id(name) in called or name.id == scope.self_name():
-                continue
-            if scope is self.home and self.batch is not None:
-                if name.id in self.batch:
-                    return True
-            elif scope.kind == "function" and name.id in {a.arg for a in scope.parameters()}:
+        made, seen = [node], set[str]()
+        for _ in range(_FARTHEST_BATCH + 1):
+            names = [name for one in made for name in self._read(one, scope)]
+            if any(self._is_of_batch(name.id, scope) for name in names):
                 return True
-            if far < _FARTHEST and any(self._of_batch(m, scope, far + 1) for m in self._made(name, scope)):
-                return True
+            made = [one for name in names if name.id not in seen for one in self._made(name, scope)]
+            seen |= {name.id for name in names}
         return False
+
+    def _read(self, node: ast.expr, scope: Scope) -> list[ast.Name]:
+        """The variables that an expression reads, the object itself and what it calls aside."""
+        called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+        names = [n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in called]
+        return [n for n in names if n.id != scope.self_name()]
+
+    def _is_of_batch(self, name: str, scope: Scope) -> bool:
+        """Whether a variable is a part of the batch, or a parameter that is given one."""
+        if scope is self.home and self.batch is not None:
+            return name in self.batch
+        return scope.kind == "function" and name in {a.arg for a in scope.parameters()}
 
 
 def _summed(call: ast.Call) -> ast.expr | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from functools import cached_property
 
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.metrics.averages import divisors, is_mean
-from accelify.analysis.metrics.counts import counts_own
+from accelify.analysis.metrics.counts import counts_own, size_given, size_of
 from accelify.analysis.metrics.evaluation import EvaluationLoop
 from accelify.analysis.metrics.figures import Figures, addition, end_of, place_of
 from accelify.analysis.metrics.meters import meter_of
@@ -44,6 +45,8 @@ def mean_over_rounds(
         return None  # it need not come to the last round
     rounds = _Rounds(script, figures, set(loaders), loop)
     for node in (n for s in loop.body for n in walk(s)):
+        if isinstance(node, (ast.Call, ast.Assign, ast.AugAssign)) and rounds.is_for_one_sample(node):
+            continue
         name = rounds.added(node) or (rounds.collected(node) if isinstance(node, ast.Call) else None)
         if name is not None:
             return name, node
@@ -96,6 +99,37 @@ class _Rounds:
         if given is not None and not self.script.is_uniform(given):
             return None
         return name if self.figures.is_read_behind(self.loop, place) else None
+
+    def is_for_one_sample(self, node: ast.AST) -> bool:
+        """Whether a node stands in a loop over the samples of the batch: what it adds stands for one of them."""
+        for inner in self.script.enclosing_loops(node):
+            if inner is self.loop:
+                return False
+            if isinstance(inner, ast.For) and self._goes_over_samples(inner.iter):
+                return True
+        return False
+
+    def _goes_over_samples(self, over: ast.expr) -> bool:
+        """`range(len(target))`, `range(n)` of an `n = target.size(0)`, `zip(output, target)` of parts of the batch."""
+        if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Name) or not over.args:
+            return False
+        if over.func.id == "enumerate":
+            return self._goes_over_samples(over.args[0])
+        if over.func.id == "zip":
+            return len(over.args) > 1 and all(dotted(one) in self._of_batch for one in over.args)
+        if over.func.id != "range" or len(over.args) > 1:
+            return False
+        size = over.args[0]
+        made = [
+            size_given(stmt, size.id)
+            for stmt in (n for s in self.loop.body for n in walk(s))
+            if isinstance(stmt, ast.Assign) and isinstance(size, ast.Name)
+        ]
+        return any(one is not None and size_of(one) in self._of_batch for one in (size, *made))
+
+    @cached_property
+    def _of_batch(self) -> set[str | None]:
+        return {*self.figures.of_the_batch(self.loop)}
 
     def _is_mean(self, value: ast.expr) -> bool:
         if is_mean(self.script, self.figures.reductions, value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -120,6 +121,30 @@ def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str])
         isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
         for callee in script.callees(call)
         for inner in walk(callee.node)
+    )
+
+
+def may_set_options(script: ScriptModel, ahead: Iterable[ast.stmt]) -> bool:
+    """Whether one of the statements in front of all training runs text that may set any name of its module."""
+    for stmt in ahead:
+        if runs_text(script, stmt):
+            return True
+        if script.trains(stmt) or makes_role(script, stmt):
+            return False
+    return False
+
+
+def runs_text(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """`exec(open("configurator.py").read())` in a module: options of the command line take the place of its own."""
+    if not isinstance(stmt, (ast.Expr, ast.For, ast.If, ast.With)):
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and script.qualname(node.func) == "builtins.exec"
+        and script.scope_of(node).kind == "module"
+        and all(isinstance(a, ast.Call) and dotted(a.func) == "globals" for a in node.args[1:])
+        for node in walk(stmt)
     )
 
 

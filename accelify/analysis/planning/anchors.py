@@ -22,7 +22,9 @@ from accelify.analysis.planning.anchor_statements import (
     is_header,
     leads,
     makes_role,
+    may_set_options,
     parses_arguments,
+    runs_text,
 )
 from accelify.analysis.planning.homes import (
     bases_elsewhere,
@@ -440,8 +442,10 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
         if (script.trains(stmt) or asks_rank(script, stmt)) and not isinstance(stmt, DEFINITIONS):
             break
         if settles_device(script, block, index, needed):
-            if not any(extends_arguments(script, s, needed) for s in block[index:]):
-                break
+            later = block[index:]
+            if not any(extends_arguments(script, s, needed) for s in later):
+                if not may_set_options(script, later[1:]):
+                    break
         if is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):
@@ -458,6 +462,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
                 and not named_before(script, stmt)
             )
             or extends_arguments(script, stmt, needed)
+            or runs_text(script, stmt)
             or hides_devices(script, stmt)
         ):
             earliest = max(earliest, index + 1)

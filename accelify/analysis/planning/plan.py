@@ -218,7 +218,7 @@ class Plan(ConstructorArguments):
         self.unseen = unseen_beside(script, self.prepared, self.evaluations)
         self.prepared |= self.unseen.keys()
         self.sites = self.placement.sites(list(items.values()))
-        own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self._own_lengths(t))}
+        own = {t for t in self.prepared if t.kind == v.SCHEDULER and any(self.own_lengths(t))}
         # Made from the length of a loader that is one process's by then, it is stepped as it is.
         stays = own | early_schedules(self.script, self.sites, self.prepared, self.steps_per_batch)
         if self.batch_size != "total":
@@ -340,7 +340,7 @@ class Plan(ConstructorArguments):
                         found.add(thing)
         return found
 
-    def _own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
+    def own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
         """Where the script takes the lengths of loaders, shared out by then, that a schedule is made from."""
         if self.batch_size == "total":
             return
@@ -359,7 +359,7 @@ class Plan(ConstructorArguments):
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
             for thing in self.script.things(call.func.value, v.SCHEDULER)
         }
-        return [self.tree.statement(c) for t in held - self.prepared - own for c in self._own_lengths(t)]
+        return [self.tree.statement(c) for t in held - self.prepared - own for c in self.own_lengths(t)]
 
     def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
         """Whether a node runs when some things are prepared already."""
