@@ -213,6 +213,34 @@ def main():
         optimizer.step()
 
 
+if __name__ == "__main__":
+    main()
+"""
+NEW = "    def __new__(cls, {}):\n        return object.__new__(cls)\n\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "threaded"),
+    [
+        ("object", "", True),
+        ("object", NEW.format("*args, **kwargs"), True),
+        ("object", NEW.format("rows"), False),
+        ("torch.autograd.Variable", "", False),
+        ("torch.Tensor", "", False),
+        ("tuple", "", False),
+        ("pathlib.PosixPath", "", False),
+        ("collections.namedtuple('Pair', 'a b')", "", False),
+    ],
+)
+def test_a_class_whose_objects_are_made_before_their_init_takes_no_argument_more(
+    base: str, new: str, threaded: bool
+) -> None:
+    found = convert_source(Source.from_text(MADE_EARLY.format(base=base, new=new), PATH))
+    assert found.status == "converted", found.reason
+    assert ("row = Row(accelerator, x)" in found.new_text) is threaded
+    assert ("row = Row(x)" in found.new_text) is not threaded
+
+
 LEARNER = '''\
 import torch
 from torch import nn
@@ -248,31 +276,6 @@ def main():
 if __name__ == "__main__":
     main()
 """
-NEW = "    def __new__(cls, {}):\n        return object.__new__(cls)\n\n"
-
-
-@pytest.mark.parametrize(
-    ("base", "new", "threaded"),
-    [
-        ("object", "", True),
-        ("object", NEW.format("*args, **kwargs"), True),
-        ("object", NEW.format("rows"), False),
-        ("torch.autograd.Variable", "", False),
-        ("torch.Tensor", "", False),
-        ("tuple", "", False),
-        ("pathlib.PosixPath", "", False),
-        ("collections.namedtuple('Pair', 'a b')", "", False),
-    ],
-)
-def test_a_class_whose_objects_are_made_before_their_init_takes_no_argument_more(
-    base: str, new: str, threaded: bool
-) -> None:
-    found = convert_source(Source.from_text(MADE_EARLY.format(base=base, new=new), PATH))
-    assert found.status == "converted", found.reason
-    assert ("row = Row(accelerator, x)" in found.new_text) is threaded
-    assert ("row = Row(x)" in found.new_text) is not threaded
-
-
 
 
 @pytest.mark.parametrize(
