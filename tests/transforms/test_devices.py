@@ -188,6 +188,32 @@ def test_a_model_that_is_filled_from_the_host_comes_back(write: str, comes_back:
     assert ("    model.to(device)\n" in conversion.new_text) == comes_back
 
 
+OWN_WEIGHTS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+        self.head.weight = nn.Parameter(torch.ones(2, 4))
+        self.reset()
+
+    def reset(self):
+        self.head.bias = nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return self.head(x)
+
+"""
+
+
+def test_a_model_that_makes_its_own_weights_is_moved_by_prepare() -> None:
+    setup, build = DEVICE + OWN_WEIGHTS, f"model = Net().to(device)\n{SGD}"
+    conversion = convert(build=build, setup=setup, epoch="model.to(device)")
+    assert conversion.status == "converted", conversion.reason
+    assert "model.to(device)" not in conversion.new_text
+    conversion = convert(build=build, setup=setup, epoch="model.reset()\nmodel.to(device)")
+    assert "    model.to(device)\n" in conversion.new_text
+
+
 def test_a_criterion_is_moved_still() -> None:
     check_transformed(
         "ready",
