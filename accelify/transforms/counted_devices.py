@@ -75,14 +75,12 @@ def transform(context: Context) -> Iterator[Change]:
 def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Iterator[Change]:
     """Name the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to say 1."""
     script = context.script
-    if not k.PARALLEL_WRAPPERS & {script.qualname(call.func) for call in script.calls()}:
+    if not script.calls_to(k.PARALLEL_WRAPPERS):
         return
     done = set[ast.AST]()
-    for thing in sorted(loaders, key=lambda t: context.tree.start(t.site)):
-        assert isinstance(thing.site, ast.Call)
-        if thing.module not in script.modules:
-            continue
-        for size in counts.given(thing.site, 1, "batch_size"):
+    own = [t.site for t in loaders if t.module in script.modules and isinstance(t.site, ast.Call)]
+    for made in sorted(own, key=context.tree.start):
+        for size in counts.given(made, 1, "batch_size"):
             told = counts.told(size)
             if told is None or told[0] in done or context.is_claimed(told[0]):
                 continue

@@ -278,3 +278,26 @@ def test_where_the_size_is_only_named_the_rate_is_too(tmp_path: Path) -> None:
     assert counted in conversion.new_text
     said = [f.message for f in conversion.remaining if f.code == "ACC413"]
     assert [message.split(" counts")[0] for message in said] == ["the batch size", "the learning rate"]
+
+
+def test_loaders_of_another_module_stand_at_no_place_of_the_script(tmp_path: Path) -> None:
+    made = "def loader(data, n_gpus):\n    return DataLoader(data, batch_size=8 * n_gpus)\n"
+    blank = "\n" * 99
+    (tmp_path / "data.py").write_text(f"from torch.utils.data import DataLoader\n{blank}\n{made}")
+    script = """\
+import torch
+from torch import nn
+from data import loader
+
+batches = loader(samples, 2)
+model = nn.DataParallel(nn.Linear(4, 2)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches:
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (tmp_path / "train.py").write_text(script)
+    found = convert_paths([tmp_path / "train.py"])[0]
+    assert found.status == "converted", found.reason
