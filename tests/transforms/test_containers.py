@@ -231,6 +231,45 @@ Trainer().fit()
     assert "models[:] = [self.accelerator.prepare(model) for model in " in text
 
 
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "net = self.nets[i]\n        opt = self.opts[i]",
+        "net, opt = self.nets[i], self.opts[i]",
+        "net, opt, x = self.nets[i], self.opts[i], x + 1",
+    ],
+)
+def test_what_a_step_takes_out_of_lists_is_prepared_where_it_is_put_there(taken: str) -> None:
+    """And not again in each step, as a model of its own."""
+    made = f"""\
+class Trainer:
+    def __init__(self, many):
+        self.nets = [nn.Linear(3, 1)]
+        if many:
+            self.nets.append(nn.Linear(3, 1))
+        self.opts = [{SGD.format("m")} for m in self.nets]
+        self.loader = DataLoader(data, batch_size=4)
+
+    def step(self, i, x, y):
+        {taken}
+        opt.zero_grad()
+        loss = (net(x) - y).pow(2).mean()
+        loss.backward()
+        opt.step()
+
+    def fit(self):
+        for x, y in self.loader:
+            for i in range(len(self.nets)):
+                self.step(i, x, y)
+
+
+Trainer(True).fit()
+"""
+    text = converted(script(made))
+    assert "self.nets = [self.accelerator.prepare(net) for net in self.nets]\n" in text
+    assert f"        {taken}\n        opt.zero_grad()" in text
+
+
 def test_names_that_no_element_is_called_by_stay_short() -> None:
     """`for net in nets: net.train()` does the same to a model that is not wrapped."""
     made = "model = nn.Linear(3, 1)\nnets = [model]\nfor net in nets:\n    net.train()\n"

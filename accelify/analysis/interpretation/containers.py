@@ -17,6 +17,7 @@ _FORMS = {
     ast.List: LIST, ast.ListComp: LIST, ast.BinOp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT
 }  # fmt: skip
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
+_PREPARED = (v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
 # How many calls lie between a container and who runs what was taken out of it.
 _FARTHEST = 3
@@ -137,13 +138,26 @@ class Containers:
         return found
 
     def takes_out(self, stmt: ast.stmt) -> bool:
-        """Whether an assignment only takes one of several things out of a container: `model = models[0]`."""
-        value = _container(stmt)
-        if value is None:
-            value = getattr(stmt, "value", None)
+        """Whether an assignment only takes one of several things out of a container: `model = models[0]`.
+
+        Or one out of each of several: `model, optimizer = models[i], optimizers[i]`.
+        """
+        value = getattr(stmt, "value", None)
+        if isinstance(stmt, ast.Assign) and isinstance(value, ast.Tuple):
+            pairs = [pair for target in stmt.targets for pair in assigned_pairs(target, value)]
+            held = [one for _, one in pairs if self.script.things(one, *_PREPARED)]
+            return bool(held) and all(map(self._takes_element, held))
+        if _container(stmt) is None:
             if not isinstance(value, (ast.Name, ast.Attribute)) or not self.script.enclosing_loops(stmt):
                 return False
-        return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(value))
+            return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(value))
+        return value is not None and self._takes_element(value)
+
+    def _takes_element(self, value: ast.expr) -> bool:
+        """Whether an expression is an element of a container: `models[0]`, `models.get(name)`."""
+        around = _element_of(value)
+        held = self.script.values(around) if around is not None else ()
+        return any(isinstance(w, (Sequence, Mapping)) for w in held)
 
     def only_by_place(self, loader: Thing, stmts: list[ast.stmt]) -> bool:
         """Whether a loader has no names but those of places in a list that options make longer or shorter.
@@ -169,7 +183,7 @@ class Containers:
         taken = [_container(stmt) for stmt in stmts]
         chosen = {w for node in taken if node is not None for w in self.script.values(node)}
         containers = {w for w in chosen if isinstance(w, (Sequence, Mapping))}
-        if not containers or any(self.script.enclosing_loops(stmt) for stmt in stmts):
+        if not containers or any(self._runs_often(stmt) for stmt in stmts):
             return False
         names = {dotted(node) for node in taken if node is not None}
         for node in self.tree.nodes(ast.Name, ast.Attribute):
@@ -179,6 +193,13 @@ class Containers:
             if dotted(node) not in names or not self.takes_out(stmt) or self.script.enclosing_loops(stmt):
                 return False
         return True
+
+    def _runs_often(self, node: ast.AST, far: int = _FARTHEST) -> bool:
+        """Whether a statement or call stands in a loop, or in a function that is called in one."""
+        scope = self.script.scope_of(node)
+        if self.script.enclosing_loops(node):
+            return True
+        return far > 0 and any(self._runs_often(call, far - 1) for call in self.script.callers(scope))
 
     def keeps(self, stmt: ast.stmt, things: set[Thing], run: bool) -> bool:
         """Whether a statement puts one of some things into a container, a composite module or the like.
@@ -320,7 +341,11 @@ def _run_by(call: ast.Call) -> ast.expr:
 
 def _container(stmt: ast.stmt) -> ast.expr | None:
     """What an assignment takes one element of: the list of `model = models[0]`."""
-    value = getattr(stmt, "value", None)
+    return _element_of(getattr(stmt, "value", None))
+
+
+def _element_of(value: ast.expr | None) -> ast.expr | None:
+    """What an expression is an element of: the list of `models[0]`."""
     if isinstance(value, ast.Subscript):
         return value.value
     func = value.func if isinstance(value, ast.Call) else None
