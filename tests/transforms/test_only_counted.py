@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, convert
 
 FACTORY = """
 def build(size):
@@ -39,3 +41,37 @@ def test_a_model_that_is_only_counted_is_not_prepared(body: str, prepared: bool)
     text = convert(setup=FACTORY.replace("{body}", body), build=BUILD).new_text
     assert ("probe = accelerator.prepare(probe)" in text) is prepared
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
+
+
+SECOND = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def main(parallel):
+    model = nn.Linear(4, 2).cuda()
+    if parallel:
+        model = nn.DataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=4):
+        loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if parallel:
+        kept = model.module
+    else:
+        kept = model
+    state = {"weights": kept.state_dict()}
+    torch.save(state, "model.pt")
+
+
+main(False)
+"""
+
+
+def test_a_second_name_of_the_trained_model_is_no_model_to_count() -> None:
+    found = convert_source(Source.from_text(SECOND, PATH))
+    assert found.status == "converted", found.reason
+    assert '{"weights": accelerator.unwrap_model(kept).state_dict()}' in found.new_text

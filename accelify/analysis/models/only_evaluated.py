@@ -33,15 +33,17 @@ _SHOWING = frozenset(
 )
 
 
-def is_only_counted(script: ScriptModel, holder: Holder, scope: Scope) -> bool:
+def is_only_counted(script: ScriptModel, holder: Holder, scope: Scope, creations: list[ast.stmt]) -> bool:
     """Whether a function makes a model of its own to look at its weights, and neither runs it nor hands it on.
 
     Args:
         script: its model.
         holder: a name under which a factory's model is kept, beside the one that is trained.
         scope: the function.
+        creations: the statements that make it there; those that give the trained model a second name make none.
     """
-    if holder.cls is not None or scope.kind != "function":
+    made = bool(creations) and all(isinstance(getattr(s, "value", None), ast.Call) for s in creations)
+    if not made or holder.cls is not None or scope.kind != "function":
         return False
     reads = script.reads(holder.name, scope)
     return bool(reads) and all(_is_looked_at(script, name) for name in reads)

@@ -207,9 +207,9 @@ class Placement:
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
-                beside = is_only_evaluated, is_only_counted
                 if kind == v.MODEL and (
-                    any(left(self.script, holder, scope) for left in beside)
+                    is_only_evaluated(self.script, holder, scope)
+                    or is_only_counted(self.script, holder, scope, creations)
                     or is_made_for_batches(self.script, creations)
                 ):
                     self.evaluated.append(holder)
