@@ -357,16 +357,16 @@ def _convert_project(source: Source, options: ConvertOptions, imports: Imports) 
     if (
         alone.status == CONVERTED
         and not _may_be_lowered(source.text, options)
-        and (
-            models[0].trains_more_elsewhere()
-            or placing_bases(models[0])
-            or (_is_left_to_helpers(alone) and writing_bases(models[0]))
-        )
+        and (models[0].trains_more_elsewhere() or placing_bases(models[0]))
     ):
-        # It has a loop of its own, and other modules train, too, or have the base class that places or saves what it
-        # trains: where they cannot come along, it is that loop alone.
+        # Other modules train, too, or have the base class that places what trains: else it is its own loop alone.
         together = _convert_together(source, models[0], options, imports)
         if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
+            return together
+    elif _done_by_all([alone]) and not _may_be_lowered(source.text, options):
+        bases = {module.path for module in writing_bases(models[0])}
+        together = _convert_together(source, models[0], options, imports) if bases else [alone]
+        if any(_place(c) in bases for c in together) and _done_by_all(together) < _done_by_all([alone]):
             return together
     return [alone]
 
@@ -381,12 +381,12 @@ def _convert_together(
         if bases := placing_bases(script):
             script.join(bases)
         found = _convert_group(source, script, options, imports)
-        if any(map(_is_left_to_helpers, found)) and (bases := writing_bases(script)):
+        if (left := _done_by_all(found)) and (bases := writing_bases(script)):
             script.join(bases)
             more = _convert_group(source, script, options, imports)
             # Who else derives from such a class would have to hand it the Accelerator: it is only convenient.
             if more[0].status == CONVERTED and len(more[0].until) <= len(found[0].until):
-                found = more
+                found = more if _done_by_all(more) < left else found
     except ValueError as error:
         return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
     except Exception as error:
@@ -399,9 +399,9 @@ def _convert_together(
     return [c for c in found if c is found[0] or c.changed]
 
 
-def _is_left_to_helpers(found: Conversion) -> bool:
-    """Whether functions of other modules save, load or log on every process."""
-    return found.status == CONVERTED and any(f.code in ("ACC207", "ACC210") for f in found.remaining)
+def _done_by_all(found: list[Conversion]) -> int:
+    """How much is left that all processes do where one would be enough, or load to one place."""
+    return sum(f.code.startswith("ACC2") for c in found for f in c.remaining)
 
 
 def _convert_group(

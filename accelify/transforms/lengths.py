@@ -8,6 +8,7 @@ epochs = STEPS // len(loader)    (a finding: N times the epochs of the original,
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
@@ -31,6 +32,8 @@ LENGTH = Rule(
     Severity.WARNING,
     effort=5,
 )
+# The names of functions that set a learning rate.
+_SETTING_RATE = re.compile(r"(^|_)(lr|learning_rate)(_|$)")
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -160,6 +163,10 @@ def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> boo
             break
         if isinstance(call, ast.Call) and handed_to_a_rate(context.script.interpreter, call, number):
             return True
+        if isinstance(call, ast.Call) and not context.script.callees(call) and number is not call.func:
+            # `net.update_lr(rounds)` of a class that cannot be seen: its name is all that is known.
+            if _SETTING_RATE.search((dotted(call.func) or "").rpartition(".")[2]):
+                return True
     if not isinstance(stmt, (ast.Assign, ast.AugAssign)):
         return False
     targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]

@@ -86,6 +86,23 @@ def test_a_learning_rate_by_hand_from_the_number_of_samples(steps: str, rate: st
     assert ("ACC401" in {f.code for f in conversion.remaining}) == found
 
 
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("model.update_lr({})", True),
+        ("adjust_learning_rate(optimizer, total={})", True),
+        ("model.lr.append({})", False),
+        ("model.filter({})", False),
+    ],
+)
+def test_a_function_that_is_named_for_a_learning_rate(call: str, found: bool) -> None:
+    setup = "from nets import Net, adjust_learning_rate\nbatch_size = 8"
+    build = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    batch = call.format("3 * len(loader.dataset) // batch_size")
+    conversion = convert(setup=setup, build=build, batch=batch)
+    assert ("ACC401" in {f.code for f in conversion.remaining}) == found
+
+
 @pytest.mark.parametrize("steps", ["3 * (len(data) // batch_size)", "len(loader.dataset) / batch_size"])
 def test_a_learning_rate_by_the_count_of_steps_is_named_once(steps: str) -> None:
     """To count the steps of all processes and to divide their number as well would be once too much."""
