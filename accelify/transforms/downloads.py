@@ -139,6 +139,9 @@ def _by_functions(context: Context, wanted: dict[ast.stmt, _Fetch], answers: lis
         ):
             if all(_can_take_turns(context, place) for place in turns.places):
                 found.append(turns)
+    # What fetches each time would do so in every turn.
+    each = {script.scope_of(s) for s, fetch in wanted.items() if fetch.every_time and not turns_of(script, s)}
+    found = [turns for turns in found if not turns.scopes & each]
     scopes = {scope for turns in found for scope in turns.scopes}
     for stmt in [stmt for stmt in wanted if script.scope_of(stmt) in scopes]:
         del wanted[stmt]

@@ -20,6 +20,7 @@ from accelify.analysis.statements.done import calls_done, needed_beside, stateme
 from accelify.analysis.syntax import Tree, dotted, target_names
 from accelify.analysis.values import Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
+from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
@@ -80,14 +81,18 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
     ]
     screens = _in_place_of_the_screen(context, held)
-    fits = (
-        all(context.accelerator(s) is not None for s in screens)
-        and all(context.accelerator_through(c) is not None for c in [*made, *uses])
-        and all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
+    seen = (
+        all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
+        and all(context.accelerator_through(c) is not None for c in uses)
         and not _hidden_use(context, made, held)
         and not _taken_by_name(context, made)
-        and not _needed_by_all(context, held)
         and not _handed_away(context, held)
+    )
+    fits = (
+        seen
+        and all(context.accelerator(s) is not None for s in screens)
+        and all(context.accelerator_through(c) is not None for c in made)
+        and not _needed_by_all(context, held)
     )
     if not fits:
         context.everywhere.update(made)
@@ -100,6 +105,11 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
                 )
                 yield context.change(WRITER, call, message)
                 continue
+            if seen and uses and not screens:
+                # What is opened everywhere stays empty where nothing is written.
+                message = "every process opens a log of its own, and only the main process writes to it"
+                yield context.change(WRITER, call, message, severity=Severity.INFO)
+                continue
             yield context.todo(
                 WRITER,
                 call,
@@ -107,6 +117,8 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
                 "only the main process should write this log",
             )
         yield from _behind_folders(context, made)
+        if seen and not screens and all(script.qualname(c.func) in k.WRITER_CLASSES for c in made):
+            yield from _guards(context, [tree.statement(c) for c in uses])
         return
     for call in made:
         stmt = tree.parent(call)

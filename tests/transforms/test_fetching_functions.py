@@ -90,6 +90,11 @@ def converted(function: str, call: str) -> Conversion:
     [
         # Nobody looks: it is fetched each time, by one process.
         (PLAIN, "fetch(path)"),
+        # It is fetched before anybody looks.
+        (
+            LOOKING.replace("(path):\n", "(path):\n    urllib.request.urlretrieve('http://x', 'names')\n", 1),
+            "fetch(path)",
+        ),
         # What is looked for is something else, which it does not write.
         (LOOKING.replace("exists(path)", 'exists("cache")'), "fetch(path)"),
     ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert, place_of
+from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, place_of
 
 BOARD = "from torch.utils.tensorboard import SummaryWriter\nimport csv, sys\nimport wandb"
 DEVICE = "device = torch.device('cuda')"
@@ -216,3 +218,53 @@ def test_what_is_read_of_a_run_is_said(read: str) -> None:
     conversion = convert(imports=BOARD, ready=f"wandb.init()\n{read}")
     assert "wandb.init()" in place_of(conversion.new_text, "ready").splitlines()
     assert any("read back" in f.message for f in conversion.remaining)
+
+
+EARLY = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+from data import pictures
+
+writer = SummaryWriter()
+
+
+def train(rate):
+    device = torch.device("cuda")
+    model = nn.Linear(3, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for step, (x, y) in enumerate(DataLoader(pictures, batch_size=4)):
+        loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {use}
+
+
+train(0.1)
+"""
+
+
+def early(use: str) -> Conversion:
+    return convert_source(Source.from_text(EARLY.format(use=use), PATH), ConvertOptions())
+
+
+def test_a_writer_that_is_made_too_early_and_whose_uses_are_not_all_seen_is_left_alone() -> None:
+    conversion = early("rows = [writer.add_scalar('loss', v, step) for v in (1, 2)]")
+    assert "is_main_process" not in conversion.new_text
+    assert (
+        "# TODO(accelify ACC204): only the main process should write this log\nwriter ="
+        in conversion.new_text
+    )
+
+
+def test_a_writer_that_is_made_too_early_is_written_by_the_main_process_alone() -> None:
+    conversion = early("writer.add_scalar('loss', loss.item(), step)")
+    guarded = (
+        "        if accelerator.is_main_process:\n            writer.add_scalar('loss', loss.item(), step)\n"
+    )
+    assert guarded in conversion.new_text
+    assert "\nwriter = SummaryWriter()\n" in conversion.new_text
+    (said,) = [f for f in conversion.remaining if f.code == "ACC204"]
+    assert said.message == "every process opens a log of its own, and only the main process writes to it"

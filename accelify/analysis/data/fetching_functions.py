@@ -50,6 +50,10 @@ def turns_of(script: ScriptModel, fetching: ast.stmt, seen: Set[Scope] = frozens
     for call in calls:
         own = script.tree.statement(call)
         look = behind_questions(script.tree, own)
+        if look is own and not isinstance(own, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)):
+            return None  # `for line in read(fetch(path)):` does more than that
+        if any(isinstance(a, ast.Lambda) for a in script.tree.ancestors(call)):
+            return None
         above = turns_of(script, own, {*seen, scope}) if look is own else None
         if look is not own:
             found.places[look] = (call, False)
