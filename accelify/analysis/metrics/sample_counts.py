@@ -132,7 +132,7 @@ class SampleCounts:
             for n in walk(added)
         )
 
-    def _limits(self, read: ast.expr, loop: ast.AST) -> Iterator[ast.expr]:
+    def _limits(self, read: ast.expr, loop: BatchLoop) -> Iterator[ast.expr]:
         """What a count is compared with in a test, unless that is a count of the loop's as well."""
         tree = self.script.tree
         compare = tree.parent(read)
