@@ -31,7 +31,7 @@ from accelify.analysis.files.effects import READING, Effects
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.free_names import free_name_of
 from accelify.analysis.files.listed_later import ListedLater
-from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log
+from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.modules.own_main import calls_of_other_mains
@@ -207,7 +207,8 @@ def _only_file(context: Context, call: ast.Call) -> ast.expr | None:
     if callee is None or module is None or any(isinstance(a, ast.Starred) for a in call.args):
         return None
     for opening in callee.calls:
-        if begins_log(opening, context.effects.qualname(module, callee, opening.func)) is None:
+        opens = context.effects.qualname(module, callee, opening.func)
+        if begins_log(by_default(opening, callee), opens) is None:
             continue
         name = call_argument(opening, 0, "filename")
         if not isinstance(name, ast.Name):

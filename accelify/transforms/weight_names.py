@@ -5,6 +5,8 @@ for name, p in net.named_parameters():        ->  for name, p in net.named_param
 short = {n[7:]: w for n, w in net.state_dict().items()}    ->  ... in net.state_dict(prefix="module.").items()}
 net.get_submodule("module.head")              ->  net.get_submodule("head")
 
+keep = chosen(net.state_dict())               (a finding, where `chosen` asks its keys for `module.head`)
+
 What reads the names stays as it is, be it a comparison, a dictionary or a function: they are given the names that
 they know. Functions of modules that are not converted are a finding.
 """
@@ -22,6 +24,7 @@ from accelify.analysis.models.weight_names import (
     PREFIX,
     WORDS,
     by_name,
+    reader_of,
     reading_of,
     sources_in,
     sources_of,
@@ -76,6 +79,11 @@ class _Names:
             wraps = self.wraps_of(source.func.value, source)
             scope = context.script.scope_of(source)
             reading = reading_of(context.script, source, scope, tree.parent) if wraps else None
+            reader = reader_of(context.script, source, scope, tree.parent) if wraps and not reading else None
+            if reader is not None:
+                function = reader.name.rpartition(".")[2]
+                mark = f"`{function}` reads names with `module.` before them"
+                yield context.todo(PARALLEL, source, f"{_LOST}: `{function}` reads them with it", mark)
             if reading is None or not (reading.told or self._are_sure(wraps)):
                 continue
             after = context.plan.after_prepare(source, context.script.models_of(source.func.value))

@@ -737,6 +737,15 @@ def test_a_log_file_that_another_module_names_is_only_said(tmp_path: Path) -> No
     assert all("begins a log file anew (logging.FileHandler in helper.py, line" in text for text in said)
 
 
+@pytest.mark.parametrize(("mode", "begins"), [("w", True), ("a", False)])
+def test_a_log_file_whose_mode_is_a_default(tmp_path: Path, mode: str, begins: bool) -> None:
+    helper = BEGINS.format(mode="mode").replace("def make(path)", f"def make(path, mode={mode!r})")
+    helper = helper.replace("filemode=mode", "filemode='a'").replace('"/run.log", mode', '"/run.log", "a"')
+    conversion = converted(tmp_path, helper, setup="RATE = 1\n", ready="logger = make('b.log')")
+    elsewhere = " if accelerator.is_main_process else os.devnull" if begins else ""
+    assert place_of(conversion.new_text, "ready") == f"logger = make('b.log'{elsewhere})"
+
+
 def test_a_log_file_that_another_module_goes_on_with(tmp_path: Path) -> None:
     ready = "logger = make('b.log')"
     conversion = converted(tmp_path, BEGINS.format(mode="'a'"), setup="RATE = 1\n", ready=ready)

@@ -584,8 +584,8 @@ class Engine:
 FROM_BASE = STEPS.replace("class Engine:", "from lib.engine import Base\nclass Engine(Base):")
 UNREAD = "of `Engine` is set by no class that can be read, so by `Base`, its base class of lib.engine"
 MIXED = f"""\
-model = nn.Linear(3, 1)
-state = {{"model": model, "optimizer": {SGD.format("model")}}}
+state = {{"model": nn.Linear(3, 1)}}
+state["optimizer"] = {SGD.format('state["model"]')}
 for x, y in DataLoader(data, batch_size=4):
     state["optimizer"].zero_grad()
     (state["model"](x) - y).pow(2).mean().backward()

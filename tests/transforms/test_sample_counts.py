@@ -105,3 +105,40 @@ def test_a_count_that_divides_what_is_one_process_s_is_named(added, mean):
         "`seen` counts the samples that one process has seen and is compared with `100`: all N have seen N times as "
         "many"
     ]
+
+
+KEPT = """
+class Trainer:
+    def __init__(self):
+        self.seen, self.shown = 0, 0
+
+    def fit(self, loader, model, optimizer):
+        for x, y in loader:
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            {update}
+
+trainer = Trainer()
+trainer.fit(DataLoader(data, batch_size=8), model, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "named"),
+    [
+        ("self.seen += len(x)\n            if self.seen > 100: break", True),
+        ("self.seen += x.size(0)\n            if self.seen + 8 >= len(data): return", True),
+        ("self.seen += batch_size\n            if self.seen > 100: break", True),
+        ("self.seen += len(x)\n            print(self.seen)", False),
+        ("self.seen += 1\n            if self.seen > 100: break", False),
+        ("self.seen += len(x)\n            if self.seen > 0: break", False),
+    ],
+)
+def test_a_count_that_a_class_keeps_is_named_where_it_decides(update, named):
+    found = convert(setup=SIZE, ready=KEPT.format(update=update), backward="pass", update="pass")
+    assert found.status == "converted", found.reason
+    said = [f.message for f in found.remaining if f.code == "ACC412"]
+    assert [text.startswith("`self.seen` counts the samples that one process") for text in said] == [
+        True
+    ] * named
+    assert found.new_text.count("TODO(accelify ACC412)") == named

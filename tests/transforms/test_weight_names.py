@@ -129,6 +129,31 @@ def test_names_of_a_model_that_was_never_wrapped_stay() -> None:
     check_noop("build", NET.replace("nn.DataParallel(Net())", "Net()") + loop + SGD, "ACC109")
 
 
+CHOSEN = """
+def chosen(state):
+    def wanted(key):
+        return {test}
+    return {{{key}: w for key, w in state.items() if wanted(key)}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "key", "given", "named"),
+    [
+        ("key in HEADS", "key", "model.state_dict()", True),
+        ("key.startswith('module.head')", "key", "model.state_dict()", True),
+        ("'bias' in key", "key[7:]", "model.state_dict()", True),
+        ("'bias' in key", "key", "model.state_dict()", False),
+        ("key in HEADS", "key", "torch.load('net.pt')", False),
+    ],
+)
+def test_a_function_that_is_handed_the_names_is_named(test: str, key: str, given: str, named: bool) -> None:
+    conversion = convert(build=NET + CHOSEN.format(test=test, key=key) + SGD, end=f"few = chosen({given})")
+    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    told = "the names of weights begin with `module.` under DataParallel alone: `chosen` reads them with it"
+    assert found == [told] * named
+
+
 HELPER = """\
 def groups(net):
     for name, p in net.named_parameters():

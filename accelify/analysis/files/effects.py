@@ -37,7 +37,7 @@ from accelify.analysis.files.effect_sites import (
     stops_first,
     updates_namespace,
 )
-from accelify.analysis.files.log_files import begins_log
+from accelify.analysis.files.log_files import begins_log, by_default
 from accelify.analysis.files.renderings import renders
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
 from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
@@ -490,10 +490,11 @@ class SideEffects:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
-        if begins_log(call, name) is not None:
+        told = by_default(call, scope)
+        if begins_log(told, name) is not None:
             return LOGS
-        if opens_for_writing(call, name) is not None:
-            mode = call_argument(call, 1, "mode")
+        if opens_for_writing(told, name) is not None:
+            mode = call_argument(told, 1, "mode")
             return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             # A stream takes one thing: `memory.write(row, erase, add)` is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument
 
 # What opens a log file: where the mode stands among the arguments, and its name.
@@ -28,4 +29,22 @@ def begins_log(call: ast.Call, name: str | None) -> ast.Constant | None:
     return mode if isinstance(mode, ast.Constant) and str(mode.value).startswith("w") else None
 
 
-__all__ = ["BEGUN_LOGS", "begins_log"]
+def by_default(call: ast.Call, scope: Scope) -> ast.Call:
+    """A call in which what a function takes for the mode has its default: `open(path, mode)` under `mode="w"`.
+
+    Args:
+        call: the call, which is left as it is.
+        scope: the function in which it stands.
+    """
+    mode = call_argument(call, 1, "mode")
+    if not isinstance(mode, ast.Name) or scope.kind != "function":
+        return call
+    default = next((value for a, value in scope.defaults() if a.arg == mode.id), None)
+    if not isinstance(default, ast.Constant):
+        return call
+    args = [default if one is mode else one for one in call.args]
+    keywords = [ast.keyword(kw.arg, default if kw.value is mode else kw.value) for kw in call.keywords]
+    return ast.copy_location(ast.Call(call.func, args, keywords), call)
+
+
+__all__ = ["BEGUN_LOGS", "begins_log", "by_default"]

@@ -287,7 +287,7 @@ class CurvedMeans:
         if not grows or len(grows) + len(begun) < len(stmts):
             return []
         plain = [s for s in begun if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)]
-        return [(s.value, frame) for s in [*plain, *grows]]
+        return [*((s.value, frame) for s in plain), *((s.value, frame) for s in grows)]
 
     def _written(self, name: ast.Name, frame: _Frame) -> list[ast.stmt]:
         """The statements of a function that write a name, but for its header."""

@@ -158,8 +158,8 @@ class HeldLosses:
         else:
             return []
         if key is not None:
-            return [one for part, *place in whole for one in self._under(part, key, *place, far)]
-        return [one for part, *place in whole for one in self.of(part, *place, far)]
+            return [one for part, home, around in whole for one in self._under(part, key, home, around, far)]
+        return [one for part, home, around in whole for one in self.of(part, home, around, far)]
 
     def _unpacked(self, value: ast.expr, at: int, module: Module, scope: Scope) -> Iterator[Held]:
         """What stands at a place of a tuple that is unpacked."""

@@ -181,7 +181,8 @@ class LossReductions:
 
     def _any(self, held: Sequence[Held], join: Callable[[str, str], str], depth: int) -> str:
         """How what a container holds is reduced: either of it, or all of it together."""
-        return functools.reduce(join, [self._of(one, _Place(*place), depth) for one, *place in held], NEUTRAL)
+        answers = [self._of(one, _Place(module, scope), depth) for one, module, scope in held]
+        return functools.reduce(join, answers, NEUTRAL)
 
     def _assigned_by(self, stmt: ast.stmt, name: str, place: _Place, depth: int) -> str | None:
         """How what an assignment gives to a name is reduced; None where that is not followed."""

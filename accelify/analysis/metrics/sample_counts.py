@@ -64,6 +64,31 @@ class SampleCounts:
                 owner = self.script.scope_of(count.stmt).resolve(count.name)
                 whole = owner is not None and self._means_all(count.name, owner, count.stmt)
                 yield replace(count, is_total=whole)
+        yield from self._of_attributes(loops)
+
+    def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
+        """Counts that a class keeps, `self.seen += len(x)`: who else reads them is not followed."""
+        tree, script = self.script.tree, self.script
+        for stmt in tree.nodes(ast.AugAssign):
+            target, cls = stmt.target, script.scope_of(stmt).owner_class
+            if not isinstance(target, ast.Attribute) or not isinstance(stmt.op, ast.Add) or cls is None:
+                continue
+            nominal = self._is_nominal(stmt.value)
+            if not nominal and not self._is_own(stmt.value):
+                continue
+            loop = next(iter(script.enclosing_loops(stmt)), None)
+            if loop is None or dotted(target.value) != script.scope_of(stmt).self_name():
+                continue
+            limits = [
+                limit
+                for read in tree.nodes(ast.Attribute)
+                if read.attr == target.attr and isinstance(read.ctx, ast.Load)
+                if script.scope_of(read).owner_class is cls
+                if dotted(read.value) == script.scope_of(read).self_name()
+                for limit in self._limits(read, loop)
+            ]
+            if limits and loop in loops:
+                yield SampleCount(stmt, dotted(target) or "", stmt.value, nominal, tuple(limits))
 
     def _counts(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         for stmt in self.script.tree.nodes(ast.AugAssign, ast.Assign):
@@ -107,7 +132,7 @@ class SampleCounts:
             for n in walk(added)
         )
 
-    def _limits(self, read: ast.Name, loop: BatchLoop) -> Iterator[ast.expr]:
+    def _limits(self, read: ast.expr, loop: BatchLoop) -> Iterator[ast.expr]:
         """What a count is compared with in a test, unless that is a count of the loop's as well."""
         tree = self.script.tree
         compare = tree.parent(read)

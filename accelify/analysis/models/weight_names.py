@@ -74,9 +74,12 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
 def _names_of(source: ast.Call, scope: Scope, parents: Parents) -> tuple[list[Node], IsName] | None:
     """Where the names that a call gives are at hand, and how they are told there."""
     assert isinstance(source.func, ast.Attribute)
-    pairs = source.func.attr in PAIRS
-    node: Node = _only_use(source, scope, parents)
-    around = parents(node)
+    return _names_at(_only_use(source, scope, parents), source.func.attr in PAIRS, parents)
+
+
+def _names_at(node: Node, pairs: bool, parents: Parents) -> tuple[list[Node], IsName] | None:
+    """The same for the place where names, pairs with one, or a dictionary of them are gone through."""
+    source, around = node, parents(node)
     if not pairs and isinstance(around, ast.Attribute) and around.attr in ("items", "keys"):
         outer = parents(around)
         if not isinstance(outer, ast.Call):
@@ -108,6 +111,23 @@ def _names_of(source: ast.Call, scope: Scope, parents: Parents) -> tuple[list[No
     if pairs and isinstance(target, (ast.Tuple, ast.List)) and target.elts:
         target, pairs = target.elts[0], False
     return (nodes, _named(target.id, first=pairs)) if isinstance(target, ast.Name) else None
+
+
+def reader_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Parents) -> Scope | None:
+    """The function that is handed the names which a call gives, and reads them with `module.` before them."""
+    assert isinstance(source.func, ast.Attribute)
+    node = _only_use(source, scope, parents)
+    call = parents(node)
+    call = parents(call) if isinstance(call, ast.keyword) else call
+    for callee in in_order(script.callees(call)) if isinstance(call, ast.Call) else ():
+        tree = script.interpreter.module_of(callee).tree
+        for given, own in handed_to(call, callee) if isinstance(call, ast.Call) else ():
+            for use in callee.nodes if given is node else ():
+                if isinstance(use, ast.Name) and use.id == own and isinstance(use.ctx, ast.Load):
+                    found = _names_at(use, source.func.attr in PAIRS, tree.parent)
+                    if found is not None and _tells(script, *found):
+                        return callee
+    return None
 
 
 def _only_use(source: ast.Call, scope: Scope, parents: Parents) -> ast.expr:
@@ -305,4 +325,14 @@ def sources_in(
                         yield from sources_in(script, inner, own, far - 1)
 
 
-__all__ = ["PAIRS", "PREFIX", "WORDS", "Reading", "by_name", "reading_of", "sources_in", "sources_of"]
+__all__ = [
+    "PAIRS",
+    "PREFIX",
+    "WORDS",
+    "Reading",
+    "by_name",
+    "reader_of",
+    "reading_of",
+    "sources_in",
+    "sources_of",
+]
