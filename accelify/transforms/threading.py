@@ -17,7 +17,7 @@ from accelify.analysis.planning.homes import caller_of, class_value, function_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.headers import Default, movable_default
 from accelify.analysis.syntax import Tree, dotted, walk
-from accelify.analysis.values import Class
+from accelify.analysis.values import Class, Imported
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -170,7 +170,8 @@ def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
         return False
     own = context.script.scope_of(call).self_name()
     plain = not call.keywords and all(dotted(argument) == own for argument in call.args)
-    return plain and class_value(context.script, scope).external_bases() == {"torch.nn.Module"}
+    bases = class_value(context.script, scope).bases
+    return plain and all(isinstance(one, Imported) and one.name == "torch.nn.Module" for one in bases)
 
 
 def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:

@@ -113,3 +113,15 @@ def test_an_option_that_holds_a_device_chosen_above_it(front: str, ready: str, s
     made = "accelerator = Accelerator(cpu=args.no_cuda)\n"
     assert text.index(LATER) < text.index(made)
     assert (f"{made}args.device = accelerator.device\n" in text) == set_again
+
+
+@pytest.mark.parametrize(
+    "moved", ["model.to(host)", "model = model.to(host)", "model.to(device=host)", "back = model.to(host)"]
+)
+def test_a_model_that_goes_to_the_cpu_in_the_end_leaves_it_the_cpu(moved: str) -> None:
+    setup = f'{PLAIN}\nhost = torch.device("cpu")'
+    end = f"{moved}\nrows = model(data.tensors[0].to(host)).detach().to(host).numpy()"
+    found = convert(setup=setup, ready="model.to(device)", end=end)
+    assert 'host = torch.device("cpu")' in found.new_text
+    assert moved in found.new_text
+    assert "keeps parts of" not in "".join(f.message for f in found.remaining)

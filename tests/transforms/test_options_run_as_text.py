@@ -14,7 +14,16 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 CHOSEN = 'device = "cuda" if torch.cuda.is_available() else "cpu"'
 
 
-@pytest.mark.parametrize("run", ['found = {}\nexec("lr = 0.1", found)', 'def run():\n    exec("lr = 0.1")'])
+@pytest.mark.parametrize(
+    "run",
+    [
+        'found = {}\nexec("lr = 0.1", found)',
+        'def run():\n    exec("lr = 0.1")',
+        'exec("from nets import %s" % name)',
+        'exec(f"from nets import {name}")',
+        'exec("import {}".format(name))',
+    ],
+)
 def test_text_that_sets_no_name_of_the_module(run: str) -> None:
     text = convert(setup=f"{CHOSEN}\n{run}", build=MOVED).new_text
     assert text.index("accelerator = Accelerator()") < text.index("exec(")

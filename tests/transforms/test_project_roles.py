@@ -65,7 +65,8 @@ def test_a_module_of_another_file_that_trains_itself(tmp_path: Path) -> None:
     assert "agent, loader = accelerator.prepare(agent, loader)\n" in texts["main"]
     assert "accelerator.unwrap_model(agent).learn(x, y)\n" in texts["main"]
     assert (
-        "def __init__(self, accelerator, size):\n        self.accelerator = accelerator\n" in texts["agent"]
+        "def __init__(self, accelerator, size):\n        super().__init__()\n        self.accelerator = accelerator\n"
+        in texts["agent"]
     )
     assert "self.optimizer = self.accelerator.prepare(self.optimizer)\n" in texts["agent"]
     assert "self.accelerator.backward(loss)\n" in texts["agent"]

@@ -246,7 +246,11 @@ import torch
 from torch import nn
 
 
-class Learner(nn.Module):
+class Shown(nn.Module):
+    pass
+
+
+class Learner({base}):
     def __init__(self, lr):
         """One that steps itself."""
         {first}
@@ -279,20 +283,20 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("first", "behind"),
+    ("base", "first", "behind"),
     [
-        ("super().__init__()", True),
-        ("super(Learner, self).__init__()", True),
-        ("nn.Module.__init__(self)", True),
-        ("super().__init__()  # first of all", True),
-        ("self.lr = lr; super().__init__()", False),
-        ("self.lr = lr\n        super().__init__()", False),
+        ("nn.Module", "super().__init__()", True),
+        ("nn.Module", "super(Learner, self).__init__()", True),
+        ("nn.Module", "nn.Module.__init__(self)", True),
+        ("nn.Module", "super().__init__()  # first of all", True),
+        ("nn.Module", "self.lr = lr\n        super().__init__()", False),
+        ("Shown", "super().__init__()", False),
     ],
 )
 def test_a_torch_module_keeps_it_behind_the_first_line_of_its_own(
-    tmp_path: Path, first: str, behind: bool
+    tmp_path: Path, base: str, first: str, behind: bool
 ) -> None:
-    (tmp_path / "learner.py").write_text(LEARNER.format(first=first))
+    (tmp_path / "learner.py").write_text(LEARNER.format(base=base, first=first))
     (tmp_path / "train.py").write_text(LEARNING)
     texts = {Path(found.source.path).stem: found.new_text for found in convert_paths([tmp_path / "train.py"])}
     kept = "        self.accelerator = accelerator\n"

@@ -176,6 +176,7 @@ class Devices:
                 for given in [*call.args, *[kw.value for kw in call.keywords]]
             )
             and self.script.models_of(call)
+            and not (isinstance(call.func, ast.Attribute) and call.func.attr == "to")  # `model.to(cpu)`
         ]
 
     def _variable(self, assignment: DeviceAssignment) -> tuple[object, str]:

@@ -45,10 +45,8 @@ def mean_over_rounds(
         return None  # it need not come to the last round
     rounds = _Rounds(script, figures, set(loaders), loop)
     for node in (n for s in loop.body for n in walk(s)):
-        if isinstance(node, (ast.Call, ast.Assign, ast.AugAssign)) and rounds.is_for_one_sample(node):
-            continue
         name = rounds.added(node) or (rounds.collected(node) if isinstance(node, ast.Call) else None)
-        if name is not None:
+        if name is not None and not rounds.is_for_one_sample(node):
             return name, node
     return None
 

@@ -144,8 +144,15 @@ def runs_text(script: ScriptModel, stmt: ast.stmt) -> bool:
         and script.qualname(node.func) == "builtins.exec"
         and script.scope_of(node).kind == "module"
         and all(isinstance(a, ast.Call) and dotted(a.func) == "globals" for a in node.args[1:])
+        and not any(_imports(text) for text in node.args[:1])
         for node in walk(stmt)
     )
+
+
+def _imports(text: ast.expr) -> bool:
+    """`"from models import %s" % name`: text that is seen to import something, and sets no option."""
+    first = next((n.value for n in walk(text) if isinstance(n, ast.Constant)), None)
+    return isinstance(first, str) and first.lstrip().startswith(("import ", "from "))
 
 
 def _is_flag(name: str) -> bool:
