@@ -15,6 +15,7 @@ from accelify.analysis.statements.conditions import asks_for_several, only_reads
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
 from accelify.edited_comments import comment_above, heading
+from accelify.edited_lines import ends_paragraph, first_on_line, last_on_line, lines_together, shared_lines
 from accelify.joined_imports import join_imports
 
 _INDENTATION = 600
@@ -261,7 +262,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
     elif isinstance(edit, DeleteStatement):
         plan.deleted.append(edit.statement)
     elif isinstance(edit, InsertBefore):
-        stmt = _first_on_line(tree, edit.statement)
+        stmt = first_on_line(tree, edit.statement)
         if _is_inline(tree, stmt) and _one_statement(edit.lines):
             plan.replaces.append(
                 Replace(tree.start(stmt), tree.start(stmt), f"{edit.lines[0]}; ", edit.order)
@@ -277,8 +278,8 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
         offset = above
         plan.replaces.append(Replace(offset, offset, text, edit.order))
     elif isinstance(edit, InsertAfter):
-        stmt = _last_on_line(tree, edit.statement)
-        if _is_inline(tree, _first_on_line(tree, stmt)):
+        stmt = last_on_line(tree, edit.statement)
+        if _is_inline(tree, first_on_line(tree, stmt)):
             if not tree.ends_line(stmt) or not _one_statement(edit.lines):
                 raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
             plan.replaces.append(Replace(tree.end(stmt), tree.end(stmt), f"; {edit.lines[0]}", edit.order))
@@ -325,26 +326,6 @@ def _line(tree: Tree, stmt: ast.stmt) -> int:
 
 def _one_statement(lines: tuple[str, ...]) -> bool:
     return len(lines) == 1 and not lines[0].startswith("#")
-
-
-def _first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
-    """The first of the statements that share a line, `a; b; c`."""
-    block = tree.block_of(stmt)[2]
-    index = block.index(stmt)
-    while index and not tree.own_line(block[index]) and block[index - 1].end_lineno == block[index].lineno:
-        index -= 1
-    found: ast.stmt = block[index]
-    return found
-
-
-def _last_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
-    """The last of the statements that share a line."""
-    block = tree.block_of(stmt)[2]
-    index = block.index(stmt)
-    while index + 1 < len(block) and block[index + 1].lineno == block[index].end_lineno:
-        index += 1
-    found: ast.stmt = block[index]
-    return found
 
 
 def _lower_indent(tree: Tree, edit: Indent, plan: _Plan) -> None:
@@ -411,54 +392,19 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
         if len(gone) == len(block) and key not in filled:
             last = gone.pop()
             plan.replaces.append(Replace(tree.start(last), tree.end(last), "pass"))
-        whole = _shared_lines(tree, block, gone)
+        whole = shared_lines(tree, block, gone)
         gone = [s for s in gone if not any(s in run for run in whole)]
-        for run in [*whole, *_runs(tree, gone)]:
+        for run in [*whole, *lines_together(tree, gone)]:
             if run not in whole and not tree.alone(run[0]):
                 plan.replaces.append(_among_others(tree, run[0]))
                 continue
             start = tree.line_start(tree.start(run[0]))
-            if not any(id(stmt) in beside for stmt in run) and _ends_paragraph(tree, run[-1], block):
+            if not any(id(stmt) in beside for stmt in run) and ends_paragraph(tree, run[-1], block):
                 start = comment_above(tree, start)
             above = tree.data[tree.line_start(start - 1) : start].strip() if start else b""
             leads = all(s in deleted for s in block[: block.index(run[0])]) and not above.startswith(b"#")
             close_up = (leads or not above) and id(run[-1]) not in followed
             plan.replaces += _lines_of(tree, run, start, close_up)
-
-
-def _runs(tree: Tree, gone: list[ast.stmt]) -> list[list[ast.stmt]]:
-    """Statements that go, those of neighbouring lines together."""
-    runs: list[list[ast.stmt]] = []
-    for stmt in gone:
-        alone = tree.alone(stmt)
-        last = runs[-1][-1] if runs and alone and tree.alone(runs[-1][-1]) else None
-        if last is not None and tree.line_end(tree.end(last)) == tree.line_start(tree.start(stmt)):
-            runs[-1].append(stmt)
-        else:
-            runs.append([stmt])
-    return runs
-
-
-def _shared_lines(tree: Tree, block: list[ast.stmt], gone: list[ast.stmt]) -> list[list[ast.stmt]]:
-    """Statements that go, and have their line among themselves: `x = x.cuda(); y = y.cuda()`."""
-    found: dict[int, list[ast.stmt]] = {}
-    for stmt in block:
-        found.setdefault(stmt.lineno, []).append(stmt)
-    return [
-        run
-        for run in found.values()
-        if len(run) > 1
-        and all(stmt in gone and stmt.end_lineno == stmt.lineno for stmt in run)
-        and tree.own_line(run[0])
-        and tree.ends_line(run[-1])
-    ]
-
-
-def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
-    """Whether a blank line, a comment or the end of its block follows a statement."""
-    end = tree.line_end(tree.end(stmt))
-    following = tree.data[end : tree.line_end(end)].strip() if end < len(tree.data) else b""
-    return not following or following.startswith(b"#") or stmt is block[-1]
 
 
 def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
