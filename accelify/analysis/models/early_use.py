@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, makes_another
+from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, keeps_part, makes_another
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -38,7 +38,11 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
             continue
         end = script.tree.end(site.after)
         for call in site.scope.nodes:
-            if not isinstance(call, ast.Call) or script.tree.start(call) >= end:
+            if not isinstance(call, (ast.Call, ast.Attribute)) or script.tree.start(call) >= end:
+                continue
+            if keeps_part(script, call, lambda part: _is_among(script, model, script.models_of(part))):
+                return True
+            if isinstance(call, ast.Attribute):
                 continue
             if _runs_or_copies(script, call, model) or _reckons_with_another(script, sites, call, model):
                 return True

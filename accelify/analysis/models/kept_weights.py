@@ -66,6 +66,48 @@ def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
     return False
 
 
+def keeps_part(
+    script: ScriptModel, node: ast.Call | ast.Attribute, is_model: Callable[[ast.expr], bool]
+) -> bool:
+    """Whether a node makes another tensor of a part of a model, or asks where the part lies.
+
+    `net.fc.weight.clone()`, `torch.ones_like(layer.weight)` for the layers of it, `next(net.parameters()).device`.
+    """
+    if isinstance(node, ast.Attribute):
+        asked = node.attr == "device" and isinstance(node.ctx, ast.Load)
+        own = isinstance(node.value, ast.Name) and node.value.id == script.scope_of(node).self_name()
+        about = [node.value] if asked and not own else []
+    elif makes_another(node.func):
+        about = [*node.args, *[kw.value for kw in node.keywords]]
+        about += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    else:
+        about = []
+    if not any(_is_of_model(script, part, is_model) for part in about):
+        return False
+    stmt = script.tree.statement(node)
+    inside = (
+        {n.attr for n in walk(stmt) if isinstance(n, ast.Attribute)}
+        if isinstance(stmt, ast.Assign)
+        else set()
+    )
+    return isinstance(node, ast.Attribute) or not inside & _ELSEWHERE
+
+
+def _is_of_model(script: ScriptModel, node: ast.expr, is_model: Callable[[ast.expr], bool]) -> bool:
+    """Whether an expression reads a model, or what a loop around it takes out of one."""
+    read = [n for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+    if any(is_model(part) for part in read):
+        return True
+    names = {n.id for n in read if isinstance(n, ast.Name)}
+    loops = [a for a in script.tree.ancestors(node) if isinstance(a, (ast.For, ast.ListComp, ast.DictComp))]
+    for loop in loops:
+        for one in [loop] if isinstance(loop, ast.For) else loop.generators:
+            if names & set(target_names(one.target)):
+                if any(is_model(n) for n in walk(one.iter) if isinstance(n, (ast.Name, ast.Attribute))):
+                    return True
+    return False
+
+
 def makes_another(node: ast.AST) -> bool:
     """Whether a node is the name of what makes another tensor of one, or of several."""
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
