@@ -169,6 +169,9 @@ class Average:
 def rows_of(weights):
     return torch.cat([w.view(-1) for w in weights])
 
+def place_of(net):
+    return next(net.parameters()).device
+
 def size_of(weights):
     return sum(w.numel() for w in weights)
 
@@ -190,6 +193,8 @@ NAMED = "for name, p in model.named_parameters():\n    "
         ("average = Average(model.parameters())", True),
         ("rows = rows_of(model.parameters())", True),
         ("average = ExponentialMovingAverage(model.parameters(), decay=0.9)", True),
+        ("where = place_of(model)", True),
+        ("where = place_of(net=model)", True),
         (NAMED + "average.count(name, p)", False),
         (NAMED + "average.register(name, torch.ones(1))", False),
         ("print(size_of(model.parameters()))", False),

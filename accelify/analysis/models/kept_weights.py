@@ -151,7 +151,7 @@ def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_b
 
 def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
     """Whether a node of a function keeps what its parameters hold: a copy of it, itself, or its device."""
-    if makes_another(node) or _asks_device(node, names):
+    if makes_another(node) or asks_device(node, names):
         return True
     return (
         isinstance(node, ast.Assign)
@@ -164,10 +164,13 @@ def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
 def _clones(node: ast.AST, names: Collection[str]) -> bool:
     """Whether something makes another tensor of one and does not bring it to the CPU at once, or asks for a device."""
     inside = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
-    if any(_asks_device(n, names) for n in walk(node)):
+    if any(asks_device(n, names) for n in walk(node)):
         return True
     return any(makes_another(n) for n in walk(node)) and not inside & _ELSEWHERE
 
 
-def _asks_device(node: ast.AST, names: Collection[str]) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "device" and root_name(node.value) in names
+def asks_device(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether a node asks where something of some names lies: `next(net.parameters()).device`."""
+    if not isinstance(node, ast.Attribute) or node.attr != "device":
+        return False
+    return any(isinstance(n, ast.Name) and n.id in names for n in walk(node.value))
