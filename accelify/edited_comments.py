@@ -22,7 +22,8 @@ def heading(tree: Tree, start: int) -> int:
         above = line_start
     before = tree.data[tree.line_start(above - 1) : above].strip() if above else b"-"
     about_devices = _MOVE_COMMENT.search(tree.data[above:start])
-    return above if above and not about_devices and (not before or before.startswith(b"# %%")) else start
+    begins = not before or before.startswith(b"# %%") or before.endswith(b":")  # a paragraph, a cell, a block
+    return above if above and not about_devices and begins else start
 
 
 def comment_above(tree: Tree, start: int) -> int:

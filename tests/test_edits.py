@@ -555,3 +555,18 @@ def test_imports_in_front_of_a_statement_keep_the_line_between() -> None:
         ]
 
     assert applied("y = 1\n", make) == "from here import Made, a\n\ny = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("q\n\n# c\na\n", "q\n\nn()\n\n# c\na\n"),
+        ("def f():\n    # c\n    a\n", "def f():\n    n()\n\n    # c\n    a\n"),
+        ("if x:\n    # c\n    # d\n    a\n", "if x:\n    n()\n\n    # c\n    # d\n    a\n"),
+        ("q\n# c\na\n", "q\n# c\nn()\na\n"),
+        ("def f():\n    a\n", "def f():\n    n()\n    a\n"),
+        ("q\n\n# move it to the GPU\na\n", "q\n\n# move it to the GPU\nn()\na\n"),
+    ],
+)
+def test_lines_go_above_the_comment_that_heads_a_paragraph_or_a_block(text: str, after: str) -> None:
+    assert applied(text, lambda t: InsertBefore(statement(t, "a"), ("n()",), above_comment=True)) == after

@@ -55,6 +55,16 @@ def test_a_model_that_is_reckoned_with_beside_one_on_the_device(early: str) -> N
         ("first = {n: torch.zeros_like(p) for n, p in model.named_parameters()}", True),
         ("first = torch.cat([p.data.view(-1) for p in model.parameters()])", True),
         ("places = [p.device for p in model.parameters()]", True),
+        ("first = model.weight.data.clone()", True),
+        ("mask = torch.ones_like(model.weight)", True),
+        ("first = list(model.parameters())[0].detach().clone()", True),
+        ("first = model.state_dict()['weight'].clone()", True),
+        ("where = next(model.parameters()).device", True),
+        ("masks = []\nfor part in model.modules():\n    masks.append(torch.ones_like(part.weight))", True),
+        ("masks = {n: torch.ones_like(m.weight) for n, m in model.named_modules()}", True),
+        ("mask = torch.ones_like(model.weight).cpu()", False),
+        ("mask = torch.ones_like(data.tensors[0])", False),
+        ("for part in model.modules():\n    print(part, torch.ones_like(data.tensors[0]))", False),
         ("first = {n: p.cpu().clone() for n, p in model.state_dict().items()}", False),
         ("sizes = sorted([p.numel() for p in model.parameters()])", False),
         ("first = model.state_dict()\nmodel.load_state_dict(first)", False),
@@ -159,6 +169,9 @@ class Average:
 def rows_of(weights):
     return torch.cat([w.view(-1) for w in weights])
 
+def place_of(net):
+    return next(net.parameters()).device
+
 def size_of(weights):
     return sum(w.numel() for w in weights)
 
@@ -180,6 +193,8 @@ NAMED = "for name, p in model.named_parameters():\n    "
         ("average = Average(model.parameters())", True),
         ("rows = rows_of(model.parameters())", True),
         ("average = ExponentialMovingAverage(model.parameters(), decay=0.9)", True),
+        ("where = place_of(model)", True),
+        ("where = place_of(net=model)", True),
         (NAMED + "average.count(name, p)", False),
         (NAMED + "average.register(name, torch.ones(1))", False),
         ("print(size_of(model.parameters()))", False),

@@ -74,6 +74,7 @@ def test_the_main_process_calls_it(tmp_path: Path, helper: str) -> None:
 
 TIED = {
     "it changes what it is given": "def keep(x, path):\n    np.save(path, x)\n    x[0] = 1\n",
+    "it begins what it is given anew": "def keep(x, path):\n    np.save(path, x.value())\n    x.reset()\n",
     "it changes a part of what it is given": "def keep(x, path):\n    for g in x.groups:\n        g['a'] = 1\n"
     "    np.save(path, x)\n",
     "it changes a piece of what it is given": "def keep(x, path):\n    y = x[1:]\n    y.clear()\n"

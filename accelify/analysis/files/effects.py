@@ -112,7 +112,7 @@ _LOOKING = frozenset(
     "builtins.getattr builtins.id torch.save builtins.list builtins.sum".split()
 )
 _CHANGING = frozenset(
-    "append extend insert update pop popitem remove clear add discard setdefault sort reverse".split()
+    "append extend insert update pop popitem remove clear add discard setdefault sort reverse reset".split()
 )
 # What only the process needs that draws the picture.
 _SETTINGS = ("matplotlib.rcParams", "matplotlib.pyplot.rcParams", "pylab.rcParams")

@@ -17,6 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
 from accelify.analysis.losses.held_losses import Held, HeldLosses
+from accelify.analysis.losses.penalties import is_penalty
 from accelify.analysis.losses.reduction_kinds import (
     MEAN,
     MIXED,
@@ -115,7 +116,11 @@ class LossReductions:
         if isinstance(node, ast.BinOp):
             return self._operation(node, place, depth)
         if isinstance(node, ast.Call):
-            return PENALTY if self._is_penalty(node, place) else self._call(node, place, depth)
+            return (
+                PENALTY
+                if is_penalty(self.script, node, place.module, place.scope)
+                else self._call(node, place, depth)
+            )
         if isinstance(node, ast.NamedExpr):
             return self._of(node.value, place, depth)
         if isinstance(node, ast.Subscript) and (under := self._held.under(node, place.module, place.scope)):
@@ -284,44 +289,6 @@ class LossReductions:
             else right
             if left in (NEUTRAL, UNCLEAR)
             else either(left, right)
-        )
-
-    def _is_penalty(self, node: ast.Call, place: _Place) -> bool:
-        """Whether a call works on weights and nothing else (`model.weight.pow(2).sum()`)."""
-        called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
-        made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        names = [
-            n
-            for n in walk(node)
-            if isinstance(n, ast.Name)
-            and id(n) not in called
-            and n.id not in made
-            and isinstance(n.ctx, ast.Load)
-        ]
-        evaluate = self.script.interpreter.evaluate
-        held = [evaluate(place.module, place.scope, n) for n in names]
-        weights = [
-            h for h in held if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in h)
-        ]
-        libraries = [h for h in held if h and all(isinstance(w, Imported) for w in h)]
-        if not weights or len(weights) + len(libraries) != len(held):
-            return False
-        # What a method keeps in its model (`self.features`) is of the batch.
-        kept = {dotted(t) for n in place.scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
-        for n in walk(node):
-            if isinstance(n, ast.Attribute) and (
-                dotted(n) in kept
-                or any(
-                    isinstance(w, Thing) and w.kind == v.OUTPUT
-                    for w in evaluate(place.module, place.scope, n)
-                )
-            ):
-                return False
-        return not any(
-            isinstance(w, Thing) and w.kind == v.MODEL
-            for c in walk(node)
-            if isinstance(c, ast.Call)
-            for w in evaluate(place.module, place.scope, c.func)
         )
 
     def _divisor(self, factor: ast.expr, far: int = 0) -> ast.expr | None:

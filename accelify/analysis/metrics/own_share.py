@@ -287,13 +287,13 @@ class OwnShare:
     def _give_back(self, call: ast.Call, place: int | None, held: Held) -> None:
         """What a function returns, or one of several things, goes on where it is called."""
         stmt = self.tree.parent(call)
-        targets = stmt.targets if isinstance(stmt, ast.Assign) and call not in self.gathered else []
-        apart = [place_for(target, None, place) for target in targets]
-        if not apart or any(one is target for one, target in zip(apart, targets, strict=True)):
-            self._climb(call, held)
-            return
-        for target in apart:
-            self._assign(target, held, stmt)
+        if isinstance(stmt, ast.Assign) and call not in self.gathered:
+            apart = [place_for(target, None, place) for target in stmt.targets]
+            if not any(one is target for one, target in zip(apart, stmt.targets, strict=True)):
+                for target in apart:
+                    self._assign(target, held, stmt)
+                return
+        self._climb(call, held)
 
     def _back_to_callers(self, slot: Slot, held: Held) -> None:
         """What a function adds to an object that it is handed, its callers see."""

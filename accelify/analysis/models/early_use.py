@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, makes_another
+from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, asks_device, keeps_part, makes_another
 from accelify.analysis.planning.sites import PrepareSite
-from accelify.analysis.scopes import Scope, in_order
+from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, walk
 
@@ -38,7 +38,11 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
             continue
         end = script.tree.end(site.after)
         for call in site.scope.nodes:
-            if not isinstance(call, ast.Call) or script.tree.start(call) >= end:
+            if not isinstance(call, (ast.Call, ast.Attribute)) or script.tree.start(call) >= end:
+                continue
+            if keeps_part(script, call, lambda part: _is_among(script, model, script.models_of(part))):
+                return True
+            if isinstance(call, ast.Attribute):
                 continue
             if _runs_or_copies(script, call, model) or _reckons_with_another(script, sites, call, model):
                 return True
@@ -148,8 +152,12 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
         # `score(model, loader)` of a module that cannot be read
         if any(script.is_a(argument, v.LOADER, v.DATASET, v.BATCH, v.TENSOR) for argument in given):
             return True
-    # `{n: p.data.clone() for n, p in model.named_parameters()}` of a function
-    return any(makes_another(inner) for callee in script.callees(call) for inner in walk(callee.node))
+    # `{n: p.data.clone() for n, p in model.named_parameters()}` of a function, `next(model.parameters()).device`
+    for callee in script.callees(call):
+        names = {name for argument, name in handed_to(call, callee) if script.models_of(argument)}
+        if any(makes_another(inner) or asks_device(inner, names) for inner in walk(callee.node)):
+            return True
+    return False
 
 
 def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:

@@ -66,6 +66,48 @@ def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
     return False
 
 
+def keeps_part(
+    script: ScriptModel, node: ast.Call | ast.Attribute, is_model: Callable[[ast.expr], bool]
+) -> bool:
+    """Whether a node makes another tensor of a part of a model, or asks where the part lies.
+
+    `net.fc.weight.clone()`, `torch.ones_like(layer.weight)` for the layers of it, `next(net.parameters()).device`.
+    """
+    if isinstance(node, ast.Attribute):
+        asked = node.attr == "device" and isinstance(node.ctx, ast.Load)
+        own = isinstance(node.value, ast.Name) and node.value.id == script.scope_of(node).self_name()
+        about = [node.value] if asked and not own else []
+    elif makes_another(node.func):
+        about = [*node.args, *[kw.value for kw in node.keywords]]
+        about += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    else:
+        about = []
+    if not any(_is_of_model(script, part, is_model) for part in about):
+        return False
+    stmt = script.tree.statement(node)
+    inside = (
+        {n.attr for n in walk(stmt) if isinstance(n, ast.Attribute)}
+        if isinstance(stmt, ast.Assign)
+        else set()
+    )
+    return isinstance(node, ast.Attribute) or not inside & _ELSEWHERE
+
+
+def _is_of_model(script: ScriptModel, node: ast.expr, is_model: Callable[[ast.expr], bool]) -> bool:
+    """Whether an expression reads a model, or what a loop around it takes out of one."""
+    read = [n for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+    if any(is_model(part) for part in read):
+        return True
+    names = {n.id for n in read if isinstance(n, ast.Name)}
+    loops = [a for a in script.tree.ancestors(node) if isinstance(a, (ast.For, ast.ListComp, ast.DictComp))]
+    for loop in loops:
+        for one in [loop] if isinstance(loop, ast.For) else loop.generators:
+            if names & set(target_names(one.target)):
+                if any(is_model(n) for n in walk(one.iter) if isinstance(n, (ast.Name, ast.Attribute))):
+                    return True
+    return False
+
+
 def makes_another(node: ast.AST) -> bool:
     """Whether a node is the name of what makes another tensor of one, or of several."""
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -109,7 +151,7 @@ def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_b
 
 def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
     """Whether a node of a function keeps what its parameters hold: a copy of it, itself, or its device."""
-    if makes_another(node) or _asks_device(node, names):
+    if makes_another(node) or asks_device(node, names):
         return True
     return (
         isinstance(node, ast.Assign)
@@ -122,10 +164,13 @@ def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
 def _clones(node: ast.AST, names: Collection[str]) -> bool:
     """Whether something makes another tensor of one and does not bring it to the CPU at once, or asks for a device."""
     inside = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
-    if any(_asks_device(n, names) for n in walk(node)):
+    if any(asks_device(n, names) for n in walk(node)):
         return True
     return any(makes_another(n) for n in walk(node)) and not inside & _ELSEWHERE
 
 
-def _asks_device(node: ast.AST, names: Collection[str]) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "device" and root_name(node.value) in names
+def asks_device(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether a node asks where something of some names lies: `next(net.parameters()).device`."""
+    if not isinstance(node, ast.Attribute) or node.attr != "device":
+        return False
+    return any(isinstance(n, ast.Name) and n.id in names for n in walk(node.value))

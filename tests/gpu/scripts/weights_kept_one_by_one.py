@@ -28,6 +28,8 @@ loader = DataLoader(TensorDataset(torch.rand(32, 4), torch.randint(0, 2, (32,)))
 model = nn.Linear(4, 2).to(device)
 other = nn.Linear(4, 2).to(device)
 third = nn.Linear(4, 2).to(device)
+fourth = nn.Linear(4, 2).to(device)
+fifth = nn.Linear(4, 2).to(device)
 average, moved = Average(0.9), Average(0.9)
 for name, parameter in model.named_parameters():
     if parameter.requires_grad:
@@ -35,12 +37,15 @@ for name, parameter in model.named_parameters():
 for name, parameter in other.named_parameters():
     moved.place(name, parameter)
 first = flat(third.parameters())
-weights = [*model.parameters(), *other.parameters(), *third.parameters()]
+mask = torch.ones_like(fourth.weight)
+where = next(fifth.parameters()).device
+weights = [p for m in (model, other, third, fourth, fifth) for p in m.parameters()]
 optimizer = torch.optim.SGD(weights, lr=0.1)
 for x, y in loader:
-    x, y = x.to(device), y.to(device)
-    loss = nn.functional.cross_entropy(model(x) + other(x) + third(x), y)
+    x, y = x.to(where), y.to(device)
+    loss = nn.functional.cross_entropy(model(x) + other(x) + third(x) + fourth(x) + fifth(x), y)
     loss = loss + 0.1 * (first - torch.cat([w.view(-1) for w in third.parameters()])).pow(2).sum()
+    loss = loss + 0.1 * (fourth.weight * mask).pow(2).sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -1,0 +1,86 @@
+"""Terms of a loss that are made of weights alone, and of what is kept of them: the same whatever the batch is.
+
+model.weight.pow(2).sum()
+(fisher[name] * (weight - before[name]) ** 2).sum()     with `fisher` and `before` from before the loop
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import values as v
+from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.values import Imported, Thing, Values
+
+_OF_BATCHES = (v.BATCH, v.OUTPUT, v.LOADER, v.ITERATOR, v.DATASET)
+
+
+def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope) -> bool:
+    """Whether a call works on weights, and nothing else but what is kept since before the batches.
+
+    Args:
+        script: its model.
+        node: the call, `....sum()`.
+        module: in which it stands.
+        scope: in which it stands.
+    """
+    called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+    made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names = [
+        n
+        for n in walk(node)
+        if isinstance(n, ast.Name)
+        and id(n) not in called
+        and n.id not in made
+        and isinstance(n.ctx, ast.Load)
+    ]
+    evaluate = script.interpreter.evaluate
+    weights = False
+    for name in names:
+        held = evaluate(module, scope, name)
+        if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in held):
+            weights = True
+        elif not (held and all(isinstance(w, Imported) for w in held)):
+            if not (_is_kept(script, name, held, module, scope) or _names_weight(name, module)):
+                return False
+    if not weights:
+        return False
+    # What a method keeps in its model (`self.features`) is of the batch.
+    kept = {dotted(t) for n in scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
+    for n in walk(node):
+        if isinstance(n, ast.Attribute) and (
+            dotted(n) in kept
+            or any(isinstance(w, Thing) and w.kind == v.OUTPUT for w in evaluate(module, scope, n))
+        ):
+            return False
+    return not any(
+        isinstance(w, Thing) and w.kind == v.MODEL
+        for c in walk(node)
+        if isinstance(c, ast.Call)
+        for w in evaluate(module, scope, c.func)
+    )
+
+
+def _is_kept(script: ScriptModel, name: ast.Name, held: Values, module: Module, scope: Scope) -> bool:
+    """Whether a variable is set before the loop over batches in which it is read, or in the module's own lines."""
+    owner = scope.resolve(name.id)
+    if owner is None or owner.kind == "class" or any(a.arg == name.id for a in owner.parameters()):
+        return False
+    if any(isinstance(w, Thing) and w.kind in _OF_BATCHES for w in held) or module not in script.modules:
+        return False
+    tree, loops = script.tree, {loop for loop, _ in script.loader_loops}
+    if owner.kind != "module" and not any(a in loops for a in tree.ancestors(name)):
+        return False
+    writes = [w for w in tree.writes(name.id) if script.scope_of(w).resolve(name.id) is owner]
+    return bool(writes) and not any(a in loops for w in writes for a in tree.ancestors(w))
+
+
+def _names_weight(name: ast.Name, module: Module) -> bool:
+    """Whether a name is bound beside each weight of a model: `for name, weight in model.named_parameters()`."""
+    for loop in module.tree.ancestors(name):
+        if isinstance(loop, ast.For) and name.id in target_names(loop.target):
+            return any(isinstance(n, ast.Attribute) and n.attr == "named_parameters" for n in walk(loop.iter))
+    return False
