@@ -114,3 +114,22 @@ def test_a_loader_made_under_a_test_behind_which_a_run_may_leave(leave: str, ins
     plan = Plan(model_of(f"import sys\ndef main():\n{body}\nmain()\n"))
     names = [site.names() for site in plan.sites]
     assert names == ([["model", "optimizer"], ["loader"]] if inside else [["model", "optimizer", "loader"]])
+
+
+@pytest.mark.parametrize(
+    ("test", "inside"),
+    [
+        (
+            "for name in args.tasks:\n    if name not in args.known:\n        continue\n    print(name)\n",
+            False,
+        ),
+        ("for name in args.tasks:\n    if name in args.known:\n        break\n", False),
+        ("for name in args.tasks:\n    if name in args.known:\n        return\n", True),
+    ],
+)
+def test_a_loop_that_ends_early_before_the_training_leaves_nothing_out(test: str, inside: bool) -> None:
+    made = f"if args.plain:\n    {LOADER}elif args.other:\n    {LOADER}"
+    body = textwrap.indent(f"{MODEL}{OPTIMIZER}{made}{test}{LOOP}", "    ")
+    plan = Plan(model_of(f"def main():\n{body}\nmain()\n"))
+    sites = [["model", "optimizer"], ["loader"], ["loader"]] if inside else [["model", "optimizer", "loader"]]
+    assert [site.names() for site in plan.sites] == sites
