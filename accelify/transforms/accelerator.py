@@ -208,7 +208,7 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
         return [f"{name}[{key!r}] = {accelerator}.prepare({name}[{key!r}])".replace("'", '"') for key in keys]
     short = item.holder.name
     one = short[:-1] if len(short) > 2 and short.endswith("s") and not short.endswith("ss") else item.kind
-    if one in (accelerator, "name"):
+    if one in (accelerator, "name", short):
         one = "element"
     shared = context.plan.placement.held.is_shared(item.holder)
     if item.container == DICT:

@@ -15,6 +15,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.devices.counts import DeviceCounts
 from accelify.analysis.syntax import call_argument, dotted
+from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule, short
 
 COPIED = Rule(
@@ -53,7 +54,7 @@ def transform(context: Context) -> Iterator[Change]:
             f"`{short(tree.segment(call))}` makes one for each GPU of DataParallel, whose copies took one each; a "
             "process has one GPU"
         )
-        edits = [] if tree.in_fstring(call) else [verbs.replace(tree, count, "1")]
+        edits: list[Edit] = [] if tree.in_fstring(call) else [verbs.replace(tree, count, "1")]
         yield context.change(COPIED, call, message, edits)
 
 

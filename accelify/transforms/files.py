@@ -47,7 +47,7 @@ from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
 from accelify.analysis.syntax import call_argument, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.waits import read_in_functions
+from accelify.transforms.waits import all_wait_next, read_in_functions
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
 SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
@@ -95,7 +95,7 @@ def transform(context: Context) -> Iterator[Change]:
                     "the main process should write this, the others wait for it",
                 )  # fmt: skip
                 continue
-            if behind not in waited:
+            if behind not in waited and not all_wait_next(context, behind):
                 edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
             waited.add(behind)
         elif (around := _rearranged(context, run)) is not None and around not in waited:

@@ -25,6 +25,7 @@ import ast
 from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.losses.gradient_numbers import gradient_numbers
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
@@ -295,6 +296,23 @@ def _of_inputs(context: Context) -> Iterator[Change]:
             what = f"{' and '.join(read)}, of an input, is as many times as large as there are processes"
             mark = "divide the gradient of the input by accelerator.num_processes"
             yield context.todo(BY_HAND, backward.call, what, mark)
+    yield from _numbers(context, gradients)
+
+
+def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
+    """Numbers that are worked out of such a gradient and weigh a loss: they part between processes."""
+    told: set[str] = set()
+    for backward in context.script.backwards:
+        for number in gradient_numbers(context.script, gradients, backward):
+            if number.name in told:
+                continue
+            told.add(number.name)
+            message = (
+                f"`{number.name}` weighs a loss and is worked out of `{number.given}.grad`, the gradient of one "
+                "process's samples: each process weighs by another number than the whole batch would give"
+            )
+            mark = "let all processes weigh alike: gather what the weights are worked out of, or average them"
+            yield context.todo(BY_HAND, number.read, message, mark)
 
 
 def _reads_gradient(value: ast.expr) -> bool:

@@ -40,4 +40,15 @@ def read_in_functions(
     return behind
 
 
-__all__ = ["read_in_functions"]
+def all_wait_next(context: Context, stmt: ast.stmt) -> bool:
+    """Whether all wait at once behind a statement, or behind the `if` that it ends: for who reads a file there."""
+    tree = context.tree
+    while True:
+        owner, _, block = tree.block_of(stmt)
+        following = block[block.index(stmt) + 1 :][:1]
+        if following or not isinstance(owner, ast.If):
+            return bool(context.waiting.intersection(following))
+        stmt = owner
+
+
+__all__ = ["all_wait_next", "read_in_functions"]

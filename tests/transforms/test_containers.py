@@ -99,6 +99,21 @@ for x, y in loader:
     assert "opts = {name: accelerator.prepare(opt) for name, opt in opts.items()}\n" in text
 
 
+def test_a_dictionary_that_has_the_name_of_what_it_holds() -> None:
+    made = f"""\
+model = {{"g": nn.Linear(3, 3), "d": nn.Linear(3, 1)}}
+opts = {{name: {SGD.format("net")} for name, net in model.items()}}
+"""
+    loop = """\
+for x, y in loader:
+    (model["d"](model["g"](x)) - y).pow(2).mean().backward()
+    opts["d"].step()
+    opts["g"].step()
+"""
+    text = converted(script(made, LOADER, loop))
+    assert "model = {name: accelerator.prepare(element) for name, element in model.items()}\n" in text
+
+
 NETS = "nets = {'small': nn.Linear(3, 1), 'deep': nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))}\n"
 ONE = """\
 for x, y in loader:

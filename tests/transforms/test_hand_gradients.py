@@ -288,3 +288,37 @@ def test_weights_that_are_shifted_by_gradients_of_a_share_are_named(vector: str,
     conversion = convert(setup=SECOND, ready=OTHER, batch=batch)
     assert ("ACC416" in codes(conversion)) == named
     assert conversion.new_text.count("TODO(accelify ACC416)") == named
+
+
+BALANCED = """\
+shared = x.clone()
+shared.requires_grad = True
+kept = {{}}
+F.cross_entropy(model(shared), y).backward()
+{kept}
+scale = {{}}
+{scale}
+optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "scale", "loss", "named"),
+    [
+        ("kept['a'] = shared.grad.clone()", "scale['a'] = float(balance(kept))", "scale['a'] * ", True),
+        ("kept['a'] = shared.grad.norm().item()", "scale['a'] = 1 / kept['a']", "scale['a'] * ", True),
+        ("kept['a'] = shared.grad.sign()", "moved = x + kept['a']", "0.5 * ", False),  # an attack
+        ("kept['a'] = shared.grad.clone()", "scale['a'] = float(balance(kept))", "", False),  # only shown
+        ("kept['a'] = x.mean()", "scale['a'] = float(balance(kept))", "scale['a'] * ", False),
+    ],
+)
+def test_numbers_of_an_input_s_gradient_that_weigh_a_loss(
+    kept: str, scale: str, loss: str, named: bool
+) -> None:
+    found = convert(
+        imports="from balances import balance",
+        batch=BALANCED.format(kept=kept, scale=scale),
+        loss=f"loss = {loss}F.cross_entropy(model(x), y)",
+    )
+    said = [f.message for f in found.remaining if f.code == "ACC416" and "weighs a loss" in f.message]
+    assert len(said) == named

@@ -478,3 +478,22 @@ def test_a_stage_begins_from_what_the_one_before_has_left(before: str, behind: s
     text = STAGES.format(before=before, behind=behind)
     found = convert_source(Source.from_text(text, Path("train.py")))
     assert ("first(net)\naccelerator.wait_for_everyone()\nsecond(net)" in found.new_text) is waits
+
+
+MADE_AND_READ = """\
+import pickle, sys
+path = sys.argv[1]
+table = [1, 2]
+if len(sys.argv) > 2:
+    with open(path, "wb") as file:
+        pickle.dump(table, file)
+{between}
+with open(path, "rb") as file:
+    table = pickle.load(file)
+"""
+
+
+@pytest.mark.parametrize(("between", "waits"), [("", 1), ("print(open(path).read())", 2)])
+def test_who_waits_for_a_file_waits_once(between: str, waits: int) -> None:
+    found = convert(imports="", end=MADE_AND_READ.format(between=between)).new_text
+    assert found.count("accelerator.wait_for_everyone()") == waits

@@ -127,15 +127,24 @@ def leaves(stmt: ast.stmt) -> bool:
 def may_leave(tree: Tree, nodes: Iterable[ast.AST], start: int, read: ast.AST) -> bool:
     """Whether a run may leave between a place and what is read behind it: `if args.evaluate: ...; return`.
 
-    An error does not count: nothing goes on behind it on any path.
+    An error does not count: nothing goes on behind it on any path. Neither does the end of a loop, or of one of its
+    rounds, which the read stands behind.
     """
     around = set(tree.ancestors(read))
+
+    def goes_on(last: ast.stmt) -> bool:
+        loop = next(
+            (a for a in tree.ancestors(last) if isinstance(a, (ast.For, ast.AsyncFor, ast.While))), None
+        )
+        return isinstance(last, ast.Raise) or (
+            isinstance(last, (ast.Continue, ast.Break)) and loop not in around
+        )
+
     return any(
         start < tree.start(node) < tree.start(read)
         and node not in around
         and any(
-            branch and leaves(branch[-1]) and not isinstance(branch[-1], ast.Raise)
-            for branch in (node.body, node.orelse)
+            branch and leaves(branch[-1]) and not goes_on(branch[-1]) for branch in (node.body, node.orelse)
         )
         for node in nodes
         if isinstance(node, ast.If)

@@ -187,3 +187,22 @@ def test_a_loader_that_some_modes_do_not_have_is_prepared_where_it_is_made(
     assert plan.blockers == []
     made = [plan.tree.segment(site.after).partition(" = ")[0].removeprefix("self.") for site in plan.sites]
     assert made == places
+
+
+@pytest.mark.parametrize(
+    ("test", "inside"),
+    [
+        (
+            "for name in args.tasks:\n    if name not in args.known:\n        continue\n    print(name)\n",
+            False,
+        ),
+        ("for name in args.tasks:\n    if name in args.known:\n        break\n", False),
+        ("for name in args.tasks:\n    if name in args.known:\n        return\n", True),
+    ],
+)
+def test_a_loop_that_ends_early_before_the_training_leaves_nothing_out(test: str, inside: bool) -> None:
+    made = f"if args.plain:\n    {LOADER}elif args.other:\n    {LOADER}"
+    body = textwrap.indent(f"{MODEL}{OPTIMIZER}{made}{test}{LOOP}", "    ")
+    plan = Plan(model_of(f"def main():\n{body}\nmain()\n"))
+    sites = [["model", "optimizer"], ["loader"], ["loader"]] if inside else [["model", "optimizer", "loader"]]
+    assert [site.names() for site in plan.sites] == sites
