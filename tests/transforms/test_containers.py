@@ -402,3 +402,30 @@ def test_numbers_beside_an_optimizer_are_not_prepared(train: str, later: str) ->
     conversion = convert_source(Source.from_text(script(made, LOADER, STEPS)))
     reason = 'the optimizer `train_conf["optimizer"]` is kept in `train_conf`, whose elements are not all of one kind'
     assert reason in conversion.reason
+
+
+SEVERAL = """\
+class Several:
+    def __init__(self, *given):
+        self.given = given
+
+    def zero_grad(self):
+        for one in self.given:
+            one.zero_grad()
+
+    def step(self):
+        for one in self.given:
+            one.step()
+
+
+head = nn.Linear(1, 1)
+optimizer = Several({first}, {second})
+"""
+
+
+def test_optimizers_that_an_object_is_handed_one_after_the_other() -> None:
+    made = "model = nn.Linear(3, 1)\n" + SEVERAL.format(first=SGD.format("model"), second=SGD.format("head"))
+    loop = LOOP.replace("model(x)", "head(model(x))")
+    text = converted(script(made, LOADER, loop))
+    assert "        self.given = tuple(accelerator.prepare(optimizer) for optimizer in self.given)\n" in text
+    assert "model, head, loader = accelerator.prepare(model, head, loader)" in text
