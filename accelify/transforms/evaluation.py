@@ -274,7 +274,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     if edits:
         message = "the metrics of this loop would cover one process's share of the data"
         if evaluation.loses_batches:
-            message += "; with drop_last=True, up to N-1 whole batches of a pass are left out on N processes"
+            message += "; of a loader with drop_last=True, up to N-1 whole batches of a pass are left out"
         change = context.change(GATHER, evaluation.loop.iter, message, edits, core=True)
         reads = [tree.locate(tree.start(read))[1] for read in evaluation.picked.nodes]
         if reads:
