@@ -32,7 +32,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     figures = Figures(context.script, plan.reductions)
     for evaluation in plan.evaluations:
-        if evaluation.loses_batches or evaluation.only_looks:
+        if evaluation.only_looks:
             continue
         if all(drops_last(context.script, t) for t in evaluation.loaders):
             continue  # there is no shorter round

@@ -529,3 +529,30 @@ def test_at_known_places_of_a_list_they_have_the_names_that_they_get() -> None:
     text = converted(script(LISTED.format(first="loaders[0]", more=more)))
     assert "self.train_loader = accelerator.prepare(self.train_loader)\n" in text
     assert "accelerator.prepare(DataLoader" not in text
+
+
+SEVERAL = """\
+class Several:
+    def __init__(self, *given):
+        self.given = given
+
+    def zero_grad(self):
+        for one in self.given:
+            one.zero_grad()
+
+    def step(self):
+        for one in self.given:
+            one.step()
+
+
+head = nn.Linear(1, 1)
+optimizer = Several({first}, {second})
+"""
+
+
+def test_optimizers_that_an_object_is_handed_one_after_the_other() -> None:
+    made = "model = nn.Linear(3, 1)\n" + SEVERAL.format(first=SGD.format("model"), second=SGD.format("head"))
+    loop = LOOP.replace("model(x)", "head(model(x))")
+    text = converted(script(made, LOADER, loop))
+    assert "        self.given = tuple(accelerator.prepare(optimizer) for optimizer in self.given)\n" in text
+    assert "model, head, loader = accelerator.prepare(model, head, loader)" in text

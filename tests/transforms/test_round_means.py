@@ -142,3 +142,23 @@ def test_a_loader_that_is_trained_on_and_loses_whole_batches() -> None:
     found = convert_source(Source.from_text(text, PATH))
     assert _notes(found) == []
     assert [f.message.split()[0] for f in found.remaining if f.code == "ACC308"] == ["this"]
+
+
+def test_one_of_several_loaders_that_drops_its_last_batch_does_not_silence_the_others() -> None:
+    """Which of them is gone through is not seen where their names stand in a list."""
+    found = convert(
+        ready="""\
+        loaders = {'train': DataLoader(data, batch_size=8, drop_last=True), 'test': DataLoader(data, batch_size=8)}
+
+        def evaluate(names=['test']):
+            for name in names:
+                losses = []
+                for x, y in loaders[name]:
+                    losses.append(F.cross_entropy(model(x), y).item())
+                print(sum(losses) / len(losses))
+        """,
+        epoch="for x, y in loaders['train']:\n    F.cross_entropy(model(x), y).backward()\nevaluate()",
+    )
+    assert [m.split()[0] for _, m in _notes(found)] == ["`losses`"]
+    told = next(f.message for f in found.applied if f.code == "ACC301")
+    assert "of a loader with drop_last=True" in told

@@ -13,9 +13,12 @@ from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
 LIST, TUPLE, DICT = "list", "tuple", "dict"
-_FORMS = {
-    ast.List: LIST, ast.ListComp: LIST, ast.BinOp: LIST, ast.Tuple: TUPLE, ast.Dict: DICT, ast.DictComp: DICT
-}  # fmt: skip
+# `*args` of a function are a tuple.
+_FORMS: dict[type[ast.AST], str] = {
+    **dict.fromkeys((ast.List, ast.ListComp, ast.BinOp), LIST),
+    **dict.fromkeys((ast.Tuple, ast.FunctionDef, ast.AsyncFunctionDef), TUPLE),
+    **dict.fromkeys((ast.Dict, ast.DictComp), DICT),
+}
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
 _PREPARED = (v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
@@ -86,7 +89,7 @@ class Containers:
         found: dict[Value, ast.AST] = {
             value: key[0]
             for key, value in containers.items()
-            if key[1] in ("sequence", "mapping") and isinstance(key[0], ast.AST)
+            if key[1] in ("sequence", "mapping", "rest") and isinstance(key[0], ast.AST)
         }
         for (made, how), value in containers.items():
             original = found.get(made[1]) if how == "copy" and isinstance(made, tuple) else None
