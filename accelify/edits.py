@@ -7,7 +7,6 @@ as it stands.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +14,11 @@ from typing import Any
 from accelify.analysis.statements.conditions import asks_for_several, only_reads
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
+from accelify.comments import comment_above, comment_heading
 
 _INDENTATION = 600
 # The order of a replacement that is not needed where another edit takes its place away.
 YIELDING = 700
-# Comments that tell where something is put, and those that are code, or more than a word about the next line.
-_MOVE_COMMENT = re.compile(rb"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
-_KEPT_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
 
 
 class EditError(Exception):
@@ -271,7 +268,7 @@ def _lower(tree: Tree, edit: Edit, plan: _Plan) -> None:
             raise EditError(f"line {_line(tree, stmt)} holds more than one statement")
         indent = tree.indent(stmt)
         offset = tree.line_start(tree.start(stmt))
-        heading = _heading(tree, offset) if edit.above_comment else offset
+        heading = comment_heading(tree, offset) if edit.above_comment else offset
         lines = (*edit.lines, "") if heading < offset and edit.lines[-1] else edit.lines
         text = "".join(f"{indent}{line}{newline}" if line else newline for line in lines)
         offset = heading
@@ -308,21 +305,6 @@ def _line(tree: Tree, stmt: ast.stmt) -> int:
 
 def _one_statement(lines: tuple[str, ...]) -> bool:
     return len(lines) == 1 and not lines[0].startswith("#")
-
-
-def _heading(tree: Tree, start: int) -> int:
-    """Where the comment begins that heads the lines from an offset on; the offset where none does."""
-    above = start
-    while above:
-        line_start = tree.line_start(above - 1)
-        line = tree.data[line_start:above].strip()
-        if not line.startswith(b"#") or line.startswith(b"# %%"):
-            break
-        above = line_start
-    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b"-"
-    about_devices = _MOVE_COMMENT.search(tree.data[above:start])
-    begins = not before or before.startswith(b"# %%") or before.endswith(b":")  # a paragraph, a cell, a block
-    return above if above and not about_devices and begins else start
 
 
 def _first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
@@ -398,7 +380,7 @@ def _lower_deletions(tree: Tree, plan: _Plan, edits: set[Edit]) -> None:
                 continue
             start = tree.line_start(tree.start(run[0]))
             if not any(id(stmt) in beside for stmt in run) and _ends_paragraph(tree, run[-1], block):
-                start = _comment_above(tree, start)
+                start = comment_above(tree, start)
             above = tree.data[tree.line_start(start - 1) : start].strip() if start else b""
             leads = all(s in deleted for s in block[: block.index(run[0])]) and not above.startswith(b"#")
             close_up = (leads or not above) and id(run[-1]) not in followed
@@ -438,27 +420,6 @@ def _ends_paragraph(tree: Tree, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
     end = tree.line_end(tree.end(stmt))
     following = tree.data[end : tree.line_end(end)].strip() if end < len(tree.data) else b""
     return not following or following.startswith(b"#") or stmt is block[-1]
-
-
-def _comment_above(tree: Tree, start: int) -> int:
-    """Where the comment begins that tells of nothing but the move below it: `# to the GPU`; `start` where none does."""
-    indent = len(tree.data[start : tree.line_end(start)]) - len(
-        tree.data[start : tree.line_end(start)].lstrip()
-    )
-    above = start
-    for _ in range(2):
-        if not above:
-            break
-        line_start = tree.line_start(above - 1)
-        line = tree.data[line_start:above]
-        if not line.strip().startswith(b"#") or len(line) - len(line.lstrip()) != indent:
-            break
-        above = line_start
-    before = tree.data[tree.line_start(above - 1) : above].strip() if above else b""
-    comment = tree.data[above:start]
-    if before.startswith(b"#") or _KEPT_COMMENT.search(comment) or not _MOVE_COMMENT.search(comment):
-        return start
-    return above
 
 
 def _take_empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
