@@ -666,8 +666,11 @@ def test_lines_are_those_of_their_own_file(tmp_path: Path) -> None:
     }.items():
         (tmp_path / f"{name}.py").write_text(text)
     found = convert_project(Source.read(tmp_path / "main.py"))
-    said = [f for c in found for f in c.remaining if "holds more than one statement" in f.message]
-    assert [(Path(f.path).stem, f"line {f.line} holds" in f.message) for f in said] == [("base", True)]
+    written = [f for c in found for f in c.applied if f.code == "ACC203"]
+    lines = base.splitlines()
+    assert [(Path(f.path).stem, "open(path" in lines[f.line - 1]) for f in written] == [("base", True)]
+    text = next(c.new_text for c in found if c.source.path is not None and c.source.path.stem == "base")
+    assert "self.path = path; self.accelerator.is_main_process and open(path, 'w')" in text
 
 
 PAIR = f"""{TORCH}class Pair(nn.Module):
