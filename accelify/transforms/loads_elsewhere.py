@@ -45,8 +45,8 @@ def transform(context: Context) -> Iterator[Change]:
             n.id for s in scope.nodes if isinstance(s, ast.Return) and s.value for n in walk(s.value)
             if isinstance(n, ast.Name)
         }  # fmt: skip
-        for node in scope.calls:
-            if _loads_anywhere(context, module, scope, node, call):
+        for node in scope.nodes:
+            if isinstance(node, ast.Call) and _loads_anywhere(context, module, scope, node, call):
                 loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
             elif isinstance(node, ast.Constant) and _is_used_device(module, node, returned):
                 devices.setdefault(call, []).append(f"{file}, line {node.lineno}")

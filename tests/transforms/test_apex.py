@@ -279,7 +279,7 @@ def _trainer(parameter: str, first: str, given: str) -> Conversion:
 
 def test_options_that_a_constructor_keeps_later_are_read_off_its_parameter() -> None:
     text = _trainer(", opt", "self.opt = opt", "read()").new_text
-    asked = """(opt.half and opt.halves) and f"O{opt.level}" != "O0" and torch.cuda.is_available()"""
+    asked = """opt.half and opt.halves and f"O{opt.level}" != "O0" and torch.cuda.is_available()"""
     assert f'mixed_precision="fp16" if {asked} else "no"' in text
     assert text.index("Accelerator(") < text.index("self.opt = opt")
 

@@ -544,7 +544,7 @@ def test_whole_batches_that_several_processes_would_drop() -> None:
     after = HITS.format("loader", f"{GATHER}\n    ")
     conversion = check_transformed("epoch", HITS.format("loader", ""), after, ready=trained)
     (said,) = [f.message for f in conversion.applied if f.code == "ACC301"]
-    assert "up to N-1 whole batches of a pass are left out on N processes" in said
+    assert "of a loader with drop_last=True, up to N-1 whole batches of a pass are left out" in said
 
 
 FOUND = """
