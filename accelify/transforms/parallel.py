@@ -562,7 +562,10 @@ def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
             moved, value = True, value.func.value
         else:
             return False
-    return value is call and (not moved or context.plan.is_prepared(call, v.MODEL))
+    goes = context.plan.is_prepared(call, v.MODEL) and not context.plan.makes_unprepared(
+        context.script.scope_of(call)
+    )
+    return value is call and (not moved or goes)
 
 
 def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
