@@ -45,7 +45,7 @@ from accelify.analysis.models.wrapping_scripts import (
 )
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.statements.conditions import only_reads
+from accelify.analysis.statements.conditions import around_alone, only_reads
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -82,7 +82,7 @@ def transform(context: Context) -> Iterator[Change]:
             target: ast.stmt = stmt
             alone = isinstance(branch, ast.If) and not branch.orelse and not context.tree.is_elif(branch)
             if isinstance(branch, ast.If) and alone and _only_reports(branch, stmt):
-                target = branch
+                target = around_alone(context.tree, branch)
             edits = [DeleteStatement(target)]
             if (
                 isinstance(branch, ast.If)
