@@ -216,6 +216,8 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
         more = sum(bool(_ASYNC_NAME.search(one.partition("#")[0])) for one in lines) - 1
         there = f", here and in {more} more line{'s' if more > 1 else ''}" if more > 0 else ""
         sentence = f"{where}: `async` is a keyword since Python 3.7: give it another name{there}."
+    elif isinstance(error, TabError) and not _is_indented(text):
+        sentence = f"{where}: its indentation mixes tabs and spaces: indent it by spaces alone, in line with the rest."
     elif _PYTHON_2_MESSAGE.search(error.msg) or _PYTHON_2_LINE.search(shown):
         sentence = f"{where}: this is Python 2: port it to Python 3 first (for instance with 2to3)."
     else:
@@ -223,6 +225,19 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
             f"{where}: not valid Python ({error.msg}): accelify needs a script that this Python can run."
         )
     return SourceError(sentence, path, line)
+
+
+def _is_indented(text: str) -> bool:
+    """Whether blocks of a script lie right where a tab goes to the next eighth column, as for Python 2."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parse_old(text.expandtabs(8))
+    except IndentationError:
+        return False
+    except (SyntaxError, ValueError):
+        return True
+    return True
 
 
 def _declared_encoding(body: bytes, bom: bool, path: Path | None) -> str:

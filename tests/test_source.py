@@ -91,6 +91,11 @@ BAD = {
     "Python 2 raise": (b"raise ValueError, 'no'\n", 1, "Python 2"),
     "Python 2 unequal": (b"if a <> b:\n    pass\n", 1, "Python 2"),
     "tabs that only Python 2 takes": (b"if x:\n        a = 1\n\tb = 2\n", 3, "Python 2"),
+    "tabs that Python 2 does not take": (
+        b"if x:\n    a = 1\n\tfor b in c:\n        d = b\n",
+        3,
+        "mixes tabs",
+    ),
     "async as a name": (b"x = 1\ny = Reader(x, async=True)\n", 2, "`async` is a keyword"),
     "async in several lines": (
         b"x.send(async=True)\ny.send(async=True)\nz.a(async=1)  # z\n# (async=1)\n",

@@ -9,6 +9,7 @@ output = model(data)        output = model(data)
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.counts import made_once, size_of
+from accelify.analysis.metrics.entry_counts import count_of
 from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
@@ -289,6 +291,13 @@ def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, acceler
     tree = context.tree
     batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
     own = [n for n in evaluation.gathered if n in batch]
+    if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
+        # The sum over all processes is that of the gathered entries, without those that fill up the last round.
+        counted = count_of(count)
+        whole = re.sub(
+            rf"\b{counted}\b", f"{accelerator}.gather_for_metrics({counted})", ast.unparse(count), count=1
+        )
+        return [verbs.replace(tree, part, whole)]
     if isinstance(part, ast.Name) and _asks_size(context, part) and own:
         # A target has as many rows, and is gathered for less.
         return [verbs.replace(tree, part, f"{accelerator}.gather_for_metrics({own[0]})")]
@@ -386,7 +395,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
     """Lines that take sizes of the batch again, from one of the gathered tensors."""
     lines = []
     for name, expression in evaluation.sizes:
-        measured = size_of(expression)
+        measured = size_of(expression) or count_of(expression)
         batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
         text = ast.unparse(expression)
@@ -405,6 +414,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
     end = tree.end(evaluation.after)
     batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
     swaps: list[Edit] = []
+    counted = {count_of(expression) for _, expression in evaluation.sizes}
     for name in evaluation.gathered:
         reads = [
             n
@@ -418,6 +428,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
         others = [n for n in names if n != name and n in batch]
         if (
             name in batch
+            and name not in counted
             and others
             and reads
             and all(_asks_size(context, n) and not tree.in_fstring(n) for n in reads)

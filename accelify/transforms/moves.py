@@ -18,7 +18,6 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.locations import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
-from accelify.analysis.models.only_evaluated import makes_one_of
 from accelify.analysis.models.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -236,10 +235,9 @@ class _Moves:
 
     def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
         """Whether a factory makes a model here that goes by another name than the one that is prepared."""
-        placement = self.context.plan.placement
-        if placement.is_only_evaluated(node):
+        if self.context.plan.placement.is_only_evaluated(node):
             return True
-        if makes_one_of(self.script, placement.evaluated, self.script.scope_of(node)):
+        if self.context.plan.makes_unprepared(self.script.scope_of(node)):
             return True
         if not isinstance(node, ast.Call) or not self.script.callees(node):
             return False

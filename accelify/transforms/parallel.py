@@ -45,7 +45,7 @@ from accelify.analysis.models.wrapping_scripts import (
 )
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.statements.conditions import only_reads
+from accelify.analysis.statements.conditions import around_alone, only_reads
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -82,7 +82,7 @@ def transform(context: Context) -> Iterator[Change]:
             target: ast.stmt = stmt
             alone = isinstance(branch, ast.If) and not branch.orelse and not context.tree.is_elif(branch)
             if isinstance(branch, ast.If) and alone and _only_reports(branch, stmt):
-                target = branch
+                target = around_alone(context.tree, branch)
             edits = [DeleteStatement(target)]
             if (
                 isinstance(branch, ast.If)
@@ -562,7 +562,10 @@ def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
             moved, value = True, value.func.value
         else:
             return False
-    return value is call and (not moved or context.plan.is_prepared(call, v.MODEL))
+    goes = context.plan.is_prepared(call, v.MODEL) and not context.plan.makes_unprepared(
+        context.script.scope_of(call)
+    )
+    return value is call and (not moved or goes)
 
 
 def _unmoved(context: Context, inner: ast.expr) -> ast.expr:

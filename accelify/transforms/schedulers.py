@@ -194,14 +194,18 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
             if part.node in done or context.tree.in_fstring(part.node):
                 continue
             done.add(part.node)
-            where, what = "in the loss follows", "part of the loss"
+            text = short(context.tree.segment(part.node))
+            how, what = f"follows `{part.counter}`, a count of steps", "part of the loss"
+            if text == part.counter:
+                how = "goes on at each step"  # what is added at each is no count
+            where = f"in the loss {how}"
             if part.of_model:
-                where, what = "is set in the model and follows", "course"
+                where, what = f"is set in the model and {how}", "course"
             yield context.todo(
                 CUSTOM,
                 part.node,
-                f"`{short(context.tree.segment(part.node))}` {where} `{part.counter}`, a count of steps: of N "
-                f"processes each makes 1/N of the steps of an epoch, and this {what} comes N times later",
+                f"`{text}` {where}: of N processes each makes 1/N of the steps of an epoch, and this {what} comes N "
+                "times later",
                 _HOW,
             )
 

@@ -25,6 +25,7 @@ def test_other_wrappers_stay() -> None:
         "model = torch.nn.DataParallel(model, device_ids=[0, 1])  # é",
         "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)",
         "if torch.cuda.device_count() > 1:\n    print('many')\n    model = nn.DataParallel(model)",
+        "if type(ids) is list:\n    if len(ids) > 1:\n        model = nn.DataParallel(model)",
     ],
 )
 def test_the_wrapping_goes(snippet: str) -> None:

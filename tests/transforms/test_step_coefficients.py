@@ -73,6 +73,25 @@ def test_training_that_ends_after_steps_is_silent():
     assert not _said(loss=loss, update="optimizer.step()\nstep += 1\nif step >= 1000:\n    break\n")
 
 
+RAMP = "optimizer.step()\nscale = min(1.0, scale + 0.9 / {})\n"
+
+
+@pytest.mark.parametrize(
+    ("update", "named"),
+    [
+        (RAMP.format("round(len(loader.dataset) / 4)"), True),
+        (RAMP.format("1000"), True),
+        ("optimizer.step()\nscale = max(0.1, scale - 0.01)\n", True),
+        (RAMP.format("(3 * len(loader))"), False),
+        ("optimizer.step()\nscale = min(1.0, scale + float(loss))\n", False),
+        ("optimizer.step()\nscale = min(1.0, scale)\n", False),
+    ],
+)
+def test_a_warm_up_that_goes_on_at_each_step_is_named(update, named):
+    found = _said(setup="scale = 0.1", loss=LOSS + "loss = fit + extra\nloss *= scale", update=update)
+    assert [f.message[:40] for f in found] == ["`scale` in the loss goes on at each step"] * named, found
+
+
 COUNTING = """
 class Counting:
     def __init__(self):

@@ -135,7 +135,8 @@ def _is_gathered(plan: Plan, slot: Slot, node: ast.expr) -> bool:
                 if start > plan.tree.end(stmt):
                     return True
         place = evaluation.after or evaluation.before
-        if evaluation.problem is not None or place is None or slot.root not in evaluation.gathered:
+        again = [name for name, _ in evaluation.sizes]
+        if evaluation.problem is not None or place is None or slot.root not in (*evaluation.gathered, *again):
             continue
         if plan.script.scope_of(place) is slot.owner:
             behind = plan.tree.end(place) if evaluation.after is not None else plan.tree.start(place) - 1

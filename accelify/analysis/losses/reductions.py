@@ -42,6 +42,8 @@ from accelify.analysis.syntax import Tree, dotted, is_constant, walk
 from accelify.analysis.values import Function, Imported, Thing
 
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
+# Divided by so many, a sum over the batch stays one.
+_CLASSES = re.compile(r"(?:^|[._])(?:n|num)_?class(?:es)?$|(?:^|\.)classes$", re.I)
 _DEEPEST = 12
 _CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
@@ -317,7 +319,7 @@ class LossReductions:
 
     def _divided(self, reduction: str, divisor: ast.expr, place: _Place) -> str:
         """A sum over a count is an average: of the batch at hand, or of the configured batch."""
-        if reduction != SUM or isinstance(divisor, ast.Constant):
+        if reduction != SUM or isinstance(divisor, ast.Constant) or _CLASSES.search(dotted(divisor) or ""):
             return reduction
         if self._is_own_batch_size(divisor, place):
             return MEAN

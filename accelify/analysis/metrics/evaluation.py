@@ -16,6 +16,7 @@ from accelify.analysis.data.taken_before import TakenBefore, taken_before
 from accelify.analysis.losses.kept_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
+from accelify.analysis.metrics.entry_counts import count_of, entry_counts
 from accelify.analysis.models.model_calls import run_elsewhere
 from accelify.analysis.models.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
@@ -47,6 +48,8 @@ class EvaluationLoop:
     early: list[ast.expr] = field(default_factory=list)
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
+    # Numbers that count entries of the batch before the model's last call, by their names.
+    counts: dict[str, ast.expr] = field(default_factory=dict)
     # Entries of objects that hold tensors, gathered behind `after` or where they are read.
     picked: Picked = field(default_factory=Picked)
     problem: str | None = None
@@ -322,21 +325,16 @@ class _Analysis:
         return bool(names) and not _reduces(self.script, value)
 
     def _batch_names(self, until: int) -> list[str]:
-        names: list[str] = []
-        for target in [self.loop.target]:
-            names += target_names(target)
-        for stmt in self._assignments(until):
-            for assigned in stmt.targets:
-                names += target_names(assigned)
-        seen: dict[str, None] = dict.fromkeys(names)
+        given = [n for stmt in self._assignments(until) for t in stmt.targets for n in target_names(t)]
+        seen = dict.fromkeys([*target_names(self.loop.target), *given])
         scope = self.script.scope_of(self.loop)
         held = self.script.interpreter.variables
-        kept = []
+        kept, counts = [], self._counts(until)
         for name in seen:
-            if self._size_of_batch(name, until) is not None or self._is_of_a_shape(name, until):
+            sized = name in counts or self._size_of_batch(name, until) is not None
+            if sized or self._is_of_a_shape(name, until):
                 continue
-            owner = scope.resolve(name) or scope
-            values = held.get((owner, name), set())
+            values = held.get((scope.resolve(name) or scope, name), set())
             if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
                 kept.append(name)
         return kept
@@ -357,6 +355,9 @@ class _Analysis:
                 found.append(stmt.value if first is None else first)
         return found[0] if len(found) == 1 and size_of(found[0]) is not None else None
 
+    def _counts(self, until: int) -> dict[str, ast.expr]:
+        return entry_counts(self.script.tree, self.loop, self.statements, list(self._assignments(until)))
+
     def _is_of_a_shape(self, name: str, until: int) -> bool:
         """Whether a name is one of the other sizes in `n, channels, _ = x.size()`: the same for every batch."""
         made = [s for s in self._assignments(until) if any(name in target_names(t) for t in s.targets)]
@@ -370,6 +371,8 @@ class _Analysis:
                     size = self._size_of_batch(name, last)
                     if name in later and size is not None:
                         self.result.sizes.append((name, size))
+        self.result.counts = self._counts(last)
+        self.result.sizes += [(n, count) for n, count in self.result.counts.items() if n in later]
 
     def _gather_after(self, forward: list[int], together: bool = False) -> str | None:
         last = forward[-1]
@@ -395,7 +398,8 @@ class _Analysis:
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
+        counted = {count_of(count) for name, count in self._counts(last).items() if name in later}
+        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later | counted]
         taken = entries.found(outputs, [n for n in names if n not in outputs])
         if isinstance(taken, str):
             return taken
@@ -465,7 +469,10 @@ class _Analysis:
         return next(iter(sorted((made & later) - gathered)), None)
 
     def _taken_before(self, last: int, entries: PickedEntries) -> TakenBefore | str:
-        return taken_before(self.script, self.loop, self.statements, last, entries, self._batch_names)
+        return taken_before(
+            self.script, self.loop, self.statements, last, entries,
+            lambda until: [*self._batch_names(until), *self._counts(until)],
+        )  # fmt: skip
 
     def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
         if self.batch_size == "total":
@@ -495,14 +502,14 @@ class _Analysis:
         needed = [n for n in self._batch_names(last - 1) if n in outside | later]
         if set(needed) & inside:
             return "the batch is used both by the model and by the metric in one statement"
-        if any(self._size_of_batch(n, last - 1) is not None for n in outside | later):
+        counted = self._counts(last - 1)
+        if any(n in counted or self._size_of_batch(n, last - 1) is not None for n in outside | later):
             return "the size of the local batch is used with what would be gathered"
         entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
         early = self._taken_before(last, entries)
         if isinstance(early, str):
             return early
-        changed = self._changed_by_gathering(stmt, needed, early)
-        if changed is not None:
+        if (changed := self._changed_by_gathering(stmt, needed, early)) is not None:
             return changed
         entry = entries.entry_of_call(calls[0])
         if entry is not None and entries.is_number(entry):
@@ -515,6 +522,7 @@ class _Analysis:
             self.result.picked = number
             return None
         call = entry or call
+        self.result.counts = counted
         self.result.inline = [call]
         self.result.before = stmt
         self.result.early = early.nodes

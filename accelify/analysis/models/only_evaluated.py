@@ -6,13 +6,14 @@ tested.eval()                                        tried.load_state_dict(model
 evaluate(tested, test_loader)
 
 Or one that is only counted: `probe = build()` in a function that adds up the sizes of `probe.parameters()`.
+Or some that a comprehension makes of it: `averaged = [build() for _ in decays]`.
 Or one that is made to be written: `scripted = torch.jit.script(model)`, `scripted.save(path)`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
@@ -27,6 +28,7 @@ _TRAINING = frozenset(
 )
 # What is asked of a model that is compiled to be written into a file.
 _WRITTEN = frozenset({"save", "eval", "cpu"})
+_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.DictComp)
 # What shows a model, or asks what it is.
 _SHOWING = frozenset(
     "builtins.print builtins.str builtins.repr builtins.len builtins.type builtins.isinstance".split()
@@ -115,3 +117,22 @@ def makes_one_of(script: ScriptModel, holders: Iterable[Holder], scope: Scope) -
         for call in walk(stmt)
         if isinstance(call, ast.Call)
     )
+
+
+def makes_others_in_row(script: ScriptModel, creations: Collection[ast.stmt], scope: Scope) -> bool:
+    """Whether a comprehension that makes nothing to prepare calls a function: `averaged = [build() for _ in decays]`.
+
+    Args:
+        script: its model.
+        creations: the statements that make what is prepared.
+        scope: the function.
+    """
+    if scope.kind != "function":
+        return False
+    for call in script.callers(scope):
+        inside = [a for a in script.tree.ancestors(call) if isinstance(a, (ast.stmt, *_COMPREHENSIONS))]
+        if inside and isinstance(inside[0], _COMPREHENSIONS):
+            stmt = script.tree.statement(call)
+            if isinstance(stmt, ast.Assign) and stmt not in creations:
+                return True
+    return False

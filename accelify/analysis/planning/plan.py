@@ -25,6 +25,7 @@ from accelify.analysis.lowered import Lowered
 from accelify.analysis.metrics.evaluation import EvaluationLoop, evaluation_loops
 from accelify.analysis.models.behind_prepare import is_behind_prepare
 from accelify.analysis.models.filled_behind import filled_behind
+from accelify.analysis.models.only_evaluated import makes_one_of, makes_others_in_row
 from accelify.analysis.planning.anchors import NAME, Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import told_here
 from accelify.analysis.planning.constructor import ConstructorArguments
@@ -576,6 +577,12 @@ class Plan(ConstructorArguments):
     def is_prepared(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can be something that was prepared."""
         return any(t in self.prepared for t in self.script.things(node, *kinds))
+
+    def makes_unprepared(self, scope: Scope) -> bool:
+        """Whether a function makes models that are left unprepared, so that what it moves has to stay moved."""
+        made = [c for site in self.sites for item in site.items for c in item.creations]
+        evaluated = self.placement.evaluated
+        return makes_one_of(self.script, evaluated, scope) or makes_others_in_row(self.script, made, scope)
 
     def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
         """Whether a node runs after the prepare of its own scope, or where `things` are prepared."""

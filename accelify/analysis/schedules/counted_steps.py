@@ -15,6 +15,8 @@ from accelify.analysis.syntax import assigned_pairs, dotted, is_constant, names_
 from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4
+_OF_THE_BATCH = (v.BATCH, v.OUTPUT, v.TENSOR)
+_NUMBERS = frozenset({"float", "int", "len", "round"})
 
 
 class CountedSteps:
@@ -44,6 +46,8 @@ class CountedSteps:
         self._counters: list[tuple[str, Scope]] = []
         # Those of them that count samples or tokens.
         self.of_batches: set[str] = set()
+        # Those that go up by a share of the way: `warm_up = min(1.0, warm_up + 0.9 / steps)`.
+        self.ramps: set[str] = set()
         for scope in queue:
             for node in self.nodes(scope):
                 name, by = _counted_up(node)
@@ -51,6 +55,9 @@ class CountedSteps:
                 if name is not None and (isinstance(by, ast.Constant) or of_batch or self._is_one(by, scope)):
                     self._counters.append((name, scope))
                     self.of_batches |= {name} if of_batch else set()
+                elif (ramp := self._ramp(node)) is not None:
+                    self._counters.append((ramp, scope))
+                    self.ramps.add(ramp)
 
     def module(self, scope: Scope) -> Module:
         """The module in which a scope stands."""
@@ -165,6 +172,23 @@ class CountedSteps:
             return isinstance(added.func.value, ast.Compare)
         return size_of(added) is not None
 
+    def _ramp(self, node: ast.AST) -> str | None:
+        """The number that goes up to a bound by what is no tensor: `scale = min(1.0, scale + 0.9 / steps)`."""
+        value = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if not isinstance(value, ast.Call) or dotted(value.func) not in ("min", "max") or value.keywords:
+            return None
+        name = dotted(node.targets[0]) if isinstance(node, ast.Assign) else None
+        moved = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Add, ast.Sub))]
+        if name is None or len(value.args) != 2 or len(moved) != 1 or dotted(moved[0].left) != name:
+            return None
+        plain = all(
+            not isinstance(part, (ast.Name, ast.Attribute)) or not self.script.is_a(part, *_OF_THE_BATCH)
+            for arg in value.args
+            for part in walk(arg)
+        )
+        calls = [n for n in walk(moved[0].right) if isinstance(n, ast.Call)]
+        return name if plain and all(dotted(call.func) in _NUMBERS for call in calls) else None
+
     def _is_one(self, added: ast.expr | None, scope: Scope) -> bool:
         """Whether a name, or an attribute of `self`, is set to 1 and to nothing else."""
         name = dotted(added) if isinstance(added, (ast.Name, ast.Attribute)) else None
@@ -258,7 +282,8 @@ class Trace:
         self._seen.add(key)
         if self.steps.counts(name, scope):
             self.counters.add(name)
-            return
+            if name not in self.steps.ramps:
+                return  # of how many steps a ramp is made, its assignments say
         places = [key[0]]
         if isinstance(key[0], ast.ClassDef):
             places = list(self.script.scope_for(key[0]).children.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import Tree, walk
 
 # What counts the devices of a machine, and options that ask for several.
 _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
@@ -14,7 +14,8 @@ _SEVERAL_DEVICES = re.compile(r"(multi|data)_?(gpu|parallel|device)|parallel$", 
 
 # Calls that tell about the machine, an object or a text, and change nothing.
 _LOOKS = (
-    "is_available", "device_count", "len", "isinstance", "hasattr", ".startswith", ".endswith", ".lower", ".upper",
+    "is_available", "device_count", "len", "isinstance", "hasattr", "type",
+    ".startswith", ".endswith", ".lower", ".upper",
 )  # fmt: skip
 
 
@@ -25,6 +26,16 @@ def only_reads(test: ast.expr) -> bool:
         for n in walk(test)
         if isinstance(n, ast.Call)
     )
+
+
+def around_alone(tree: Tree, branch: ast.If) -> ast.If:
+    """The branch around others in which nothing else stands: `if type(ids) is list:` around `if len(ids) > 1:`."""
+    outer = tree.parent(branch)
+    while isinstance(outer, ast.If) and outer.body == [branch] and not outer.orelse:
+        if tree.is_elif(outer) or not only_reads(outer.test):
+            break
+        branch, outer = outer, tree.parent(outer)
+    return branch
 
 
 def asks_for_several(test: ast.expr) -> bool:

@@ -55,6 +55,12 @@ def reduction(loss: str, batch_size: str = "per-process") -> str:
         (FUNCTION.format("(a - b).mean(), (a - b).sum()") + "other, loss = crit(output, y)", "sum"),
         ("class C(nn.Module):\n    def forward(self, a):\n        return a.sum()\nloss = C()(output)", "sum"),
         ("loss = mystery(output)", "unclear"),
+        (f"num_classes = 2\nloss = {SQUARES}.sum() / num_classes", "sum"),
+        (f"loss = {SQUARES}.sum() / args.n_classes / len(x)", "mean"),
+        (f"loss = {SQUARES}.sum() / (num_classes * len(x))", "mean"),
+        (f"loss = {SQUARES}.mean() / num_classes", "mean"),
+        (FUNCTION.format("(a - b).sum() / num_classes") + "def other(a, b):\n    return (a - b).abs().sum()\n"
+         "c = crit if args.a else other\nloss = c(output, y) / len(x)", "mean"),
     ],
 )  # fmt: skip
 def test_reductions(loss: str, wanted: str) -> None:

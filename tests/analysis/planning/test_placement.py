@@ -121,6 +121,34 @@ def test_a_factory_that_moves_makes_the_teacher_as_well(factory: str, moved: str
 
 
 @pytest.mark.parametrize(
+    ("factory", "moved"),
+    [
+        ("net = net.cuda()\n    ", "net = net.to(accelerator.device)"),
+        ("net = nn.DataParallel(net).cuda()\n    ", "net = net.to(accelerator.device)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("others", "stays"),
+    [
+        ("others = [build() for _ in range(2)]\n", True),
+        ("others = {k: build() for k in 'ab'}\n", True),
+        ("", False),
+    ],
+)
+def test_a_factory_that_moves_makes_several_others(
+    factory: str, moved: str, others: str, stays: bool
+) -> None:
+    """They are averages of the trained model, which are run on its device and in no optimizer."""
+    made = f"def build():\n    net = nn.Linear(3, 1)\n    {factory}return net\n"
+    shown = "for other in others:\n    print(other(torch.ones(1, 3).cuda()))\n" if others else ""
+    text = model_of(made + "model = build()\n" + others + OPTIMIZER + LOADER + LOOP + shown).tree.text
+    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    assert (moved in converted) is stays
+    assert "DataParallel" not in converted
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
+
+
+@pytest.mark.parametrize(
     ("first", "names"),
     [
         ("tried = build().cuda()", ["model"]),
