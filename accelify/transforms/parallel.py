@@ -145,7 +145,13 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
         )
         note = f"take the DataParallel out of `{one.where}` ({file})"
         owners = {owner for model in one.models for owner in context.script.owners_of(model)}
-        if {*one.models, *owners} & context.plan.prepared:
+        if one.runs:
+            message = (
+                f"`{one.where}` runs a model by data_parallel ({file}, line {one.wrap.lineno}), which of several "
+                "processes only that on the first GPU can do: call the model itself there"
+            )
+            note = f"call the model itself in `{one.where}` ({file}), not data_parallel"
+        elif {*one.models, *owners} & context.plan.prepared:
             message += ", and `module.` from the names of weights in files that were saved with it"
             note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
