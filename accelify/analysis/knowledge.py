@@ -81,6 +81,11 @@ PROGRESS_CALLS = frozenset(
 _PROGRESS_NAMES = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
 
 
+def is_range(qualname: str | None) -> bool:
+    """Whether a qualified name is that of tqdm's bar over numbers, which gives no data: `trange(epochs)`."""
+    return bool(qualname) and str(qualname).rsplit(".", 1)[-1] in ("trange", "tnrange")
+
+
 def is_progress(qualname: str | None) -> bool:
     """Whether a qualified name is tqdm, from wherever it was imported."""
     return bool(qualname) and (
