@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
@@ -314,7 +315,7 @@ def _copies(context: Context) -> Iterator[Change]:
 
 
 def _constants(context: Context) -> Iterator[Change]:
-    """`device="cuda"` and `torch.device("cuda")` written where a device is used."""
+    """`device="cuda"` and `torch.device("cuda")` written where a device is used, or handed to a function."""
     tree, script = context.tree, context.script
     for call in script.calls():
         if context.is_claimed(call) or tree.in_fstring(call):
@@ -322,6 +323,9 @@ def _constants(context: Context) -> Iterator[Change]:
         values = [kw.value for kw in call.keywords if kw.arg == "device"]
         if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
             values.append(call.args[0])
+        if script.callees(call):  # `Trainer(net, torch.device("cuda:0"))`
+            given = [*call.args, *[kw.value for kw in call.keywords]]
+            values += [one for one in given if isinstance(one, ast.Call) and one not in values]
         for value in values:
             text = value.value if isinstance(value, ast.Constant) else None
             if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device":
@@ -330,6 +334,9 @@ def _constants(context: Context) -> Iterator[Change]:
                 text = first.value if isinstance(first, ast.Constant) else "cuda" if chosen else None
             elif is_numbered_gpu(value):
                 text = "cuda:"
+            elif isinstance(value, ast.Call):
+                chosen = script.is_a(value, v.DEVICE) and choice_of(script, value) is not None
+                text = "cuda" if chosen else None
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
             if not isinstance(text, str) or not text.startswith("cuda"):

@@ -65,3 +65,46 @@ def test_each_process_works_on_its_own(given: str) -> None:
     text = converted(given)
     assert LINES in text
     assert USE in text
+
+
+KEPT = """
+class Trainer:
+    def __init__(self, model, device):
+        self.device = device
+        self.model = model.to(device)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for x, y in loader:
+            noise = torch.randn(1).to(self.device)
+            loss = nn.functional.cross_entropy(self.model(x.to(self.device)) + noise, y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+def of(net):
+    return next(net.parameters()).device
+
+
+net = nn.Linear(4, 2)
+trainer = Trainer(net, GIVEN)
+trainer.fit(DataLoader(data, batch_size=4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("pick()", "accelerator.device"),
+        ('torch.device("cuda:0")', "accelerator.device"),
+        ("device=torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "device=accelerator.device"),
+        ("torch.device('cpu')", "torch.device('cpu')"),
+        ("of(net)", "of(net)"),
+    ],
+)
+def test_so_does_an_object_that_is_made_behind_the_accelerator(given: str, after: str) -> None:
+    text = TEXT[: TEXT.index("def train")] + KEPT.replace("GIVEN", given)
+    found = convert_source(Source.from_text(text, PATH))
+    assert found.status == "converted", found.reason
+    assert f"net, {after})\ntrainer.fit(" in found.new_text
