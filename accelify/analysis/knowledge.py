@@ -53,6 +53,9 @@ WRITER_CLASSES = frozenset(
         "tensorboardX.SummaryWriter",
         "tensorboardX.writer.SummaryWriter",
         "tensorboard.SummaryWriter",
+        "tensorboard.FileWriter",
+        "tensorboardX.FileWriter",
+        "tensorboardX.writer.FileWriter",
         "visdom.Visdom",
         "tensorboard_logger.Logger",
         "tensorflow.summary.FileWriter",
@@ -76,6 +79,11 @@ PROGRESS_CALLS = frozenset(
     }
 )
 _PROGRESS_NAMES = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
+
+
+def is_range(qualname: str | None) -> bool:
+    """Whether a qualified name is that of tqdm's bar over numbers, which gives no data: `trange(epochs)`."""
+    return bool(qualname) and str(qualname).rsplit(".", 1)[-1] in ("trange", "tnrange")
 
 
 def is_progress(qualname: str | None) -> bool:

@@ -168,18 +168,19 @@ def _creation(context: Context) -> Change:
 def _prepares(context: Context) -> Iterator[Change]:
     begins = begins_run(context.script, context.plan.sites, context.plan.anchor)
     for site in context.plan.sites:
-        accelerator = context.accelerator(site.after) or "accelerator"
-        if context.plan.anchor is not None and context.plan.anchor.attribute and accelerator == "accelerator":
-            accelerator = f"{site.scope.self_name() or 'self'}.accelerator"
+        accelerator = context.accelerator(site.after)
+        if accelerator is None:
+            kept = context.plan.anchor is not None and context.plan.anchor.attribute
+            accelerator = f"{site.scope.self_name() or 'self'}.accelerator" if kept else "accelerator"
         names = site.names()
         line = f"{', '.join(names)} = {accelerator}.prepare({', '.join(names)})"
         lines: tuple[str, ...] = (line,) if names else ()
         if len(context.tree.indent(site.after)) + len(line) > _LONGEST_LINE:
             unit = context.tree.indent_unit()
             lines = (f"{', '.join(names)} = {accelerator}.prepare(", f"{unit}{', '.join(names)}", ")")
-        kept = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
-        models = [text for item, texts in kept for text in texts if item.kind == v.MODEL]
-        others = [text for item, texts in kept for text in texts if item.kind != v.MODEL]
+        inner = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
+        models = [text for item, texts in inner for text in texts if item.kind == v.MODEL]
+        others = [text for item, texts in inner for text in texts if item.kind != v.MODEL]
         # Optimizers come behind the models whose parameters they hold.
         if any(item.container is None and item.kind == v.MODEL for item in site.items):
             lines = (*models, *lines, *others)
@@ -187,7 +188,7 @@ def _prepares(context: Context) -> Iterator[Change]:
             lines = (*models, *others, *lines)
         if site is begins:
             lines = (f"{accelerator}.free_memory()", *lines)
-        names += [item.holder.text(site.scope) for item, _ in kept]
+        names += [item.holder.text(site.scope) for item, _ in inner]
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items

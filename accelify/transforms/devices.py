@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
@@ -26,9 +27,10 @@ from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.selected import SelectedDevices
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.wishes import DeviceAssignment
+from accelify.analysis.devices.wishes import DeviceAssignment, names_cpu
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.schedules.steps import sources
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
@@ -209,6 +211,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
         return
     accelerator = f"{script.scope_of(place).self_name() or 'self'}.{NAME}" if anchor.attribute else NAME
     done = {told.text for told in context.plan.named_devices}
+    chosen: list[tuple[str, ast.stmt, ast.expr]] = []
     for assignment in context.plan.devices.assignments:
         statement, target = assignment.statement, assignment.target
         if script.scope_of(statement) is not script.scope_of(place) or context.is_claimed(assignment.value):
@@ -217,13 +220,39 @@ def _chosen_before(context: Context) -> Iterator[Change]:
         if text in done or context.tree.start(statement) >= anchor.offset or not _is_read_on(context, target):
             continue
         done.add(text)
+        chosen.append((text, statement, assignment.value))
+    for text, value in _handed_in(context, script.scope_of(place)):
+        if text not in done:
+            done.add(text)
+            chosen.append((text, place, value))
+    for text, where, value in chosen:
         lines = (f"{text} = {device_for(script, text, accelerator)}",)
         if anchor.before is not None:
             edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
         else:
             edit = InsertAfter(place, lines, order=-49)
-        message = f"every process would use `{short(context.tree.segment(assignment.value))}`"
-        yield context.change(CHOICE, statement, message, [edit], core=True)
+        message = f"every process would use `{short(context.tree.segment(value))}`"
+        yield context.change(CHOICE, where, message, [edit], core=True)
+
+
+def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters of the function with the Accelerator whose device is chosen in the call: `train(pick(args))`."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    assert anchor is not None
+    given: dict[str, list[ast.expr]] = {}
+    for call in script.callers(scope):
+        for value, name in handed_to(call, scope):
+            given.setdefault(name, []).append(value)
+    for name, values in given.items():
+        if not all(
+            isinstance(value, (ast.Call, ast.IfExp)) or is_numbered_gpu(value) for value in values
+        ) or any(map(context.is_claimed, values)):
+            continue
+        if not all(script.is_a(value, v.DEVICE) and not names_cpu(value) for value in values):
+            continue
+        behind = [n for n in script.reads(name, scope) if tree.start(n) >= anchor.offset]
+        if not all(map(context.is_claimed, behind)):
+            yield name, values[0]
 
 
 def _is_read_on(context: Context, target: ast.expr) -> bool:
@@ -286,7 +315,7 @@ def _copies(context: Context) -> Iterator[Change]:
 
 
 def _constants(context: Context) -> Iterator[Change]:
-    """`device="cuda"` and `torch.device("cuda")` written where a device is used."""
+    """`device="cuda"` and `torch.device("cuda")` written where a device is used, or handed to a function."""
     tree, script = context.tree, context.script
     for call in script.calls():
         if context.is_claimed(call) or tree.in_fstring(call):
@@ -294,6 +323,9 @@ def _constants(context: Context) -> Iterator[Change]:
         values = [kw.value for kw in call.keywords if kw.arg == "device"]
         if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
             values.append(call.args[0])
+        if script.callees(call):  # `Trainer(net, torch.device("cuda:0"))`
+            given = [*call.args, *[kw.value for kw in call.keywords]]
+            values += [one for one in given if isinstance(one, ast.Call) and one not in values]
         for value in values:
             text = value.value if isinstance(value, ast.Constant) else None
             if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device":
@@ -302,6 +334,9 @@ def _constants(context: Context) -> Iterator[Change]:
                 text = first.value if isinstance(first, ast.Constant) else "cuda" if chosen else None
             elif is_numbered_gpu(value):
                 text = "cuda:"
+            elif isinstance(value, ast.Call):
+                chosen = script.is_a(value, v.DEVICE) and choice_of(script, value) is not None
+                text = "cuda" if chosen else None
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
             if not isinstance(text, str) or not text.startswith("cuda"):

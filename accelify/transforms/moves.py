@@ -355,6 +355,9 @@ class _Moves:
             if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in walk(left)):
                 left = left.value  # models["encoder"].to(device)
             return calls if dotted(left) is not None else None
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.IfExp) and calls:
+            kept = [self._left_of(stmt.value.body), self._left_of(stmt.value.orelse)]
+            return calls if self._only_asks(stmt.value.test) and None not in kept else None
         if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
             if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
                 return None
@@ -362,6 +365,13 @@ class _Moves:
             if all(one is not None for one in inner):
                 return [call for one in inner if one for call in one]
         return None
+
+    def _left_of(self, branch: ast.expr) -> str | None:
+        """What a branch of `model.cuda() if cuda else model.cpu()` only moves; None where it does more."""
+        node = self._stripped(branch)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu":
+            node = node.func.value if self.script.is_a(node.func.value, v.MODEL) else node
+        return "None" if is_constant(node, None) else dotted(node)
 
     def _only_asks(self, test: ast.expr) -> bool:
         return self.script.is_a(test, v.FLAG, v.DEVICE) or not any(

@@ -9,6 +9,7 @@ model.load_state_dict(torch.load(path))
 ->  model.load_state_dict({name.removeprefix("module."): weight for name, weight in torch.load(path).items()})
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
+out = nn.parallel.data_parallel(model, pair, ids)      ->  out = model(*pair)    (pair = (x, y))
 
 Scripts of the same folder that load what is saved here into a DataParallel, or take a model that was saved as a whole
 out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a
@@ -46,6 +47,7 @@ from accelify.analysis.models.wrapping_scripts import (
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.statements.conditions import around_alone, only_reads
+from accelify.analysis.statements.tuples import is_one_of_tuples
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -145,7 +147,13 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
         )
         note = f"take the DataParallel out of `{one.where}` ({file})"
         owners = {owner for model in one.models for owner in context.script.owners_of(model)}
-        if {*one.models, *owners} & context.plan.prepared:
+        if one.runs:
+            message = (
+                f"`{one.where}` runs a model by data_parallel ({file}, line {one.wrap.lineno}), which of several "
+                "processes only that on the first GPU can do: call the model itself there"
+            )
+            note = f"call the model itself in `{one.where}` ({file}), not data_parallel"
+        elif {*one.models, *owners} & context.plan.prepared:
             message += ", and `module.` from the names of weights in files that were saved with it"
             note += "; prepare distributes the model"
         yield context.todo(PARALLEL, one.call, message, note)
@@ -441,10 +449,9 @@ def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
     parts = [n for n in (model, inputs, options) if n is not None]
     if not isinstance(model, plain) or inputs is None or any(isinstance(a, ast.Starred) for a in call.args):
         return []
-    if any(isinstance(w, Sequence) for w in context.script.values(inputs)) and not isinstance(
-        inputs, ast.Tuple
-    ):
-        return []  # a tuple is spread, a list is not
+    if any(isinstance(w, Sequence) for w in context.script.values(inputs)):
+        if not isinstance(inputs, ast.Tuple) and not is_one_of_tuples(context.script, inputs):
+            return []  # a tuple is spread, a list is not
     if any(tree.end(a) > tree.start(b) for a, b in pairwise(parts)):
         return []
     given = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
@@ -453,7 +460,7 @@ def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
     first, last = tree.start(given[0]), tree.end(given[-1])
     edits: list[Edit] = [
         Replace(tree.start(call), tree.start(model), ""),
-        Replace(tree.end(model), first, "("),
+        Replace(tree.end(model), first, "(*" if is_one_of_tuples(context.script, inputs) else "("),
     ]
     if options is None:
         return [*edits, Replace(last, tree.end(call), ")")]

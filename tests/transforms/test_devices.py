@@ -693,3 +693,16 @@ def test_the_word_for_where_something_was_put_last_is_no_wish(keep: str, cpu: bo
         setup=PLACED.format(keep=keep), build="agent = Agent()\nmodel = agent.net\n" + SGD
     ).new_text
     assert ('self.place = "cpu"' not in text) is cpu
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "model.cuda() if torch.cuda.is_available() else model.cpu()",
+        "model.cuda() if torch.cuda.is_available() else None",
+        "None if not torch.cuda.is_available() else model.to('cuda')",
+    ],
+)
+def test_a_choice_between_moves_goes_as_a_whole(move: str) -> None:
+    made = "model = nn.Linear(4, 2)"
+    check_transformed("build", f"{made}\n{move}\n{SGD}", f"{made}\n{SGD}")

@@ -187,9 +187,21 @@ def test_a_run_on_parts_of_the_batch_is_one_of_the_model(given: str, kept: str) 
     assert "ACC109" in {f.code for f in conversion.applied}
 
 
-def test_parts_in_a_list_that_may_be_a_tuple_are_left_to_a_person() -> None:
-    loss = "both = (x, x)\nloss = F.cross_entropy(nn.parallel.data_parallel(model, both), y)"
+@pytest.mark.parametrize("made", ["[x, x]", "(x, x) if len(x) else [x, x]", "(x, x)\nboth = [x, x]"])
+def test_parts_in_what_may_be_a_list_are_left_to_a_person(made: str) -> None:
+    loss = f"both = {made}\nloss = F.cross_entropy(nn.parallel.data_parallel(model, both), y)"
     assert "ACC109" in {f.code for f in convert(loss=loss).remaining}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("model, both, [0, 1]", "model(*both)"), ("model, both, module_kwargs=more", "model(*both, **more)")],
+)
+def test_parts_in_a_tuple_that_is_written_out_are_spread(given: str, kept: str) -> None:
+    lines = "more = {}\nboth = (x, x)\nloss = F.cross_entropy({}, y)\nboth = x, y".replace("{}, y", "RUN, y")
+    check_transformed(
+        "loss", lines.replace("RUN", f"nn.parallel.data_parallel({given})"), lines.replace("RUN", kept)
+    )
 
 
 def test_the_branch_of_a_forward_that_splits_its_batch_is_the_other_one() -> None:

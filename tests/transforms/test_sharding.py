@@ -342,3 +342,26 @@ for _ in rounds:
     found = convert_source(Source.from_text(text, Path("train.py")))
     (message,) = [f.message for f in found.remaining if f.code == "ACC402"]
     assert message.startswith("its training data is not seen to come from a DataLoader")
+
+
+def test_a_bar_over_rounds_with_the_name_of_a_loader_keeps_no_data_from_being_shared() -> None:
+    text = """
+import torch
+from torch.utils.data import DataLoader
+from tqdm import trange
+
+loader = DataLoader(data, batch_size=4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+epoch_iterator = trange(3)
+for _ in epoch_iterator:
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        epoch_iterator.set_description("step")
+"""
+    found = convert_source(Source.from_text(text, Path("train.py")))
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in found.new_text
+    assert not found.remaining
+    assert 'accelerator.backward(model(x).sum(), reduction="sum")' in found.new_text

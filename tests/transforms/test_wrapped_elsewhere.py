@@ -97,6 +97,34 @@ def test_a_model_that_is_not_trained_is_named_too(tmp_path: Path) -> None:
     assert messages[0].endswith("take the wrapper out there")
 
 
+RUNS = """\
+import torch
+from torch import nn
+
+
+def score(net, x, gpus):
+    return nn.parallel.data_parallel(net, x, gpus).sum()
+
+
+def scores(net, x, several=False):
+    if several:
+        return score(net, x, [0, 1])
+    return net(x).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [("score(model, x, [0])", True), ("scores(model, x, True)", True), ("scores(model, x)", False)],
+)
+def test_so_is_a_function_that_runs_the_model_on_several_gpus(tmp_path: Path, call: str, named: bool) -> None:
+    build = f"model = nn.Linear(4, 2)\n\ndef judge(x):\n    return nets.{call}\n\njudge(torch.ones(1, 4))"
+    messages = said(converted(tmp_path, RUNS, build))
+    assert len(messages) == named
+    start = "`score` runs a model by data_parallel (nets.py, line 6), which of several processes only that on"
+    assert all(message.startswith(start) for message in messages)
+
+
 TWIN = """\
 from torch import nn
 

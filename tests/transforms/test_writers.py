@@ -33,6 +33,19 @@ def test_the_main_process_has_the_writer(library: str) -> None:
     )
 
 
+@pytest.mark.parametrize("library", ["tensorboard", "tensorboardX"])
+def test_so_it_has_the_writer_of_summaries(library: str) -> None:
+    conversion = convert(
+        imports=f"from {library} import FileWriter, summary",
+        setup=f"{DEVICE}\nwriter = FileWriter('runs')",
+        epoch="writer.add_summary(summary.scalar('loss', loss.item()), epoch)",
+    )
+    assert "writer = FileWriter('runs') if accelerator.is_main_process else None" in conversion.new_text
+    assert place_of(conversion.new_text, "epoch").startswith(
+        "if accelerator.is_main_process:\n    writer.add_summary("
+    )
+
+
 def test_its_uses_are_guarded_together() -> None:
     check_transformed(
         "epoch",

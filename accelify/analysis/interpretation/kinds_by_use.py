@@ -135,7 +135,7 @@ def kind_from_use(thing: Thing) -> str | None:
     if "step" in uses and any(k.OPTIMIZER_NAME.search(n) for n in names):
         thing.note("it is named like an optimizer and step() is called on it")
         return v.OPTIMIZER
-    if "[]for" in uses and any(k.LOADER_NAME.search(n) for n in names):
+    if "[]for" in uses and any(k.LOADER_NAME.search(n) for n in names) and not k.is_range(thing.qualname):
         thing.note("it is named like a loader and iterated")
         return v.LOADER
     if "()" in uses and any(k.CRITERION_NAME.search(n) for n in names):

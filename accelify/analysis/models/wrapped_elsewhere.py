@@ -1,4 +1,7 @@
-"""DataParallel in modules that are not converted: `define_net()` of nets.py gives the script a wrapped model."""
+"""DataParallel in modules that are not converted: `define_net()` of nets.py gives the script a wrapped model.
+
+And `data_parallel(net, x, gpus)` there, which runs the model on the same GPUs in every process.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,22 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.analysis.values import Class, Imported, Thing
 
-_WORD = b"DataParallel"
+_WORDS = (b"DataParallel", b"data_parallel")
 
 
 @dataclass(frozen=True, eq=False)
 class WrappedElsewhere:
-    """A call that wraps models, the function or class around it, and the call of the script that leads there."""
+    """A call that wraps models, the function or class around it, and the call of the script that leads there.
+
+    Of a model that is only run so (`data_parallel(net, x)`), `runs` is true.
+    """
 
     wrap: ast.Call
     module: Module
     where: str
     call: ast.Call
     models: frozenset[Thing]
+    runs: bool
 
 
 def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
@@ -36,13 +43,14 @@ def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
 
 def _others(script: ScriptModel) -> list[Module]:
     modules = dict.fromkeys(script.program.modules.values())
-    return [m for m in modules if m not in script.modules and _WORD in m.tree.data]
+    return [m for m in modules if m not in script.modules and any(word in m.tree.data for word in _WORDS)]
 
 
 def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere]:
     for call in module.tree.nodes(ast.Call):
         scope = module.scopes.of(call)
-        if scope.kind != "function" or not _wraps(script, module, scope, call):
+        kind = _kind(script, module, scope, call) if scope.kind == "function" else None
+        if kind is None:
             continue
         if _is_of_wrapped(script, module, scope, call):
             continue
@@ -52,17 +60,21 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
             given = script.interpreter.evaluate(module, scope, call)
             models = frozenset(one for one in given if isinstance(one, Thing))
             where = owner.name if owner is not None else scope.name.rpartition(".")[2]
-            yield WrappedElsewhere(call, module, where, reached, models)
+            yield WrappedElsewhere(call, module, where, reached, models, kind == "run")
 
 
-def _wraps(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
+def _kind(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> str | None:
+    """Whether a call makes a wrapper or runs a model on several GPUs: "wrap", "run", or None."""
     if not isinstance(call.func, (ast.Name, ast.Attribute)) or not (call.args or call.keywords):
-        return False
-    return any(
-        (isinstance(value, Imported) and value.name in k.PARALLEL_WRAPPERS)
-        or (isinstance(value, Class) and value.only_splits(k.PARALLEL_WRAPPERS))
-        for value in script.interpreter.evaluate(module, scope, call.func)
-    )
+        return None
+    for value in script.interpreter.evaluate(module, scope, call.func):
+        if isinstance(value, Imported) and value.name in k.SPLIT_RUNS:
+            return "run"
+        if isinstance(value, Imported) and value.name in k.PARALLEL_WRAPPERS:
+            return "wrap"
+        if isinstance(value, Class) and value.only_splits(k.PARALLEL_WRAPPERS):
+            return "wrap"
+    return None
 
 
 def _is_of_wrapped(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:

@@ -191,6 +191,8 @@ class Placement:
         found = [best]
         if all(is_alias(c) for c in best.creations):
             return found
+        # One for each branch, where `net = first()` and `net = second()` are alternatives.
+        makers = {maker for creation in best.creations for maker in self._makers(creation)}
         for holder in self.script.holders_of(thing):
             if (holder.cls is None) != (best.holder.cls is None):
                 continue
@@ -206,7 +208,7 @@ class Placement:
                     creations = [s for s in creations if gives(self.script, s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
-                    creations = [s for s in creations if self._makers(s) & self._makers(best.creations[0])]
+                    creations = [s for s in creations if self._makers(s) & makers]
                 if kind == v.MODEL and (
                     is_only_evaluated(self.script, holder, scope)
                     or is_only_counted(self.script, holder, scope, creations)

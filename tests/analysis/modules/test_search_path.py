@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.analysis.modules.search_path import roots_of
 from accelify.analysis.program import Program
 from accelify.analysis.syntax import Tree
 from accelify.convert import convert_paths
@@ -120,3 +121,23 @@ def test_modules_beside_the_folder_of_a_package_whose_project_is_a_package_too(p
         (folder / "__init__.py").write_text("")
     script = "from lib import net\nnet.make()\n"
     assert "lib.net" in Program(Tree(script), project / "tools" / "train.py").modules
+
+
+def test_a_package_in_a_folder_that_is_none_itself(project: Path) -> None:
+    """`experiments/cars/train.py`, which runs by `python -m experiments.cars.train` from the project's root."""
+    inner = project / "experiments" / "cars"
+    inner.mkdir(parents=True)
+    for file in (inner / "__init__.py", inner / "net.py", project / "experiments" / "common.py"):
+        file.write_text("def make():\n    return 1\n")
+    absolute = "from experiments.cars.net import make\nfrom experiments.common import make as other\n"
+    relative = "from .net import make\nfrom ..common import make as other\n"
+    for script in (absolute, relative):
+        modules = Program(Tree(f"{script}make()\nother()\n"), inner / "train.py").modules
+        assert {"experiments.cars.net", "experiments.common"} <= set(modules)
+
+
+def test_no_root_is_guessed_above_a_package_without_one(tmp_path: Path) -> None:
+    inner = tmp_path / "experiments" / "cars"
+    inner.mkdir(parents=True)
+    (inner / "__init__.py").write_text("")
+    assert roots_of(inner / "train.py") == [inner.resolve(), inner.resolve().parent]
