@@ -225,19 +225,23 @@ def left(context: Context) -> Iterator[Change]:
     for run in runs_on_host(
         script, models, plan.prepared, context.locations[1], lambda call: plan.after_prepare(call, models)
     ):
-        if run.site in known:
+        sites = [site for site in run.sites if site not in known]
+        if not sites:
             continue
-        known.add(run.site)
-        model = (dotted(run.site.func) or "model").removesuffix(".forward")
-        device = f"next({model}.parameters()).device"
+        known.update(sites)
         if run.module in script.modules:
-            message = (
-                f"`{model}` is given tensors of the host, which DataParallel moved; move them to {device}"
-            )
-            yield context.todo(PARALLEL, run.site, message, f"move what the model is given to {device}")
+            for site in sites:
+                model, device = _model_and_device(site)
+                message = (
+                    f"`{model}` is given tensors of the host, which DataParallel moved; move them to {device}"
+                )
+                yield context.todo(PARALLEL, site, message, f"move what the model is given to {device}")
             continue
+        _, device = _model_and_device(sites[0])
         path = run.module.path
-        where = f"{path.name if path is not None else 'another module'}, line {run.site.lineno}"
+        lines = [str(line) for line in sorted({site.lineno for site in sites})]
+        where = f"{path.name if path is not None else 'another module'}, line{'s' * (len(lines) > 1)} "
+        where += " and ".join(lines)
         message = (
             f"`{run.callee.name}` gives the model tensors of the host ({where}), which DataParallel moved; move them "
             f"to {device} there"
@@ -245,6 +249,12 @@ def left(context: Context) -> Iterator[Change]:
         yield context.todo(
             PARALLEL, run.call, message, f"move what the model is given in {where} to {device}"
         )
+
+
+def _model_and_device(run: ast.Call) -> tuple[str, str]:
+    """The name of a model that is run, and where it is, as source text."""
+    model = (dotted(run.func) or "model").removesuffix(".forward")
+    return model, f"next({model}.parameters()).device"
 
 
 def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:

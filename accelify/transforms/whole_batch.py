@@ -14,6 +14,7 @@ loss = F.cross_entropy(scores, torch.arange(len(x)))    (in the forward of a mod
 loss = -torch.diag(F.log_softmax(a @ b.t(), dim=1)).mean()
 loss = (margin + scores - scores.diag().view(-1, 1)).clamp(min=0).sum()
 loss = losses.TripletMarginLoss()(features, target)     (of pytorch_metric_learning)
+loss = F.cross_entropy(scores, y, reduction="none").topk(k, largest=False)[0].mean()
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.filled_matrices import counts_samples, fills_by_pairs, runs_in_forward
 from accelify.analysis.devices.made_of_numbers import is_made_of_numbers
 from accelify.analysis.losses.pitted_samples import PittedSamples
+from accelify.analysis.losses.ranked_samples import ranks_losses
 from accelify.analysis.losses.reductions import sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import assigned_once
@@ -323,6 +325,8 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
         data = context.script.interpreter.module_of(scope).tree.data
         if _FIRST_OF_ONE.search(data) and _spread_by_views(scope, node.args):
             return True
+    if ranks_losses(context.script, scope, node):
+        return True
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if last == "log" and len(node.args) == 1:

@@ -261,3 +261,47 @@ def test_what_a_helper_hands_on_of_the_batches_of_a_loader(tmp_path: Path) -> No
     helper = EVALUATE.format(head="for x, y in loader:", batch="pass", read="count(table, y)") + inner
     found = together(tmp_path, helper, EVALUATED)
     assert found[1].new_text == helper.replace("target.numpy", "target.cpu().numpy")
+
+
+SHOWING = """\
+import matplotlib.pyplot as plt
+import torch
+import torchvision
+from torchvision.utils import make_grid
+
+
+def show(batches, path):
+    {drawn}
+    grid = {grid}(images[:4])
+    plt.imsave(path, grid.numpy())
+"""
+SHOWN = EVALUATED.replace("evaluate\n", "show\n").replace(
+    'table = evaluate(model, loader, ["a", "b"])', 'show({shown}, "a.png")'
+)
+
+
+def test_a_picture_of_samples_that_are_given_is_drawn_by_one_process(tmp_path: Path) -> None:
+    script = SHOWN.format(shown="torch.randn(4, 3, 8, 8)")
+    text = together(tmp_path, SHOWING.format(drawn="images = batches", grid="make_grid"), script)[0].new_text
+    assert "if accelerator.is_main_process:\n    show(" in text
+
+
+@pytest.mark.parametrize("grid", ["make_grid", "torchvision.utils.make_grid"])
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "images, labels = next(iter(batches))",
+        "it = iter(batches)\n    images, labels = next(it)",
+        "it = iter(batches)\n    images, labels = it.next()",
+    ],
+)
+def test_a_picture_of_a_batch_that_a_helper_draws_is_drawn_by_all(
+    tmp_path: Path, drawn: str, grid: str
+) -> None:
+    """One process that begins a pass alone would wait for the others, which agree with it on the order."""
+    helper = SHOWING.format(drawn=drawn, grid=grid)
+    found = together(tmp_path, helper, SHOWN.format(shown="loader"))
+    assert "\nshow(loader" in found[0].new_text
+    (message,) = [f.message for f in found[0].remaining if f.code == "ACC210"]
+    assert "it reads batches" in message
+    assert found[1].new_text == helper.replace("grid.numpy()", "grid.cpu().numpy()")

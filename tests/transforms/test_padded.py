@@ -65,6 +65,26 @@ def test_samples_that_need_not_have_one_shape_keep_the_data_whole(loader: str, w
     assert ("gather_for_metrics" in conversion.new_text) is not whole
 
 
+@pytest.mark.parametrize(
+    ("bound", "whole"),
+    [
+        ("partial(stacked)", False),
+        ("functools.partial(to_the_width_of_all, n=32)", False),
+        ("lambda batch: stacked(batch)", False),
+        ("partial(longest)", True),
+        ("functools.partial(to_the_widest)", True),
+        ("lambda batch: tuple(zip(*batch))", True),
+    ],
+)
+def test_a_function_that_puts_batches_together_is_read_under_its_name(bound: str, whole: bool) -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    setup = "import functools\nfrom functools import partial\n" + COLLATES
+    made = f"together = {bound}\nother = DataLoader(data, 8, collate_fn=together)"
+    conversion = convert(setup=setup, ready=made, epoch=snippet + "print(hits)")
+    assert ("ACC303" in codes(conversion)) is whole
+    assert ("gather_for_metrics" in conversion.new_text) is not whole
+
+
 @pytest.mark.parametrize("collate", ["by_lengths", "to_the_widest"])
 def test_lists_of_lengths_beside_padded_rows_are_not_the_reason(collate: str) -> None:
     snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"

@@ -137,3 +137,17 @@ def test_what_a_helper_makes_for_another_model_or_moves_is_not(
     tmp_path: Path, changed: dict[str, str]
 ) -> None:
     assert said(converted(tmp_path, **(MEASURES | changed))) == []
+
+
+def test_every_place_of_a_function_is_named(tmp_path: Path) -> None:
+    """Moving what the first one gives leaves the others, which would fail on a GPU just so."""
+    helper = (
+        "def extract(model, loader):\n    found = []\n    for x, y in loader:\n        found.append(model(x))\n"
+        "    for x, y in loader:\n        y = y.cuda()\n        found.append(model(x))\n    return found\n"
+    )
+    (tmp_path / "helpers.py").write_text(helper)
+    script = TRAIN.format(model=WRAPPED, name="extract", shown="len(extract(model, test))")
+    (tmp_path / "train.py").write_text(script)
+    conversion = convert_paths([tmp_path / "train.py"])[0]
+    (message,) = [f.message for f in conversion.remaining if f.code == "ACC109"]
+    assert "(helpers.py, lines 4 and 7)" in message

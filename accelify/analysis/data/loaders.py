@@ -9,6 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.data.told_arguments import told
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
     Node,
@@ -103,16 +104,28 @@ def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
     given = call_argument(loader.site, 6, "collate_fn")
     if given is None:
         return []
-    if isinstance(given, ast.Call) and given.args:
-        given = given.args[0]  # functools.partial(collate, pad=0)
-    bodies: list[ast.AST] = [given] if isinstance(given, ast.Lambda) else []
-    for value in _values(script, loader, given):
-        if isinstance(value, Function):
-            bodies.append(value.scope.node)
-        elif isinstance(value, Thing) and value.cls is not None:
-            called = value.cls.method("__call__")
-            bodies += [called[1].node] if called is not None else []
+    bodies: list[ast.AST] = []
+    for function in [given, *_bound_to(script, loader, given)]:
+        if isinstance(function, ast.Call) and function.args:
+            function = function.args[0]  # functools.partial(collate, pad=0)
+        bodies += [function] if isinstance(function, ast.Lambda) else []
+        for value in _values(script, loader, function):
+            if isinstance(value, Function):
+                bodies.append(value.scope.node)
+            elif isinstance(value, Thing) and value.cls is not None:
+                called = value.cls.method("__call__")
+                bodies += [called[1].node] if called is not None else []
     return bodies
+
+
+def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.expr]:
+    """What makes the function that a loader is given by name: `collate = partial(pad_batch, value=0)`."""
+    if not isinstance(name, ast.Name):
+        return []
+    owner = _scope_of(script, loader).resolve(name.id)
+    assigned = [n for n in owner.nodes if isinstance(n, ast.Assign)] if owner is not None else []
+    bound = [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)]
+    return [value for value in bound if isinstance(value, (ast.Call, ast.Lambda))]
 
 
 def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
@@ -161,13 +174,16 @@ def _is_made_there(script: ScriptModel, module: Module, node: Node) -> bool:
 def _values(script: ScriptModel, loader: Thing, node: ast.expr) -> Values:
     """What an argument of a loader can be."""
     assert loader.module is not None
+    return script.interpreter.evaluate(loader.module, _scope_of(script, loader), node)
+
+
+def _scope_of(script: ScriptModel, loader: Thing) -> Scope:
+    """Where a loader is made."""
+    assert loader.module is not None
     assert loader.site is not None
-    scope = (
-        script.scope_of(loader.site)
-        if loader.module in script.modules
-        else loader.module.scopes.of(loader.site)
-    )
-    return script.interpreter.evaluate(loader.module, scope, node)
+    if loader.module in script.modules:
+        return script.scope_of(loader.site)
+    return loader.module.scopes.of(loader.site)
 
 
 def _moves(node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
+from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
@@ -189,7 +190,7 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression is an entry of the script's options (and not the device of a tensor or a model)."""
     if isinstance(node, ast.Name):
         # What callers hand over by a name is told further out.
-        return _is_defaulted(script, node) and not any(
+        return (_is_defaulted(script, node) or _is_of_unknown_caller(script, node)) and not any(
             isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
             for given in handed_to_parameter(script, node, node.id)
         )
@@ -214,6 +215,27 @@ def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:
         and bool(k.DEVICE_TEXT.match(default.value))
         for argument, default in owner.defaults()
     )
+
+
+def _is_of_unknown_caller(script: ScriptModel, name: ast.Name) -> bool:
+    """A parameter without default of a function that trains, and that nobody in these files calls.
+
+    So is one of the constructor of an object that trains: `def __init__(self, args, device)`.
+    """
+    owner = script.scope_of(name).resolve(name.id)
+    if owner is None or owner.kind != "function" or not k.DEVICE_NAME.search(name.id):
+        return False
+    if owner.is_method and owner.name.rpartition(".")[2] != "__init__":
+        return False  # the Accelerator is made where the object is
+    defaulted = {argument.arg for argument, _ in owner.defaults()}
+    if name.id in defaulted or all(argument.arg != name.id for argument in owner.parameters()):
+        return False
+    trains = owner in script.training_scopes or (
+        owner.owner_class is not None
+        and any(scope.owner_class is owner.owner_class for scope in script.training_scopes)
+    )
+    called = bool(script.callers(owner) or script.called_from_elsewhere(owner))
+    return trains and not called and not is_stored(owner, name.id)
 
 
 def holds_options(script: ScriptModel, node: ast.expr) -> bool:

@@ -96,7 +96,7 @@ def _reads(
                     names.update(name for target in stmt.targets for name in target_names(target))
                 elif names is seen and isinstance(stmt.value, ast.Call):
                     for target in stmt.targets:
-                        names.update(_gone_through(target, stmt.value, loaders))
+                        names.update(_gone_through(target, stmt.value, loaders | names))
             for loop in loops if names is seen else ():
                 names.update(_gone_through(loop.target, loop.iter, loaders | names))
     fetched = [
@@ -157,7 +157,8 @@ def _is_held(node: ast.expr, held: Set[str]) -> bool:
         return any(_is_held(e, held) for e in node.elts)
     if not isinstance(node, ast.Call) or any(is_constant(a, "cpu") for a in node.args):
         return False
-    if (dotted(node.func) or "").startswith(("torch.", "F.")):
+    name = dotted(node.func) or ""
+    if name.startswith(("torch.", "torchvision.", "F.")) or name.rpartition(".")[2] == "make_grid":
         return any(_is_held(a, held) for a in node.args)
     if isinstance(node.func, ast.Name) and node.func.id in held:
         return any(_is_held(a, held) for a in node.args)  # a model of the caller's

@@ -33,12 +33,12 @@ _NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch
 
 @dataclass(frozen=True)
 class HostRun:
-    """A call of the script, the function that it runs elsewhere, and where a model is run on the host's tensors."""
+    """A call of the script, the function that it runs elsewhere, and where that runs a model on the host's tensors."""
 
     call: ast.Call
     callee: Scope
     module: Module
-    site: ast.Call
+    sites: tuple[ast.Call, ...]
 
 
 def runs_on_host(
@@ -65,17 +65,19 @@ def runs_on_host(
             given = [(name, argument) for argument, name in handed_to(call, callee)]
             loaders = frozenset(n for n, a in given if _is_unprepared(script, a, prepared))
             tensors = frozenset(n for n, a in given if n not in loaders and HOST in after.of(a))
-            site = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
-            if site is None and script.interpreter.module_of(callee) not in script.modules:
+            found = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
+            if found is None and script.interpreter.module_of(callee) not in script.modules:
                 told = {name for name, argument in given if script.models_of(argument) & models}
                 if told and behind_prepare(call):
-                    site = _runs_what_it_makes(script, callee, told, makes)
-            if site is None:
+                    found = _runs_what_it_makes(script, callee, told, makes)
+            if found is None:
                 continue
-            module = script.interpreter.module_of(site[0])
-            # What is seen to be on the device by then was moved there by another edit.
-            if module not in script.modules or not any(after.of(a) == {DEVICE} for a in site[1].args):
-                yield HostRun(call, callee, module, site[1])
+            module, sites = script.interpreter.module_of(found[0]), found[1]
+            if module in script.modules:
+                # What is seen to be on the device by then was moved there by another edit.
+                sites = [site for site in sites if not any(after.of(a) == {DEVICE} for a in site.args)]
+            if sites:
+                yield HostRun(call, callee, module, tuple(sites))
                 break
 
 
@@ -114,7 +116,7 @@ def _runs_what_it_makes(
     callee: Scope,
     told: Set[str],
     makes: Callable[[Module, Scope, ast.expr], bool],
-) -> tuple[Scope, ast.Call] | None:
+) -> tuple[Scope, list[ast.Call]] | None:
     """Where a function runs a model that it is handed under some names on a tensor that it makes on the host."""
     module = script.interpreter.module_of(callee)
     bound: dict[str, list[ast.expr]] = {}
@@ -138,7 +140,7 @@ def _runs_what_it_makes(
         for given in call.args:
             values = bound.get(given.id, []) if isinstance(given, ast.Name) else [given]
             if values and all(makes(module, callee, one) for one in values):
-                return callee, call
+                return callee, [call]
     return None
 
 
@@ -154,16 +156,21 @@ def _run(
     loaders: frozenset[str],
     tensors: frozenset[str],
     depth: int,
-) -> tuple[Scope, ast.Call] | None:
+) -> tuple[Scope, list[ast.Call]] | None:
     """Where a function, or one that it calls, runs a model on what it is given under some names."""
     module = script.interpreter.module_of(scope)
     held = _held(script, scope, loaders, tensors)
-    for call in scope.calls:
+
+    def runs(call: ast.Call) -> bool:
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        if any(_is_held(script, a, held) for a in given):
-            run = script.interpreter.evaluate(module, scope, call.func)
-            if any(isinstance(one, Thing) and one in models for one in run):
-                return scope, call
+        if not any(_is_held(script, a, held) for a in given):
+            return False
+        run = script.interpreter.evaluate(module, scope, call.func)
+        return any(isinstance(one, Thing) and one in models for one in run)
+
+    for call in scope.calls:
+        if runs(call):
+            return scope, [one for one in scope.calls if runs(one)]
         for callee in in_order(script.callees(call)) if depth else ():
             pairs = handed_to(call, callee)
             inner = frozenset(n for a, n in pairs if _is_held(script, a, held))

@@ -104,6 +104,7 @@ RANDOM = tuple(
 _RANDOM_METHODS = frozenset("normal_ uniform_ random_ bernoulli_ rsample multinomial".split())
 _ASKING = ("torch.distributed.is_", "torch.distributed.get_")
 _LEAVING = frozenset("sys.exit builtins.exit builtins.quit os._exit os.abort".split())
+_DRAWING = frozenset({"builtins.iter", "builtins.next"})
 _CALLED = (v.MODEL, v.CRITERION)
 _ROLES = (v.OPTIMIZER, v.SCHEDULER, v.SCALER)
 _TRAINING = frozenset("step update unscale_ scale add_param_group".split())
@@ -330,6 +331,8 @@ class SideEffects:
             found.lists = True
         if name.startswith(READING) and kind is None:
             found.reads = True
+        if name in _DRAWING and call.args and self._is_a(module, scope, call.args[0], v.LOADER, v.ITERATOR):
+            found.tie("it reads batches")
         if name in _LEAVING:
             found.tie("it ends the run")
         elif name.startswith(RANDOM) or attribute in _RANDOM_METHODS:
