@@ -166,7 +166,8 @@ class LossReductions:
                 divided = True
             elif one is not None:
                 anew = always and isinstance(stmt, ast.Assign) and one not in (NEUTRAL, UNCLEAR)
-                answer = one if anew else either(answer, one)
+                added = isinstance(stmt, ast.AugAssign) and PENALTY in (answer, one)
+                answer = one if anew else together(answer, one) if added else either(answer, one)
         if divided and answer == SUM:
             return MEAN
         if not bound and any(a.arg == name for a in owner.parameters()):
