@@ -17,6 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
 from accelify.analysis.losses.held_losses import Held, HeldLosses
+from accelify.analysis.losses.moved_samples import MovedSamples
 from accelify.analysis.losses.reduction_kinds import (
     MEAN,
     MIXED,
@@ -42,6 +43,9 @@ from accelify.analysis.values import Function, Imported, Thing
 
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 _DEEPEST = 12
+_PASSING = frozenset(
+    "sum squeeze view float double to cuda clone clamp requires_grad_ item detach cpu numpy".split()
+)
 _CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
 
@@ -77,6 +81,7 @@ class LossReductions:
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
         self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
+        self._moved = MovedSamples(script)
         self._held = HeldLosses(script, lambda node, *place: self._functions(node, _Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
@@ -414,25 +419,11 @@ class LossReductions:
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
-            if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
+            summed = whole or sums_samples(node.args, node.keywords) or self._moved.sums(node, place.scope)
+            if name == "sum" and summed:
                 averaged = self._is_averaged(node.func.value, place)
                 return UNCLEAR if averaged else self._summed(node.func.value, place)
-            if name in (
-                "sum",
-                "squeeze",
-                "view",
-                "float",
-                "double",
-                "to",
-                "cuda",
-                "clone",
-                "clamp",
-                "requires_grad_",
-                "item",
-                "detach",
-                "cpu",
-                "numpy",
-            ):
+            if name in _PASSING:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
@@ -458,7 +449,7 @@ class LossReductions:
             return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
-            whole |= sums_samples(node.args[1:], node.keywords)
+            whole |= sums_samples(node.args[1:], node.keywords) or self._moved.sums(node, place.scope)
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked
