@@ -104,11 +104,12 @@ class OwnCounts:
                 if not self.chosen.is_for_one_sample(divisor, scope) and not self._has_single_samples(scope):
                     yield self.ratios.whole(divisor, scope), scope
 
-    def _has_single_samples(self, scope: Scope) -> bool:
-        """Whether a function is called for each sample of a batch by itself."""
-        calls = self.script.interpreter.callers.get(scope, [])
+    def _has_single_samples(self, scope: Scope, far: int = 0) -> bool:
+        """Whether a function is called for each sample of a batch by itself, or what calls it is."""
+        calls = self.ratios.calls_of(scope) if far < _FARTHEST else {}
         return bool(calls) and all(
-            self.chosen.is_for_one_sample(call, module.scopes.of(call)) for module, call in calls
+            self.chosen.is_for_one_sample(call, caller) or self._has_single_samples(caller, far + 1)
+            for call, caller in calls.items()
         )
 
     def curved(self) -> list[Curve]:

@@ -397,11 +397,13 @@ class LossReductions:
             self._here.averages[node] = place.scope
         answers += reduced
         known = [answer for answer in answers if answer is not None]
-        if known:
+        # An option may choose between a loss of torch's and a module of the program.
+        others = not known or any(isinstance(w, Thing) and w.kind in (v.MODEL, v.INSTANCE) for w in held)
+        functions = self._functions(node, place) if others else []
+        if known and not functions:
             return functools.reduce(either, sorted(known))
-        functions = self._functions(node, place)
         if functions:
-            answer = NEUTRAL
+            answer = functools.reduce(either, sorted(known), NEUTRAL)
             for function, results in functions:
                 for result in results:
                     answer = either(answer, self._of(result, _Place(function.module, function.scope), depth))
@@ -498,7 +500,7 @@ class LossReductions:
         if len(criteria) < 2 or place.scope.kind != "module" or place.module not in self.script.modules:
             return criteria
         tree = self.script.tree
-        before: list[tuple[int, Thing]] = []
+        before: list[tuple[ast.stmt, Thing]] = []
         for criterion in criteria:
             site = criterion.site
             if not isinstance(site, ast.Call) or tree.parent(site) is None:
@@ -506,8 +508,10 @@ class LossReductions:
             if not isinstance(tree.parent(tree.statement(site)), ast.Module):
                 return criteria
             if tree.start(site) < tree.start(call):
-                before.append((tree.start(site), criterion))
-        return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
+                before.append((tree.statement(site), criterion))
+        last = max((stmt for stmt, _ in before), key=tree.start, default=None)
+        # `a() if test else b()` makes several in one statement.
+        return [criterion for stmt, criterion in before if stmt is last] or criteria
 
     def _criterion(self, criterion: Thing, depth: int) -> str:
         answer = NEUTRAL
