@@ -139,3 +139,61 @@ def test_the_module_is_named_that_takes_the_accelerator(tmp_path: Path) -> None:
     (found,) = convert_paths([tmp_path / "again.py"])
     assert found.status == "refused"
     assert found.reason.startswith(f"its module {tmp_path / 'config.py'} is converted already")
+
+
+TRAINERS = """\
+class Base:
+    def __init__(self, model):
+        self.model = model
+
+    def train(self, loader, optimizer):
+        for x, y in loader:
+            loss = self.loss(x, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+class Plain(Base):
+    def loss(self, x, y):
+        return (self.model(x) - y).abs().mean()
+
+
+class Other:
+    def __init__(self, model):
+        self.model = model
+
+    def train(self, loader, optimizer):
+        for x, y in loader:
+            loss = (self.model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+ENTRY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainers import Other, Plain
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{trainer}(model).train(loader, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "trains"),
+    [("Plain", (True, False)), ("{True: Plain}[True]", (True, False)), ("Other", (False, True))],
+)
+def test_a_base_class_is_left_alone_where_nothing_derived_from_it_is_made(
+    tmp_path: Path, trainer: str, trains: tuple[bool, bool]
+) -> None:
+    """Its own name, which its subclass says, makes none."""
+    (tmp_path / "trainers.py").write_text(TRAINERS)
+    (tmp_path / "entry.py").write_text(ENTRY.format(trainer=trainer))
+    entry, trainers = convert_paths([tmp_path / "entry.py"])
+    assert entry.status == "converted", entry.reason
+    base, _, other = trainers.new_text.partition("class Other")
+    assert ("accelerator.backward(" in base, "accelerator.backward(" in other) == trains

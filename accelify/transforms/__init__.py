@@ -68,6 +68,7 @@ from accelify.transforms import (
     set_in_forward,
     sharding,
     shown_early,
+    split_runs,
     started_programs,
     steps_of_all,
     synchronised_norms,
@@ -88,6 +89,7 @@ from accelify.transforms.base import Transform
 TRANSFORMS: tuple[Transform, ...] = (
     replace_ddp.transform,
     parallel.transform,
+    split_runs.transform,
     synchronised_norms.transform,
     weight_names.transform,
     meetings_elsewhere.transform,

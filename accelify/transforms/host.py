@@ -2,6 +2,7 @@
 
 predictions.append(labels.numpy())      ->  predictions.append(labels.cpu().numpy())
 counts += np.bincount(labels)           ->  counts += np.bincount(labels.cpu())
+torch.LongTensor(labels)                ->  torch.LongTensor(labels.cpu())
 pack_padded_sequence(x, lengths)        ->  pack_padded_sequence(x, lengths.cpu())
 
 A function of another module that does so with what the script hands it is given the copy there.
@@ -16,7 +17,12 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.devices.locations import ARRAY, DEVICE, HOST
-from accelify.analysis.devices.read_on_host import can_be_mended, reads_on_host
+from accelify.analysis.devices.read_on_host import (
+    HOST_TYPES,
+    can_be_mended,
+    is_collated_by_torch,
+    reads_on_host,
+)
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Sequence, Thing
@@ -28,7 +34,7 @@ from accelify.transforms.mended_elsewhere import MendedElsewhere
 HOST_COPY = Rule(
     "ACC114",
     "host-copy",
-    "A tensor that prepare puts on the device is read on the host, by NumPy or as the lengths of sequences.",
+    "A tensor that prepare puts on the device is read on the host: by NumPy, or as lengths of sequences.",
     Severity.ERROR,
     effort=1,
 )
@@ -114,6 +120,7 @@ def _arguments(context: Context) -> Iterator[Change]:
     tree, (before, after) = context.tree, context.locations
     for call in context.script.calls_named(_takes_from_host):
         name = context.script.qualname(call.func) or ""
+        typed = name in HOST_TYPES
         given = call.args[1:] if name.rpartition(".")[2] in _OF_FILES else call.args
         for argument in [*given, *[kw.value for kw in call.keywords]]:
             if context.is_claimed(argument) or tree.in_fstring(argument):
@@ -123,6 +130,8 @@ def _arguments(context: Context) -> Iterator[Change]:
                 continue
             if any(isinstance(w, Sequence) for w in context.script.values(argument)):
                 continue  # it is where its elements lie, and has no cpu() itself
+            if typed and not is_collated_by_torch(context.script, argument):
+                continue  # it may be a list, which such a type takes as well
             edits: list[Edit] = [verbs.insert(tree, tree.end(argument), ".cpu()", -5)]
             if not isinstance(argument, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 edits = [
@@ -130,14 +139,14 @@ def _arguments(context: Context) -> Iterator[Change]:
                     verbs.insert(tree, tree.end(argument), ").cpu()", -5),
                 ]
             after.settle(argument, HOST)
-            yield context.change(
-                HOST_COPY, argument, "NumPy cannot read a tensor that lies on the device", edits, core=True
-            )
+            reader = f"`{name}` takes no" if typed else "NumPy cannot read a"
+            message = f"{reader} tensor that lies on the device"
+            yield context.change(HOST_COPY, argument, message, edits, core=True)
 
 
 def _takes_from_host(name: str) -> bool:
     """Whether a library's function works on what lies on the host."""
-    return name.split(".")[0] in _READERS or name.endswith("ToPILImage")
+    return name.split(".")[0] in _READERS or name.endswith("ToPILImage") or name in HOST_TYPES
 
 
 def _lengths(context: Context) -> Iterator[Change]:

@@ -8,16 +8,12 @@ self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which i
 model.load_state_dict(torch.load(path))
 ->  model.load_state_dict({name.removeprefix("module."): weight for name, weight in torch.load(path).items()})
 
-out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
-out = nn.parallel.data_parallel(model, pair, ids)      ->  out = model(*pair)    (pair = (x, y))
-
 Scripts of the same folder that load what is saved here into a DataParallel, or take a model that was saved as a whole
 out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a
 module which stays as it is: of several processes on several GPUs only the first can run it. Functions of other
 modules that take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is
-`.module` of what cannot be followed. What copies a model to all GPUs in steps of its own (replicate, scatter,
-parallel_apply, gather) is a finding, and so is what a function of another module gives the model from the host, or
-makes for it there: DataParallel moved it to the GPU. Batch norm that meets the other copies (SynchronizedBatchNorm2d)
+`.module` of what cannot be followed. What a function of another module gives the model from the host, or makes for it
+there, is a finding: DataParallel moved it to the GPU. Batch norm that meets the other copies (SynchronizedBatchNorm2d)
 is one, too: it is each process's own then.
 """
 
@@ -25,7 +21,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import pairwise
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -45,11 +40,10 @@ from accelify.analysis.models.wrapping_scripts import (
     taking_out_of_wrappers,
 )
 from accelify.analysis.schedules.training_before import trained_before
-from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.statements.conditions import around_alone, only_reads
-from accelify.analysis.statements.tuples import is_one_of_tuples
-from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Sequence, Thing
+from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.conditions import around_alone
+from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.values import Thing
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -111,8 +105,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
     yield from _stray(context, wrapped)
-    yield from _split_runs(context)
-    yield from _copied_runs(context)
     yield from _made_elsewhere(context)
     yield from _unread(context)
 
@@ -434,124 +426,6 @@ def _only_patches(callee: Scope, name: str) -> bool:
         elif not isinstance(stmt, (ast.Assert, ast.FunctionDef)):
             return False
     return True
-
-
-def _split_runs(context: Context) -> Iterator[Change]:
-    """`nn.parallel.data_parallel(model, x)` runs the model on parts of the batch: here, on all of its own."""
-    tree = context.tree
-    for call in context.script.calls_to(k.SPLIT_RUNS):
-        if context.is_claimed(call):
-            continue
-        message = "prepare distributes the model; data_parallel must not spread it over the same GPUs"
-        edits = [] if tree.in_fstring(call) else _plain_run(context, call)
-        if edits:
-            context.claim(call.func, *call.args[2:4])
-            edits = _of_one_branch(context, call) or edits
-        yield context.change(PARALLEL, call, message, edits, core=bool(edits))
-
-
-def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
-    """The edits that leave a call of the model; none where its arguments cannot be told apart."""
-    tree = context.tree
-    model, inputs = call_argument(call, 0, "module"), call_argument(call, 1, "inputs")
-    options = call_argument(call, 4, "module_kwargs")
-    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-    parts = [n for n in (model, inputs, options) if n is not None]
-    if not isinstance(model, plain) or inputs is None or any(isinstance(a, ast.Starred) for a in call.args):
-        return []
-    if any(isinstance(w, Sequence) for w in context.script.values(inputs)):
-        if not isinstance(inputs, ast.Tuple) and not is_one_of_tuples(context.script, inputs):
-            return []  # a tuple is spread, a list is not
-    if any(tree.end(a) > tree.start(b) for a, b in pairwise(parts)):
-        return []
-    given = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
-    if not given:
-        return []
-    first, last = tree.start(given[0]), tree.end(given[-1])
-    edits: list[Edit] = [
-        Replace(tree.start(call), tree.start(model), ""),
-        Replace(tree.end(model), first, "(*" if is_one_of_tuples(context.script, inputs) else "("),
-    ]
-    if options is None:
-        return [*edits, Replace(last, tree.end(call), ")")]
-    behind = Replace(tree.end(options), tree.end(call), ")")
-    return [*edits, Replace(last, tree.start(options), ", **"), behind]
-
-
-def _of_one_branch(context: Context, call: ast.Call) -> list[Edit]:
-    """`if several: y = data_parallel(model, x, ids)` and `else: y = model(x)` are the same: the second is left."""
-    tree, stmt = context.tree, context.tree.statement(call)
-    branch = tree.parent(stmt)
-    if not isinstance(branch, ast.If) or branch.body != [stmt] or len(branch.orelse) != 1:
-        return []
-    other, inputs = branch.orelse[0], call_argument(call, 1, "inputs")
-    if tree.is_elif(branch) or not tree.own_line(branch) or not only_reads(branch.test) or len(call.args) < 2:
-        return []
-    given = inputs.elts if isinstance(inputs, ast.Tuple) else [call.args[1]]
-    run = ast.unparse(ast.Call(call.args[0], list[ast.expr](given), []))
-    one = ast.unparse(stmt).replace(ast.unparse(call), run)
-    if one != ast.unparse(other) or other.lineno != other.end_lineno:
-        return []
-    context.claim(stmt, branch.test)
-    return [
-        Replace(tree.start(branch), tree.start(other), ""),
-        Replace(tree.end(other), tree.end(branch), ""),
-    ]
-
-
-def _copied_runs(context: Context) -> Iterator[Change]:
-    """Copies of a model on all GPUs that the script, or a function of another module that it calls, makes itself."""
-    script, done = context.script, set[Scope]()
-    for call in script.calls():
-        if script.qualname(call.func) in k.COPIED_RUNS and script.scope_of(call) not in done:
-            done.add(script.scope_of(call))
-            yield _copied_run(context, call, "it")
-        for callee in script.callees(call):
-            module = script.interpreter.module_of(callee)
-            if module in script.modules or callee in done or b"parallel" not in module.tree.data:
-                continue
-            if _copies(context, callee):
-                done.add(callee)
-                yield _copied_run(context, call, f"`{callee.name}`")
-
-
-def _copies(context: Context, callee: Scope) -> bool:
-    """Whether a function of another module runs copies of a model, itself or in methods of its own object."""
-    scopes = [callee, *in_order({s for n in callee.nodes for s in _own_methods(context, callee, n)})]
-    return any(
-        _is_copied_run(context, scope, node)
-        for scope in scopes
-        for node in walk(scope.node)
-        if isinstance(node, ast.Call)
-    )
-
-
-def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:
-    """Whether a call is of torch's functions for it, or of a project's copy of the one that runs the copies."""
-    module = context.script.interpreter.module_of(scope)
-    return context.effects.qualname(module, scope, call.func) in k.COPIED_RUNS or any(
-        callee.name == "parallel_apply" for callee in context.script.callees(call)
-    )
-
-
-def _own_methods(context: Context, scope: Scope, node: ast.AST) -> set[Scope]:
-    """The methods of its own object that a method calls at a node: `self.replicate(module, ids)`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return set()
-    own = scope.self_name() is not None and dotted(node.func.value) == scope.self_name()
-    return context.script.callees(node) if own else set()
-
-
-def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
-    message = (
-        f"{what} copies the model to several GPUs and runs it there, in every process: call the model instead"
-    )
-    return context.todo(
-        PARALLEL,
-        call,
-        message,
-        "every process would run the model on all GPUs; call the prepared model instead",
-    )
 
 
 def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:

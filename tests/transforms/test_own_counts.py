@@ -462,3 +462,52 @@ def every(p, y):
 )
 def test_a_ratio_for_each_sample_is_silent(body: str, loss: str, ready: str) -> None:
     assert "ACC425" not in codes(convert(setup=OVERLAP.format(body=body), ready=ready, loss=loss))
+
+
+CHOSEN = """
+class {name}(nn.Module):
+    def forward(self, scores, y{more}):
+        p = torch.sigmoid(scores)[:, 0]
+        return self.of(p, y{more})
+    def of(self, p, y{more}):
+        {body}
+"""
+BOTH = """
+class Both{}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.overlap = {}()
+    def forward(self, scores, y):
+        return F.cross_entropy(scores, y) + self.overlap(scores, y)
+"""
+
+
+def _said(name: str, made: str, loss: str, body: str = SUMS, more: str = "") -> list[str]:
+    setup = CHOSEN.format(name=name, body=body, more=more)
+    conversion = convert(setup=f"{setup}kind = os.environ['KIND']\n{made}", loss=loss)
+    return [f.message for f in conversion.remaining if f.code == "ACC425"]
+
+
+@pytest.mark.parametrize("name", ["Overlap", "OverlapLoss"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "overlap = {}()",
+        BOTH + "overlap = Both{}()",
+        "overlap = {}() if kind == 'overlap' else nn.CrossEntropyLoss()",
+        "if kind == 'overlap':\n    overlap = {}()\nelse:\n    overlap = nn.CrossEntropyLoss()",
+    ],
+)
+def test_a_ratio_in_a_class_that_is_named_a_loss_or_one_of_several(name: str, made: str) -> None:
+    (said,) = _said(name, made.replace("{}", name), "loss = overlap(model(x), y)")
+    assert "is a ratio of sums over the batch in line 15, and" in said
+
+
+@pytest.mark.parametrize("name", ["Overlap", "OverlapLoss"])
+def test_what_such_a_class_is_given_may_be_one_sample_or_no_output(name: str) -> None:
+    made = f"overlap = {name}()"
+    each = "loss = 0\nfor k in range(x.size(0)):\n    loss = loss + overlap(model(x[k]), y[k])"
+    assert not _said(name, made, f"{each}\nloss = loss / x.size(0)")
+    masked = "return (F.l1_loss(p, y.float(), reduction='none') * mask).sum() / mask.sum()"
+    (said,) = _said(name, made, "loss = overlap(model(x), y, (y > 0).float())", masked, ", mask")
+    assert "it is divided by `mask.sum()`" in said

@@ -7,6 +7,7 @@ so with all batches of a loader: the script shows nothing of it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
@@ -16,11 +17,16 @@ from accelify.analysis.devices.locations import DEVICE, HOST, Locations
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order, spread_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
 from accelify.analysis.values import Imported
 
 # What brings a tensor to the host, or makes no tensor of it.
 _FETCHING = frozenset("cpu numpy tolist item size shape dim numel".split())
+# Types that make a tensor of numbers, and take a tensor only where it lies on the host.
+HOST_TYPES = frozenset(
+    f"torch.{kind}Tensor" for kind in "Float Double Half Long Int Short Char Byte Bool".split()
+)
+_TYPED = re.compile(rb"\b(Float|Double|Half|Long|Int|Short|Char|Byte|Bool)Tensor\b")
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 2
 
@@ -58,15 +64,35 @@ def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> I
             loaders = {n for a, n in pairs if script.things(a, v.LOADER) & after.prepared}
             if not (given or loaders):
                 continue
+            lists = any(n in given and not is_collated_by_torch(script, a) for a, n in pairs)
             given |= {n for a, n in pairs if script.models_of(a) & after.prepared}
             for scope, tensor, certain in _reads(script, callee, given, given, loaders, _DEEPEST):
                 inner = script.interpreter.module_of(scope)
+                if (
+                    lists
+                    and not certain
+                    and _makes_host_type(script, inner, scope, inner.tree.parent(tensor))
+                ):
+                    continue  # of a list, as such a type does as well
                 if inner not in script.modules and inner.path is not None:
                     yield HostRead(call, callee, inner, tensor, certain)
 
 
+def is_collated_by_torch(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether something is of batches that torch puts together itself: tensors, and no lists of numbers."""
+    loaders = {loader for batch in script.things(node, v.BATCH) for loader in batch.link("loader")}
+    return bool(loaders) and not any(map(_has_own_collation, loaders))
+
+
+def _has_own_collation(loader: v.Thing) -> bool:
+    call = loader.site
+    if not isinstance(call, ast.Call):
+        return True
+    return call_argument(call, 6, "collate_fn") is not None or any(kw.arg is None for kw in call.keywords)
+
+
 def _has_word(module: Module) -> bool:
-    return b".numpy(" in module.tree.data or b"numpy" in module.tree.data
+    return b"numpy" in module.tree.data or _TYPED.search(module.tree.data) is not None
 
 
 def _reads(
@@ -113,7 +139,7 @@ def _reads(
         read = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
         if read is not None and _is_held(read, all_here):
             yield scope, read, True
-        if _is_of_numpy(script, module, scope, call):
+        if _is_of_numpy(script, module, scope, call) or _makes_host_type(script, module, scope, call):
             yield from ((scope, argument, False) for argument in call.args if _is_held(argument, here))
         for callee in in_order(script.callees(call)) if depth else ():
             pairs = handed_to(call, callee)
@@ -171,6 +197,13 @@ def _is_of_numpy(script: ScriptModel, module: Module, scope: Scope, call: ast.Ca
         return False
     found = script.interpreter.evaluate(module, scope, call.func)
     return any(isinstance(w, Imported) and w.name.startswith("numpy.") for w in found)
+
+
+def _makes_host_type(script: ScriptModel, module: Module, scope: Scope, node: ast.AST | None) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return False
+    found = script.interpreter.evaluate(module, scope, node.func)
+    return any(isinstance(w, Imported) and w.name in HOST_TYPES for w in found)
 
 
 def _is_fetched(node: ast.expr) -> bool:

@@ -14,6 +14,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.chosen import Chosen
 from accelify.analysis.losses.curved_means import Curve, CurvedMeans
+from accelify.analysis.losses.moved_samples import MovedSamples
 from accelify.analysis.losses.reductions import LossReductions, sums_samples
 from accelify.analysis.losses.sum_ratios import SumRatios
 from accelify.analysis.metrics.figures import Figures
@@ -51,6 +52,7 @@ class OwnCounts:
         self.home = script.scope_of(backward.call)
         self.loops = script.enclosing_loops(backward.call)
         self.chosen = Chosen(script, self._of_batch, self.loops)
+        self.moved = MovedSamples(script)
         self.ratios = SumRatios(script, self.loops, self._made)
 
     @cached_property
@@ -102,11 +104,12 @@ class OwnCounts:
                 if not self.chosen.is_for_one_sample(divisor, scope) and not self._has_single_samples(scope):
                     yield self.ratios.whole(divisor, scope), scope
 
-    def _has_single_samples(self, scope: Scope) -> bool:
-        """Whether a function is called for each sample of a batch by itself."""
-        calls = self.script.interpreter.callers.get(scope, [])
+    def _has_single_samples(self, scope: Scope, far: int = 0) -> bool:
+        """Whether a function is called for each sample of a batch by itself, or what calls it is."""
+        calls = self.ratios.calls_of(scope) if far < _FARTHEST else {}
         return bool(calls) and all(
-            self.chosen.is_for_one_sample(call, module.scopes.of(call)) for module, call in calls
+            self.chosen.is_for_one_sample(call, caller) or self._has_single_samples(caller, far + 1)
+            for call, caller in calls.items()
         )
 
     def curved(self) -> list[Curve]:
@@ -137,8 +140,8 @@ class OwnCounts:
             known = self._library_name(call, scope).startswith(("torch.", "numpy."))
             summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
             dims = call.args[int(known) :]
-            over_all = not dims and not call.keywords
-            if isinstance(summed, ast.expr) and (over_all or sums_samples(dims, call.keywords)):
+            over = (not dims and not call.keywords) or sums_samples(dims, call.keywords)
+            if isinstance(summed, ast.expr) and (over or self.moved.sums(call, scope)):
                 if not any(getattr(n, "attr", "") == "exp" for n in walk(summed)):
                     direct += [call] if self._of_batch(summed, scope) else []
         if direct:

@@ -9,10 +9,12 @@ PENALTY = "penalty"
 
 def either(a: str, b: str) -> str:
     """What is known when it can be one or the other."""
-    if a == b or b in (NEUTRAL, PENALTY):
+    if a == b or b == NEUTRAL:
         return a
     if a in (NEUTRAL, PENALTY):
         return b
+    if b == PENALTY:
+        return a
     if UNCLEAR in (a, b):
         return b if a == UNCLEAR else a
     return MIXED
@@ -22,5 +24,5 @@ def together(a: str, b: str) -> str:
     """What a sum of two losses is. A term over the weights fits an averaged loss only."""
     if PENALTY in (a, b):
         other = b if a == PENALTY else a
-        return MIXED if other == SUM else other
+        return {SUM: MIXED, NEUTRAL: PENALTY}.get(other, other)
     return either(a, b)

@@ -17,6 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
 from accelify.analysis.losses.held_losses import Held, HeldLosses
+from accelify.analysis.losses.moved_samples import MovedSamples
 from accelify.analysis.losses.penalties import is_penalty
 from accelify.analysis.losses.reduction_kinds import (
     MEAN,
@@ -45,6 +46,9 @@ _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N
 # Divided by so many, a sum over the batch stays one.
 _CLASSES = re.compile(r"(?:^|[._])(?:n|num)_?class(?:es)?$|(?:^|\.)classes$", re.I)
 _DEEPEST = 12
+_PASSING = frozenset(
+    "sum squeeze view float double to cuda clone clamp requires_grad_ item detach cpu numpy".split()
+)
 _CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
 
@@ -80,6 +84,7 @@ class LossReductions:
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
         self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
+        self._moved = MovedSamples(script)
         self._held = HeldLosses(script, lambda node, *place: self._functions(node, _Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
@@ -173,7 +178,8 @@ class LossReductions:
                 divided = True
             elif one is not None:
                 anew = always and isinstance(stmt, ast.Assign) and one not in (NEUTRAL, UNCLEAR)
-                answer = one if anew else either(answer, one)
+                added = isinstance(stmt, ast.AugAssign) and PENALTY in (answer, one)
+                answer = one if anew else together(answer, one) if added else either(answer, one)
         if divided and answer == SUM:
             return MEAN
         if not bound and any(a.arg == name for a in owner.parameters()):
@@ -360,11 +366,13 @@ class LossReductions:
             self._here.averages[node] = place.scope
         answers += reduced
         known = [answer for answer in answers if answer is not None]
-        if known:
+        # An option may choose between a loss of torch's and a module of the program.
+        others = not known or any(isinstance(w, Thing) and w.kind in (v.MODEL, v.INSTANCE) for w in held)
+        functions = self._functions(node, place) if others else []
+        if known and not functions:
             return functools.reduce(either, sorted(known))
-        functions = self._functions(node, place)
         if functions:
-            answer = NEUTRAL
+            answer = functools.reduce(either, sorted(known), NEUTRAL)
             for function, results in functions:
                 for result in results:
                     answer = either(answer, self._of(result, _Place(function.module, function.scope), depth))
@@ -382,25 +390,11 @@ class LossReductions:
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
-            if name == "sum" and (whole or sums_samples(node.args, node.keywords)):
+            summed = whole or sums_samples(node.args, node.keywords) or self._moved.sums(node, place.scope)
+            if name == "sum" and summed:
                 averaged = self._is_averaged(node.func.value, place)
                 return UNCLEAR if averaged else self._summed(node.func.value, place)
-            if name in (
-                "sum",
-                "squeeze",
-                "view",
-                "float",
-                "double",
-                "to",
-                "cuda",
-                "clone",
-                "clamp",
-                "requires_grad_",
-                "item",
-                "detach",
-                "cpu",
-                "numpy",
-            ):
+            if name in _PASSING:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
@@ -426,7 +420,7 @@ class LossReductions:
             return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
-            whole |= sums_samples(node.args[1:], node.keywords)
+            whole |= sums_samples(node.args[1:], node.keywords) or self._moved.sums(node, place.scope)
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked
@@ -475,7 +469,7 @@ class LossReductions:
         if len(criteria) < 2 or place.scope.kind != "module" or place.module not in self.script.modules:
             return criteria
         tree = self.script.tree
-        before: list[tuple[int, Thing]] = []
+        before: list[tuple[ast.stmt, Thing]] = []
         for criterion in criteria:
             site = criterion.site
             if not isinstance(site, ast.Call) or tree.parent(site) is None:
@@ -483,8 +477,10 @@ class LossReductions:
             if not isinstance(tree.parent(tree.statement(site)), ast.Module):
                 return criteria
             if tree.start(site) < tree.start(call):
-                before.append((tree.start(site), criterion))
-        return [max(before, key=lambda pair: pair[0])[1]] if before else criteria
+                before.append((tree.statement(site), criterion))
+        last = max((stmt for stmt, _ in before), key=tree.start, default=None)
+        # `a() if test else b()` makes several in one statement.
+        return [criterion for stmt, criterion in before if stmt is last] or criteria
 
     def _criterion(self, criterion: Thing, depth: int) -> str:
         answer = NEUTRAL

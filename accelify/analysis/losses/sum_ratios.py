@@ -13,7 +13,8 @@ from functools import cached_property
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import is_shardable
-from accelify.analysis.scopes import Scope
+from accelify.analysis.models.alternatives import run_by
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, is_constant, walk
 from accelify.analysis.values import Thing
@@ -41,6 +42,7 @@ class SumRatios:
         made: Callable[[ast.Name, Scope], list[ast.expr]],
     ) -> None:
         self.script, self.loops, self.made = script, set(loops), made
+        self._calls: dict[Scope, dict[ast.Call, Scope]] = {}
 
     @cached_property
     def batches_of_one(self) -> bool:
@@ -56,16 +58,48 @@ class SumRatios:
                 return True
             if not made and self._is_of_outputs(name, scope):
                 return True
+            handed = self._handed(name, scope) if not made and far < _FARTHEST else ()
+            for given, caller in handed:
+                if self._is_of_outputs(given, caller) or self.trains(given, caller, far + 1):
+                    return True
         return False
+
+    def calls_of(self, scope: Scope) -> dict[ast.Call, Scope]:
+        """The calls that run a function, those of criteria among them, with the function that each stands in."""
+        if scope not in self._calls:
+            callers = self.script.interpreter.callers.get(scope, [])
+            calls = {call: module.scopes.of(call) for module, call in callers}
+            self._calls[scope] = calls | (self._criteria_run(scope) if scope.is_method else {})
+        return self._calls[scope]
 
     def whole(self, divisor: ast.expr, scope: Scope) -> ast.expr:
         """The division that a divisor belongs to, where it is one expression."""
         parent = self.script.interpreter.module_of(scope).tree.parent(divisor)
         return parent if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) else divisor
 
-    def _is_of_outputs(self, name: ast.Name, scope: Scope) -> bool:
+    def _handed(self, name: ast.Name, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+        """What calls hand over under a parameter's name, those of criteria among them, with where they stand."""
+        if scope.kind != "function" or all(a.arg != name.id for a in scope.parameters()):
+            return
+        for call, caller in self.calls_of(scope).items():
+            yield from ((given, caller) for given, taken in handed_to(call, scope) if taken == name.id)
+
+    def _criteria_run(self, forward: Scope) -> dict[ast.Call, Scope]:
+        """The calls of criteria that run a forward, which the interpreter does not look into."""
         interpreter = self.script.interpreter
-        queue = list(interpreter.evaluate(interpreter.module_of(scope), scope, name))
+        found = {}
+        for module in dict.fromkeys([self.script.module, interpreter.module_of(forward)]):
+            for call in module.tree.nodes(ast.Call):
+                scope = module.scopes.of(call)
+                held = interpreter.evaluate(module, scope, call.func)
+                criteria = [w for w in held if isinstance(w, Thing) and w.kind == v.CRITERION]
+                if any(function.scope is forward for one in criteria for function, _ in run_by(one)):
+                    found[call] = scope
+        return found
+
+    def _is_of_outputs(self, node: ast.expr, scope: Scope) -> bool:
+        interpreter = self.script.interpreter
+        queue = list(interpreter.evaluate(interpreter.module_of(scope), scope, node))
         seen: set[v.Value] = set()
         while queue:
             one = queue.pop()

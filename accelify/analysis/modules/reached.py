@@ -146,17 +146,26 @@ def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
 
 
 def mentioned_names(script: ScriptModel) -> set[str]:
-    """Names that are read otherwise than to be called: functions that are handed on as values."""
+    """Names that are read otherwise than to be called or derived from: functions that are handed on as values."""
     found: set[str] = set()
     for module in _own_trees(script):
         calls = list(module.tree.nodes(ast.Call))
         called = {id(call.func) for call in calls}
         # `super(Derived, self)` stands in the class itself.
         called |= {id(call.args[0]) for call in calls if call.args and dotted(call.func) == "super"}
+        called |= {id(base) for cls in _derived_elsewhere(script, module) for base in cls.bases}
         for node in [*module.tree.nodes(ast.Name), *module.tree.nodes(ast.Attribute)]:
             if id(node) not in called and isinstance(node.ctx, ast.Load):
                 found.add(node.id if isinstance(node, ast.Name) else node.attr)
     return found
+
+
+def _derived_elsewhere(script: ScriptModel, module: Module) -> list[ast.ClassDef]:
+    """The classes of a tree whose bases come to life with them: the script's own may wait for others to make them."""
+    classes = list(module.tree.nodes(ast.ClassDef))
+    if module is not script.module:
+        return classes
+    return [cls for cls in classes if script.module_of(cls) is not script.module]
 
 
 def _own_trees(script: ScriptModel) -> list[Module]:

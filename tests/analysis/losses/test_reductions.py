@@ -67,6 +67,32 @@ def test_reductions(loss: str, wanted: str) -> None:
     assert reduction(loss) == reduction(loss, "total") == wanted
 
 
+PENALTY = """
+penalty = 0
+for p in model.parameters():
+    penalty += 0.1 * torch.sum(p * p)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "wanted"),
+    [
+        # What is added to an averaged loss may be the same on every process.
+        ("loss = F.mse_loss(output, y) + penalty", "mean"),
+        ("loss = F.mse_loss(output, y)\nloss += penalty", "mean"),
+        ("loss = penalty * F.mse_loss(output, y)", "mean"),
+        ("loss = F.mse_loss(output, y, reduction='sum') if args.a else penalty", "sum"),
+        # To a summed one it would be added once by each of them.
+        ("loss = F.mse_loss(output, y, reduction='sum') + penalty", "mixed"),
+        ("loss = F.mse_loss(output, y, reduction='sum')\nloss += penalty", "mixed"),
+        ("loss = penalty\nloss += F.mse_loss(output, y, reduction='sum')", "mixed"),
+        ("loss = 0 + penalty + F.mse_loss(output, y, reduction='sum')", "mixed"),
+    ],
+)
+def test_a_penalty_that_is_added_up_over_the_parameters(loss: str, wanted: str) -> None:
+    assert reduction(PENALTY + loss) == reduction(PENALTY + loss, "total") == wanted
+
+
 @pytest.mark.parametrize("divisor", ["x.size(0)", "len(x)", "x.shape[0]", "n"])
 def test_a_sum_over_its_own_batch_is_a_mean(divisor: str) -> None:
     for loss in (f"loss = {SQUARES}.sum() / {divisor}", f"loss = {SQUARES}.sum()\nloss /= {divisor}"):
