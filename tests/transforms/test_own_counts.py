@@ -341,6 +341,11 @@ criterion = Focal()
         ("", "loss = ((model(x)[:, 0] - y) ** 2).mean() ** 0.5"),
         ("", "scores = model(x)\nloss = torch.log(torch.mean(torch.exp(scores))) - scores.mean()"),
         (FOCAL.format(reduction=""), "loss = criterion(model(x), y)"),
+        ("margin = 1.0", "fit = F.cross_entropy(model(x), y)\nloss = torch.clamp(margin - fit, min=0)"),
+        (
+            "criterion = nn.MSELoss().cuda() if torch.cuda.is_available() else nn.MSELoss()\nmargin = 1.0",
+            "loss = torch.relu(margin - criterion(model(x)[:, 0], y.float()))",
+        ),
     ],
 )
 def test_a_curve_over_a_mean_is_named(setup, loss):

@@ -18,6 +18,8 @@ from accelify.analysis.models.alternatives import run_by
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.given import Given
+from accelify.analysis.statements.plain_numbers import PlainNumbers
 from accelify.analysis.syntax import dotted, is_constant, target_names
 from accelify.analysis.values import Imported, Thing
 
@@ -66,6 +68,7 @@ class CurvedMeans:
 
     def __init__(self, script: ScriptModel, of_batch: Callable[[ast.expr, Scope], bool]) -> None:
         self.script, self.of_batch = script, of_batch
+        self._numbers = PlainNumbers(Given(script))
 
     def found(self, loss: ast.expr, scope: Scope) -> Iterator[Curve]:
         """The curves in a loss, each once."""
@@ -137,8 +140,13 @@ class CurvedMeans:
         inner = self._taken_of(call, frame) if _last(call) in _FOLDS else None
         made = self._given(inner, frame) if isinstance(inner, ast.Name) else []
         whole = made[0][0] if len(made) == 1 else inner
-        differs = isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Sub)
-        return inner is not None and differs and self._is_mean(inner, frame)
+        if inner is None or not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Sub):
+            return False
+        # `torch.clamp(self.margin - mean, min=0)`: a hinge
+        sides = [whole.left, whole.right]
+        means = [side for side in sides if self._is_mean(side, frame)]
+        hinge = bool(means) and all(s in means or self._numbers.has(s, self._module(frame)) for s in sides)
+        return hinge or self._is_mean(inner, frame)
 
     def _compared(self, call: ast.Call, frame: _Frame) -> bool:
         """`F.mse_loss(fake.mean(0), real.mean(0))`: what a loss of torch's compares is a mean already."""
@@ -186,12 +194,15 @@ class CurvedMeans:
         names = [w.name for w in held if isinstance(w, Imported)]
         if len(held) == len(names) == 1 and k.is_loss_function(names[0]):
             return names[0] if reduction_of(call) in (None, "mean") else ""
+        # Of `nn.MSELoss().cuda()` and `nn.MSELoss()` in two branches each is one.
         criteria = [w for w in held if isinstance(w, Thing) and w.kind == v.CRITERION and w.cls is None]
-        if len(held) == len(criteria) == 1 and isinstance(criteria[0].site, ast.Call):
-            name = criteria[0].qualname or ""
-            known = k.is_loss_class(name) and reduction_of(criteria[0].site) in (None, "mean")
-            return name if known else ""
-        return ""
+        known = [
+            w.qualname
+            for w in criteria
+            if w.qualname and k.is_loss_class(w.qualname) and isinstance(w.site, ast.Call)
+            if reduction_of(w.site) in (None, "mean")
+        ]
+        return min(known) if known and len(known) == len(held) else ""
 
     def _over_samples(self, call: ast.Call, frame: _Frame, last: frozenset[str]) -> ast.expr | None:
         """What a call takes the mean, or the like, of: of all of it, or over its samples, the first dimension."""
