@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from accelify import edits as verbs
-from accelify.analysis.devices.placing_bases import placing_bases, writing_bases
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.modules.converted_before import (
     calls_without,
@@ -18,6 +17,7 @@ from accelify.analysis.modules.converted_before import (
     is_handed_an_accelerator,
 )
 from accelify.analysis.modules.evaluated_names import picks_by_name
+from accelify.analysis.modules.joining_bases import placing_bases, writing_bases
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program

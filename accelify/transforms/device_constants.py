@@ -27,7 +27,7 @@ from accelify import edits as verbs
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
-from accelify.analysis.devices.placing_bases import own_devices
+from accelify.analysis.devices.own_devices import own_devices
 from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.devices.placing_bases import own_devices
+from accelify.analysis.devices.own_devices import own_devices
 from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel

@@ -20,7 +20,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.given import Given
 from accelify.analysis.statements.plain_numbers import PlainNumbers
-from accelify.analysis.syntax import dotted, is_constant, target_names
+from accelify.analysis.syntax import dotted, is_constant, is_minus_one, target_names
 from accelify.analysis.values import Imported, Thing
 
 _CURVES = frozenset("exp log log1p log10 pow reciprocal rsqrt sigmoid sqrt square tanh".split())
@@ -240,7 +240,7 @@ class CurvedMeans:
             return False
         if last in _RESHAPING:
             first = node.args[0] if node.args else None
-            return first is not None and (_is_minus_one(first) or size_of(first) is not None)
+            return first is not None and (is_minus_one(first) or size_of(first) is not None)
         held = self._held(node.func, frame)
         if any(isinstance(w, Thing) and w.kind == v.MODEL for w in held):
             return True
@@ -309,10 +309,6 @@ class CurvedMeans:
 
 def _last(call: ast.Call) -> str:
     return str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
-
-
-def _is_minus_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_constant(node.operand, 1)
 
 
 __all__ = ["Curve", "CurvedMeans"]

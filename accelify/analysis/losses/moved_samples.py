@@ -13,7 +13,7 @@ from accelify.analysis.models.alternatives import run_by
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import returned
-from accelify.analysis.syntax import is_constant
+from accelify.analysis.syntax import is_constant, is_minus_one
 
 _DEEPEST = 6
 _RESHAPING = frozenset({"reshape", "view"})
@@ -36,7 +36,7 @@ class MovedSamples:
         summed, dims = _summed(call)
         if summed is None or len(dims) != 1:
             return False
-        last = is_constant(dims[0], 1) or _is_minus_one(dims[0])
+        last = is_constant(dims[0], 1) or is_minus_one(dims[0])
         return last and self._has_rows_of_channels(summed, scope, 0)
 
     def _has_rows_of_channels(self, node: ast.expr, scope: Scope, far: int) -> bool:
@@ -50,7 +50,7 @@ class MovedSamples:
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Attribute):
-            if node.func.attr in _RESHAPING and len(node.args) == 2 and _is_minus_one(node.args[1]):
+            if node.func.attr in _RESHAPING and len(node.args) == 2 and is_minus_one(node.args[1]):
                 return _begins_with_channels(node.func.value, scope, 0)
             if node.func.attr in _PASSING:
                 return self._has_rows_of_channels(node.func.value, scope, far + 1)
@@ -110,10 +110,6 @@ def _summed(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
     if isinstance(call.func.value, ast.Name) and call.func.value.id == "torch":
         return (call.args[0] if call.args else None), [*call.args[1:], *dims]
     return call.func.value, [*call.args, *dims]
-
-
-def _is_minus_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_constant(node.operand, 1)
 
 
 __all__ = ["MovedSamples"]

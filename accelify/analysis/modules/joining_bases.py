@@ -9,12 +9,13 @@ class Basic:                                                      (another modul
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.devices.own_devices import names_a_gpu, own_devices
 from accelify.analysis.program import Module
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, dotted
 from accelify.analysis.values import Class
 
 if TYPE_CHECKING:
@@ -85,22 +86,3 @@ def _moves(call: ast.Call) -> bool:
     if given is None:
         return call.func.attr == "cuda"
     return names_a_gpu(given) or bool(k.DEVICE_NAME.search((dotted(given) or "").rpartition(".")[2]))
-
-
-def names_a_gpu(value: ast.expr) -> bool:
-    """Whether an expression has a GPU's name in it."""
-    return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda")
-        for node in walk(value)
-    )
-
-
-def own_devices(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The attributes of `self` that a class or method assigns a device which it names, and what it assigns."""
-    for node in walk(scope):
-        if not isinstance(node, ast.Assign) or not names_a_gpu(node.value):
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                if target.value.id == "self" and k.DEVICE_NAME.search(target.attr):
-                    yield target.attr, node.value
