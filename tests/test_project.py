@@ -306,3 +306,34 @@ class Trainer(Base):
     conversion = convert_source(Source.read(tmp_path / "trainer.py"))
     assert conversion.status == "refused", conversion.reason
     assert all(finding.line <= trainer.count("\n") for finding in conversion.remaining)
+
+
+def test_a_script_that_its_own_module_imports_is_converted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its path is told: as another module its old `async=` was mended once more, in the original's text."""
+    (tmp_path / "plots.py").write_text("def plot():\n    from train import load\n\n    return load(1)\n")
+    script = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from plots import plot
+
+
+def load(x):
+    return x.cuda(async=True)
+
+
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(samples, batch_size=4):
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+plot()
+"""
+    (tmp_path / "train.py").write_text(script)
+    monkeypatch.chdir(tmp_path)
+    found = convert_project(Source.read(Path("train.py")))
+    assert [str(c.source.path) for c in found if c.changed] == ["train.py"]

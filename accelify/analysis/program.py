@@ -187,11 +187,16 @@ class Program:
         ):
             return None
         found = module_file(name.split("."), self.roots)
-        if found is None or found != self.entry.path:
+        if found is None or not self._is_entry(found):
             return found
         # The script itself is no module of its own: one of its name may lie further on.
         others = (module_file(name.split("."), [root]) for root in self.roots)
-        return next((one for one in others if one is not None and one != self.entry.path), None)
+        return next((one for one in others if one is not None and not self._is_entry(one)), None)
+
+    def _is_entry(self, path: Path) -> bool:
+        """Whether a file is the script, however its path was told."""
+        own = self.entry.path
+        return own is not None and path.name == own.name and path.resolve() == own.resolve()
 
     def _is_folder(self, name: str) -> bool:
         """Whether a dotted name is a folder without `__init__.py`."""
