@@ -420,11 +420,11 @@ def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:
     Of `a.__dict__[name]` any name of `a` may be meant, of `eval(TABLE[name])` those in the table.
     """
     for name in walk(node):
-        if isinstance(name, ast.Name):
+        if type(name) is ast.Name:
             if name.id == "eval" and isinstance(call := tree.parent(name), ast.Call):
                 yield from ((text,) for text in evaluated_names(tree, call))
             chain, current = [name.id], tree.parent(name)
-            while isinstance(current, ast.Attribute) and current.attr != "__dict__":
+            while type(current) is ast.Attribute and current.attr != "__dict__":
                 chain.append(current.attr)
                 current = tree.parent(current)
             yield tuple(chain)

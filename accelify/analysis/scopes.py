@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from accelify.analysis.statements.without_object import is_without_object
 from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
@@ -33,10 +34,21 @@ class Scope:
         """Every node of it but those of functions and classes inside."""
         return list(walk_scope(self.node.body))
 
-    @cached_property
+    @property
     def calls(self) -> list[ast.Call]:
         """Every call among them, in the same order."""
-        return [node for node in self.nodes if isinstance(node, ast.Call)]
+        return self.of_type(ast.Call)
+
+    def of_type(self, *types: type) -> list[Any]:
+        """Those among them of some types (not of their subclasses), in the same order. Not for changing."""
+        found = self._of_types.get(types)
+        if found is None:
+            found = self._of_types[types] = [node for node in self.nodes if type(node) in types]
+        return found
+
+    @cached_property
+    def _of_types(self) -> dict[tuple[type, ...], list[Any]]:
+        return {}
 
     def __post_init__(self) -> None:
         if isinstance(self.node, ast.Module):
@@ -139,8 +151,7 @@ class Scope:
         owner = self.resolve(name)
         return owner is not None and any(
             (alias.asname or alias.name.partition(".")[0]) == name
-            for stmt in owner.nodes
-            if isinstance(stmt, ast.Import)
+            for stmt in owner.of_type(ast.Import)
             for alias in stmt.names
         )
 

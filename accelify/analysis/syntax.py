@@ -211,7 +211,7 @@ class Tree:
         owner = self._parents[stmt]
         for name in _BLOCK_FIELDS:
             block = getattr(owner, name, None)
-            if isinstance(block, list) and any(s is stmt for s in block):
+            if isinstance(block, list) and stmt in block:  # nodes are equal to themselves alone
                 return owner, name, block
         raise ValueError("not a statement in a block")
 
@@ -335,9 +335,29 @@ def is_minus_one(node: Node | None) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_constant(node.operand, 1)
 
 
-def names_in(node: Node) -> set[str]:
-    """Every name read or written inside a node."""
-    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
+def names_in(node: Node) -> frozenset[str]:
+    """Every name read or written inside a node. Kept on it: many questions ask for those of one statement."""
+    found: frozenset[str] | None = getattr(node, "_names", None)
+    if found is None:
+        found = node._names = frozenset([n.id for n in walk(node) if type(n) is ast.Name])  # type: ignore[attr-defined]
+    return found
+
+
+def calls_in(node: Node) -> list[ast.Call]:
+    """Every call inside a node, itself too, in the order of `walk`. Kept on it; not for changing."""
+    found: list[ast.Call] | None = getattr(node, "_calls", None)
+    if found is None:
+        found = node._calls = [n for n in walk(node) if type(n) is ast.Call]  # type: ignore[attr-defined]
+    return found
+
+
+def stored_in(node: Node) -> frozenset[str]:
+    """Every plain name that is bound or deleted inside a node. Kept on it as well."""
+    found: frozenset[str] | None = getattr(node, "_stored", None)
+    if found is None:
+        names = [n.id for n in walk(node) if type(n) is ast.Name and type(n.ctx) is not ast.Load]
+        found = node._stored = frozenset(names)  # type: ignore[attr-defined]
+    return found
 
 
 def assigned_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -352,13 +372,12 @@ def assigned_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, as
 
 def target_names(target: Node) -> list[str]:
     """The plain names a target binds, in order, through tuples, lists and stars."""
-    if isinstance(target, ast.Name):
-        return [target.id]
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [name for element in target.elts for name in target_names(element)]
-    if isinstance(target, ast.Starred):
-        return target_names(target.value)
-    return []
+    kind = type(target)
+    if kind is ast.Name:
+        return [target.id]  # type: ignore[attr-defined]
+    if kind is ast.Tuple or kind is ast.List:
+        return [name for element in target.elts for name in target_names(element)]  # type: ignore[attr-defined]
+    return target_names(target.value) if kind is ast.Starred else []  # type: ignore[attr-defined]
 
 
 def flat_targets(target: ast.expr) -> list[ast.expr]:

@@ -98,7 +98,7 @@ class UniformValues:
             return True
         if depth > 4:
             return False
-        for node in owner.nodes:
+        for node in owner.of_type(ast.Assign, ast.AugAssign, ast.For, ast.AsyncFor):
             targets: list[ast.expr] = []
             value: ast.expr | None = None
             if isinstance(node, ast.Assign):

@@ -25,7 +25,7 @@ from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
-from accelify.analysis.syntax import children, target_names, walk
+from accelify.analysis.syntax import calls_in, children, target_names, walk
 from accelify.analysis.values import BATCH, LOADER, MODEL, Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
@@ -239,7 +239,7 @@ class Context:
 
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
-        calls = [c for c in walk(node) if isinstance(c, ast.Call)]
+        calls = list(calls_in(node))
         if any(self._draws(call) or self.script.qualname(call.func) in CLOCKS for call in calls):
             return False
         read = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
@@ -268,7 +268,7 @@ class Context:
         reduced = whole | {s for s, _ in self.reduced}
         evaluated = [[e.loop] for e in self.plan.evaluations if self._is_whole(e)]
         for value in values:
-            calls = [c for c in walk(value) if isinstance(c, ast.Call)]
+            calls = list(calls_in(value))
             callees = {s for c in calls for s in self.script.callees(c)}
             if calls and not any(self._shares_out(c) for c in calls):
                 continue
@@ -385,7 +385,7 @@ class Context:
             text = f'{accelerator}.reduce({value}, reduction="{kind}"){number}'
             edits.append(verbs.replace(self.tree, part, text))
         settled = {id(n) for part in losses for n in walk(part)}
-        called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call)}
+        called = {id(c.func) for c in calls_in(node)}
         for name in (n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):
             if self.script.qualname(name) is None and not self.script.is_uniform(name):
                 if not self.gathered(name):
@@ -495,7 +495,7 @@ class Context:
 
     def takes_a_test(self, parent: ast.If) -> bool:
         """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
-        calls = [n for n in walk(parent.test) if isinstance(n, ast.Call)]
+        calls = list(calls_in(parent.test))
         return (
             not parent.orelse
             and not self.tree.is_elif(parent)

@@ -9,7 +9,7 @@ from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.transforms import rounds
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import batches_of_all, is_divided
@@ -133,7 +133,7 @@ def _only_counts(context: Context, loop: Loop, made: ast.Assign) -> bool:
 
 def _counts_rounds(loop: Loop, node: ast.expr) -> bool:
     """Whether an expression is the number of the round: `i / rounds` is how far the loop has come."""
-    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+    names = names_in(node)
     target = loop.target if isinstance(loop, ast.For) else None
-    counters = {n.id for n in walk(target) if isinstance(n, ast.Name)} if target is not None else set()
+    counters = names_in(target) if target is not None else set()
     return bool(names) and names <= counters

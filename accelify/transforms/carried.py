@@ -19,7 +19,7 @@ from accelify.analysis.losses.kept_in_losses import kept_in_losses
 from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
 from accelify.analysis.models.weight_writes import weight_write
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import calls_in
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -88,7 +88,7 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: set
 
 def _kept(context: Context, place: Place, stmt: Update) -> Change:
     """The finding for what is set from a process's own part of a batch; what is computed from it is not named again."""
-    given = [a for n in walk(stmt.value) if isinstance(n, ast.Call) for a in n.args]
+    given = [a for n in calls_in(stmt.value) for a in n.args]
     context.averaged += [stmt.value, *(given if isinstance(stmt, ast.Expr) else ())]
     message = (
         f"`{place.text}` is set from one process's own part of the batch and goes into the next loss: each process "

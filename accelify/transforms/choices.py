@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 from accelify.transforms.base import Change, Context, Rule
 
 CHOICE = Rule(
@@ -64,6 +64,5 @@ def _keeps_weights(context: Context, stmt: ast.Assign) -> bool:
         isinstance(call.func, ast.Attribute)
         and call.func.attr == "state_dict"
         and context.plan.is_prepared(call.func.value, v.MODEL)
-        for call in walk(stmt.value)
-        if isinstance(call, ast.Call)
+        for call in calls_in(stmt.value)
     )

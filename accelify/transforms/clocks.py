@@ -37,7 +37,7 @@ from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
-from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.analysis.syntax import call_keyword, calls_in, dotted, walk
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -160,7 +160,7 @@ def _agree(
         where = "" if edits else f": behind the Accelerator, {ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
-    making = [call for call in walk(value) if isinstance(call, ast.Call) and _makes_files(context, call)]
+    making = [call for call in calls_in(value) if _makes_files(context, call)]
     start, end = "broadcast_object_list([", "])[0]"
     if making:
         accelerator = context.accelerator(stmt)
@@ -263,7 +263,7 @@ def _where(module: Module, node: ast.AST) -> str:
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
     """Whether what an expression is given by functions is one for all already."""
-    given = [s for call in walk(value) if isinstance(call, ast.Call) for s in texts.given_by(call)]
+    given = [s for call in calls_in(value) for s in texts.given_by(call)]
     return any(texts.calls_one_of(function, agreed) for function in given)
 
 

@@ -25,7 +25,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.schedules.learning_rate import is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.analysis.values import Imported, Thing
 from accelify.edits import DeleteStatement, Edit
 from accelify.transforms.base import Change, Context, Rule
@@ -121,7 +121,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 
 def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iterator[ast.expr | ast.stmt]:
     """The products with `torch.cuda.device_count()` that a batch size is made of, in its own function."""
-    scope, names = module.scopes.of(size), {n.id for n in walk(size) if isinstance(n, ast.Name)}
+    scope, names = module.scopes.of(size), names_in(size)
     made: list[ast.expr | ast.stmt] = [size]
     for node in scope.nodes:
         if isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -134,8 +134,8 @@ def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iter
             named = {n.id for n in factors if isinstance(n, ast.Name)}
             factors += [
                 n.value
-                for n in scope.nodes
-                if isinstance(n, ast.Assign) and named & {t.id for t in n.targets if isinstance(t, ast.Name)}
+                for n in scope.of_type(ast.Assign)
+                if named & {t.id for t in n.targets if isinstance(t, ast.Name)}
             ]
             for factor in factors:
                 if isinstance(factor, ast.Call):

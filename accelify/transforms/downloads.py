@@ -24,7 +24,7 @@ from accelify.analysis.files.asked_paths import behind_questions
 from accelify.analysis.files.effect_sites import DOWNLOADS
 from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.files.renderings import fetches_repository
-from accelify.analysis.syntax import call_keyword, walk
+from accelify.analysis.syntax import call_keyword, calls_in, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
 
@@ -121,7 +121,7 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     for stmt in answers:
         behind = behind_questions(tree, stmt)
         if behind is not stmt and _can_take_turns(context, behind):
-            wanted.setdefault(behind, _Fetch(next(n for n in walk(stmt) if isinstance(n, ast.Call))))
+            wanted.setdefault(behind, _Fetch(next(n for n in calls_in(stmt))))
             _leave(context, [behind])
     _by_functions(context, wanted, answers)
     return wanted
@@ -198,7 +198,7 @@ def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetc
 
 
 def _saves(context: Context, block: ast.AST) -> bool:
-    calls = (n for n in walk(block) if isinstance(n, ast.Call))
+    calls = (n for n in calls_in(block))
     return any(context.script.qualname(call.func) == "torch.save" for call in calls)
 
 

@@ -38,7 +38,7 @@ from accelify.analysis.modules.own_main import calls_of_other_mains
 from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.statements.done import calls_done, statement_for
-from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.syntax import call_argument, calls_in, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms import printing
@@ -314,8 +314,8 @@ def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
     start = context.tree.end(last)
     return any(
         name.startswith(READING) or any(context.effects.of(s).reads for s in context.script.callees(call))
-        for call in walk(behind)
-        if isinstance(call, ast.Call) and context.tree.start(call) > start
+        for call in calls_in(behind)
+        if context.tree.start(call) > start
         for name in [context.script.qualname(call.func) or ""]
     )
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default, option_defaults
-from accelify.analysis.syntax import call_keyword, dotted, walk
+from accelify.analysis.syntax import call_keyword, calls_in, dotted
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -318,7 +318,7 @@ def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assig
     for stmt in block[block.index(made.stmt) + 1 :]:
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        calls = [n for n in walk(stmt) if isinstance(n, ast.Call)]
+        calls = list(calls_in(stmt))
         if any(dotted(c.func) in (f"{made.name}.reset", f"{made.name}.step") for c in calls):
             return None
         if any(home in context.script.callees(c) for c in calls):

@@ -173,7 +173,7 @@ def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
     if not isinstance(scope.node, ast.FunctionDef):
         return False
     if any(isinstance(n, ast.For) and _runs_there(context, scope, n) for n in scope.nodes):
-        inside = [n for n in scope.nodes if isinstance(n, (ast.Name, ast.Attribute))]
+        inside = list(scope.of_type(ast.Name, ast.Attribute))
         marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
         if any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks):
             return True
@@ -206,7 +206,7 @@ def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
 
     The model is in its evaluation mode already there: where the function sets that, it does not measure alone.
     """
-    results = [n for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None]
+    results = [n for n in callee.of_type(ast.Return) if n.value is not None]
     if not results or any(getattr(n, "attr", "") == "train" for n in callee.nodes):
         return False
     return any(context.script.things(a, v.LOADER) for a in context.plan.elsewhere.gone_through(call))
@@ -289,7 +289,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
 def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
     """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
     tree = context.tree
-    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    batch = names_in(evaluation.loop.target)
     own = [n for n in evaluation.gathered if n in batch]
     if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
         # The sum over all processes is that of the gathered entries, without those that fill up the last round.
@@ -344,7 +344,7 @@ def _picked(
 def _counted_samples(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[Edit]:
     """`for i in range(batch_size)` over samples that were gathered: as many as there are now."""
     tree, edits, made = context.tree, list[Edit](), set(names)
-    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    batch = names_in(evaluation.loop.target)
     own = next((n for n in names if n in batch), names[0])
     assert evaluation.after is not None
     for stmt in (n for s in evaluation.loop.body for n in walk(s)):
@@ -396,7 +396,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
     lines = []
     for name, expression in evaluation.sizes:
         measured = size_of(expression) or count_of(expression)
-        batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+        batch = names_in(evaluation.loop.target)
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
         text = ast.unparse(expression)
         lines.append(
@@ -412,7 +412,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
     if evaluation.after is None:
         return names, []
     end = tree.end(evaluation.after)
-    batch = {n.id for n in walk(evaluation.loop.target) if isinstance(n, ast.Name)}
+    batch = names_in(evaluation.loop.target)
     swaps: list[Edit] = []
     counted = {count_of(expression) for _, expression in evaluation.sizes}
     for name in evaluation.gathered:

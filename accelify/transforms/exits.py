@@ -25,7 +25,7 @@ from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.statements.caught import going_on, is_caught
-from accelify.analysis.syntax import Tree, is_constant, walk
+from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, walk
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -308,7 +308,7 @@ def _is_repeated(context: Context, node: ast.AST) -> bool:
 
 def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
     """Whether a handler ends the run, however it goes on, by a function of the script's own: `save(); sys.exit()`."""
-    calls = (n for n in walk(handler) if isinstance(n, ast.Call))
+    calls = (n for n in calls_in(handler))
     return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
 
@@ -393,7 +393,7 @@ def _meets_others_within(context: Context, stop: ast.Break) -> bool:
 
 def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
     """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
-    read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
+    read = names_in(test)
     for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = {t.id for t in targets if isinstance(t, ast.Name)} & read

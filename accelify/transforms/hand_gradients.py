@@ -33,7 +33,15 @@ from accelify.analysis.models.copied import leaves_no_gradients
 from accelify.analysis.models.shifted_weights import shifted_weights
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk, walk_scope
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    calls_in,
+    dotted,
+    is_constant,
+    walk,
+    walk_scope,
+)
 from accelify.analysis.values import Function, Thing
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
@@ -318,7 +326,7 @@ def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
 def _reads_gradient(value: ast.expr) -> bool:
     """Whether a value comes from a `.grad`, which backward has made: a copy of it, or a scaled one."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("grad", "_grad") for n in walk(value)) and not any(
-        (dotted(n.func) or "").endswith("autograd.grad") for n in walk(value) if isinstance(n, ast.Call)
+        (dotted(n.func) or "").endswith("autograd.grad") for n in calls_in(value)
     )
 
 

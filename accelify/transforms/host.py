@@ -24,7 +24,7 @@ from accelify.analysis.devices.read_on_host import (
     reads_on_host,
 )
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, dotted, names_in, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
@@ -277,7 +277,7 @@ def _is_copied(context: Context, node: ast.expr) -> bool:
     """Whether a tensor, or the name that holds it, was brought back already."""
     if any(isinstance(n, ast.Attribute) and n.attr in ("cpu", "tolist") for n in walk(node)):
         return True
-    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+    names = names_in(node)
     scope = context.script.scope_of(node)
     for stmt in context.tree.nodes(ast.Assign):
         stored = {n.id for t in stmt.targets for n in walk(t) if isinstance(n, ast.Name)}

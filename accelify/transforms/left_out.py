@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.metrics.figures import BatchLoop
-from accelify.analysis.syntax import call_argument, dotted, names_in, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, names_in, walk
 from accelify.analysis.values import Mapping, Thing
 from accelify.transforms.base import Change, Context, Rule
 
@@ -58,7 +58,7 @@ def _tests(context: Context, loop: BatchLoop) -> list[ast.expr]:
     """The tests on which all training of a loop depends, the same for every batch; none where it always trains."""
     script, found = context.script, list[ast.expr]()
     bound = {n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for call in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Call)):
+    for call in (n for s in loop.body for n in calls_in(s)):
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "backward") and not script.trains(
             call
         ):

@@ -27,7 +27,7 @@ from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.schedules.training_before import trains_only_behind
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.done import statement_for
-from accelify.analysis.syntax import call_argument, call_keyword, target_names, walk
+from accelify.analysis.syntax import call_argument, call_keyword, calls_in, target_names
 from accelify.analysis.values import Method, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
@@ -230,7 +230,7 @@ def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[a
     script, tree = context.script, context.tree
     read = {path_text(script, c.args[0]) for c in _run_by(context, [call]) if _is_load(context, c)}
     block = tree.block_of(place)[2]
-    earlier = [n for s in block[: block.index(place)] for n in walk(s) if isinstance(n, ast.Call)]
+    earlier = [n for s in block[: block.index(place)] for n in calls_in(s)]
     saves = [c for c in _run_by(context, earlier) if script.qualname(c.func) in _CHECKPOINTS]
     same = [c for c in saves if len(c.args) > 1 and path_text(script, c.args[1]) in read]
     done.add(place)
@@ -281,7 +281,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
         module = interpreter.module_of(callee)
         if module in context.script.modules or b"torch.load" not in module.tree.data:
             continue
-        calls = (n for n in walk(callee.node) if isinstance(n, ast.Call))
+        calls = (n for n in calls_in(callee.node))
         if any(context.effects.qualname(module, callee, c.func) == "torch.load" for c in calls):
             return True
     return False
@@ -319,8 +319,7 @@ def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: se
         # What a statement writes itself is waited for behind it, where a reader is known by its name.
         any(_is_waited_for_here(context, call, text) for text in paths & _given(context, call))
         or (named and paths & {_OTHER + text for text in _given(context, call)})
-        for call in walk(stmt)
-        if isinstance(call, ast.Call)
+        for call in calls_in(stmt)
         if not any(FILES not in context.effects.of(s).kinds() for s in context.script.callees(call) & readers)
     )
 

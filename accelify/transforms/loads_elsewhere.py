@@ -42,7 +42,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue  # what a base class chooses is written anew behind it
         file = module.path.name if module.path is not None else "another module"
         returned = {
-            n.id for s in scope.nodes if isinstance(s, ast.Return) and s.value for n in walk(s.value)
+            n.id for s in scope.of_type(ast.Return) if s.value for n in walk(s.value)
             if isinstance(n, ast.Name)
         }  # fmt: skip
         for node in scope.nodes:

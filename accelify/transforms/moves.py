@@ -19,7 +19,7 @@ from accelify.analysis.devices.locations import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.shared_factories import is_told_device
-from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -189,8 +189,8 @@ class _Moves:
         moved = {
             ast.unparse(n.func.value)
             for s in branch.body
-            for n in walk(s)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
+            for n in calls_in(s)
+            if isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
         }
         return ast.unparse(func.value) in moved and self._is_placed(func.value)
 
@@ -346,7 +346,7 @@ class _Moves:
 
     def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
         """The moves of a statement that does nothing without them; None when something is left of it."""
-        calls = [n for n in walk(stmt) if isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE]
+        calls = [n for n in calls_in(stmt) if self.fate.get(n) == _REMOVE]
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
@@ -409,8 +409,8 @@ class _Moves:
         else:
             return
         moved = [
-            c for one, _ in pairs for c in walk(one)
-            if isinstance(c, ast.Call) and self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
+            c for one, _ in pairs for c in calls_in(one)
+            if self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
         ]  # fmt: skip
         if not moved or any(self._bare(one) != self._bare(other) for one, other in pairs):
             return
@@ -418,7 +418,7 @@ class _Moves:
         if edits is None:
             return
         self.context.claim(branch)
-        handled.update(c for c in walk(branch) if isinstance(c, ast.Call) and c in self.fate)
+        handled.update(c for c in calls_in(branch) if c in self.fate)
         yield self.context.change(
             MOVE, branch, "both branches are the same once the move is gone", edits, core=True
         )
@@ -450,7 +450,7 @@ class _Moves:
                 continue
             accelerator = self.context.accelerator(branch)
             text = self._moved(one, accelerator)
-            if any(self.fate.get(c) == _REMOVE for c in walk(other) if isinstance(c, ast.Call)):
+            if any(self.fate.get(c) == _REMOVE for c in calls_in(other)):
                 text = text if text is not None and "\n" not in text else ""
             if text is None:
                 return None
@@ -520,7 +520,7 @@ class _Moves:
                 continue
             if self._is_claimed(stmt) or not self._identity_comprehension(inner.generators[0].iter, inner):
                 continue
-            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and n in self.fate]
+            calls = [n for n in calls_in(inner) if n in self.fate]
             handled.update(calls)
             self.context.claim(value)
             edit = verbs.replace(self.tree, value, self.tree.segment(inner.generators[0].iter))
@@ -540,7 +540,7 @@ class _Moves:
                 continue
             pairs = list(zip(target.elts, value.elts, strict=True))
             gone = [(t, w) for t, w in pairs if self._same(t, w)]
-            calls = [c for _, w in gone for c in walk(w) if isinstance(c, ast.Call) and c in self.fate]
+            calls = [c for _, w in gone for c in calls_in(w) if c in self.fate]
             left = [(t, w) for t, w in pairs if not self._same(t, w)]
             if not calls or not left or any(isinstance(e, ast.Starred) for p in pairs for e in p):
                 continue

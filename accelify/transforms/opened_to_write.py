@@ -70,7 +70,7 @@ def _is_only_read(call: ast.Call, scope: Scope, parent: Callable[[Node], Node | 
         target = around.optional_vars if isinstance(around, ast.withitem) else None
     if not isinstance(target, ast.Name):
         return False
-    reads = [n for n in scope.nodes if isinstance(n, ast.Name) and n.id == target.id]
+    reads = [n for n in scope.of_type(ast.Name) if n.id == target.id]
     return len(reads) > 1 and all(n is target or _reads(n, parent) for n in reads)
 
 

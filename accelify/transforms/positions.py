@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
+from accelify.analysis.syntax import assigned_pairs, dotted, names_in, target_names, walk
 from accelify.transforms.base import Change, Context, Rule
 
 POSITIONS = Rule(
@@ -65,7 +65,7 @@ def _counts_samples(context: Context, size: ast.expr) -> bool:
 def _fills(node: ast.AST, kept: set[str]) -> bool:
     """Whether something is stored in it, here or by a function that it is handed to."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return bool(kept & {n.id for n in walk(node.value) if isinstance(n, ast.Name)})
+        return bool(kept & names_in(node.value))
     if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
         return any(isinstance(a, ast.Name) and a.id in kept for a in node.args)
     return False

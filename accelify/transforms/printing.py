@@ -111,15 +111,9 @@ def _is_stream(context: Context, place: ast.expr) -> bool:
     owner = script.scope_of(place).resolve(place.id) if isinstance(place, ast.Name) else None
     if not isinstance(place, ast.Name) or owner is None:
         return isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name)
-    given = {
-        alias.asname or alias.name for s in owner.nodes if isinstance(s, ast.ImportFrom) for alias in s.names
-    }
+    given = {alias.asname or alias.name for s in owner.of_type(ast.ImportFrom) for alias in s.names}
     made = [s.value for s in context.tree.assigns(place.id) if script.scope_of(s).resolve(place.id) is owner]
-    stored = [
-        n
-        for n in owner.nodes
-        if isinstance(n, ast.Name) and n.id == place.id and isinstance(n.ctx, ast.Store)
-    ]
+    stored = [n for n in owner.of_type(ast.Name) if n.id == place.id and isinstance(n.ctx, ast.Store)]
     return (
         all(a.arg != place.id for a in owner.parameters())
         and len(stored) == len(made)

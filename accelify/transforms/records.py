@@ -34,7 +34,7 @@ from accelify.analysis.metrics.figures import (
 )
 from accelify.analysis.metrics.meters import Meter, meter_of
 from accelify.analysis.metrics.recorded_sums import RecordedSums, Sums
-from accelify.analysis.syntax import names_in, walk
+from accelify.analysis.syntax import calls_in, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -410,7 +410,7 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
     batch = figures.of_the_batch(loop)
     found: dict[str, Meter] = {}
     lasting: list[str] = []
-    for call in (n for stmt in loop.body for n in walk(stmt) if isinstance(n, ast.Call)):
+    for call in (n for stmt in loop.body for n in calls_in(stmt)):
         if not isinstance(call.func, ast.Attribute) or not call.args or not names_in(call.args[0]) & batch:
             continue
         place, meter = place_of(context.script, call.func.value), meter_of(context.script, call.func.value)

@@ -34,7 +34,7 @@ from accelify.analysis.data.loaders import has_length
 from accelify.analysis.metrics.counts import steps_of
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.script import Loop
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.lengths import counts_samples, is_batch_size
@@ -246,11 +246,7 @@ def is_caught(context: Context, call: ast.Call) -> bool:
     for ancestor in context.tree.ancestors(call):
         if isinstance(ancestor, ast.Try):
             for handler in ancestor.handlers:
-                names = (
-                    {"Exception"}
-                    if handler.type is None
-                    else {n.id for n in walk(handler.type) if isinstance(n, ast.Name)}
-                )
+                names = {"Exception"} if handler.type is None else names_in(handler.type)
                 if names & _CAUGHT:
                     return True
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -314,7 +310,7 @@ def _number(loop: Loop) -> ast.expr | None:
 
 def _starts_late(loop: ast.For) -> bool:
     """Whether a loop counts on from somewhere: fewer rounds than its stop, which it is not known to be by."""
-    ranges = (n for n in walk(loop.iter) if isinstance(n, ast.Call) and len(n.args) == 2)
+    ranges = (n for n in calls_in(loop.iter) if len(n.args) == 2)
     return any(
         (dotted(n.func) or "").endswith("range")
         and not (isinstance(n.args[0], ast.Constant) and n.args[0].value == 0)

@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.files.opened_paths import opened_path
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, names_in, target_names, walk
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -130,7 +130,7 @@ def _comes_from(context: Context, test: ast.expr, scopes: set[Scope]) -> bool:
             if isinstance(node, ast.Assign) and names & {n for t in node.targets for n in target_names(t)}:
                 values.append(node.value)
                 names |= names_in(node.value)
-    calls = {n for value in values for n in walk(value) if isinstance(n, ast.Call)}
+    calls = {n for value in values for n in calls_in(value)}
     return any(context.script.callees(call) & scopes for call in calls)
 
 

@@ -13,7 +13,7 @@ from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_w
 from accelify.analysis.metrics.counts import first_of_shape
 from accelify.analysis.models.kept_sizes import state_of_kept_size
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, dotted, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -249,7 +249,7 @@ def _batch_at_hand(context: Context, call: ast.Call, viewed: bool) -> str | None
 
 def _batch_target(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
     """What of a loop's targets is the batch: the second where it is counted; None where something else is around."""
-    names = {dotted(n.func) or "" for n in walk(loop.iter) if isinstance(n, ast.Call)}
+    names = {dotted(n.func) or "" for n in calls_in(loop.iter)}
     words = {name.rpartition(".")[2] for name in names}
     if "enumerate" not in words:
         return loop.target if words <= {"tqdm", "iter", "DataLoader", "track"} else None

@@ -16,7 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.statements.conditions import only_reads
 from accelify.analysis.statements.tuples import is_one_of_tuples
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted
 from accelify.analysis.values import Sequence
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context
@@ -111,12 +111,7 @@ def _copied_runs(context: Context) -> Iterator[Change]:
 def _copies(context: Context, callee: Scope) -> bool:
     """Whether a function of another module runs copies of a model, itself or in methods of its own object."""
     scopes = [callee, *in_order({s for n in callee.nodes for s in _own_methods(context, callee, n)})]
-    return any(
-        _is_copied_run(context, scope, node)
-        for scope in scopes
-        for node in walk(scope.node)
-        if isinstance(node, ast.Call)
-    )
+    return any(_is_copied_run(context, scope, node) for scope in scopes for node in calls_in(scope.node))
 
 
 def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:

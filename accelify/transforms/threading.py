@@ -16,7 +16,7 @@ from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.homes import caller_of, class_value, function_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.headers import Default, movable_default
-from accelify.analysis.syntax import Tree, dotted, walk
+from accelify.analysis.syntax import Tree, calls_in, dotted
 from accelify.analysis.values import Class, Imported
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
@@ -144,7 +144,7 @@ def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
         return False
     if any(callee is not function_of(script, node_of(script, callee)) for callee in callees):
         return False
-    inner = (n for n in walk(call) if isinstance(n, ast.Call) and n is not call)
+    inner = (n for n in calls_in(call) if n is not call)
     if any(script.callees(n) for n in inner):
         return False
     following = bisect_left(places, tree.start(stmt))

@@ -33,7 +33,7 @@ from accelify.analysis.losses.reductions import sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.statements.given_none import is_ruled_out
-from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 from accelify.transforms.base import Change, Context, Rule, short
@@ -81,7 +81,7 @@ def transform(context: Context) -> Iterator[Change]:
             or (not filled and is_made_of_numbers(context.script, scope, node))
             or _serves_evaluation(context, scope)
             or is_ruled_out(context.script, node, scope)
-            or not any(isinstance(n, ast.Return) or context.script.trains(n) for n in scope.nodes)
+            or not (scope.of_type(ast.Return) or any(map(context.script.trains, scope.calls)))
         ):
             continue
         yield context.todo(WHOLE_BATCH, node, _message(context, node), _MARK)
@@ -138,8 +138,8 @@ def _making_losses(context: Context) -> set[Scope]:
     found = set(script.training_scopes)
     queue = list(found)
     while queue:
-        for node in queue.pop().nodes:
-            for callee in script.callees(node) - found if isinstance(node, ast.Call) else ():
+        for call in queue.pop().calls:
+            for callee in script.callees(call) - found:
                 if script.interpreter.module_of(callee) in script.modules and not (
                     _evaluates(context, callee) or _has_parameters(context, callee)
                 ):
@@ -256,7 +256,7 @@ def _sees_all(context: Context, node: ast.AST) -> bool:
 
 def _is_of_weights(scope: Scope, node: ast.AST) -> bool:
     """Whether a comparison is one of weights with each other, which a loop over a model's parameters goes through."""
-    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+    names = names_in(node)
     return any(
         isinstance(loop, ast.For)
         and isinstance(loop.iter, ast.Call)

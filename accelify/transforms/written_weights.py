@@ -16,7 +16,7 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.figures import BatchLoop, Figures
 from accelify.analysis.models.weight_writes import weight_of, weight_write
 from accelify.analysis.models.written_tables import is_run, written_tables
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, walk
 from accelify.analysis.values import Class, Function
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -147,7 +147,7 @@ def _chooses(cls: Class) -> bool:
     hooks: list[ast.AST] = []
     for method in methods.values():
         inner = {n.name: n for n in walk(method) if isinstance(n, ast.FunctionDef)}
-        for call in (n for n in walk(method) if isinstance(n, ast.Call)):
+        for call in (n for n in calls_in(method)):
             if isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS and call.args:
                 hook = call.args[0]
                 name = (dotted(hook) or "").removeprefix("self.")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from accelify.analysis.program import Module
 from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted
 
 _DRAWING = frozenset(
     "random.randint random.randrange random.getrandbits np.random.randint numpy.random.randint".split()
@@ -29,7 +29,7 @@ def drawn_seed(module: Module, call: ast.Call, defaults: Mapping[str, object]) -
     """
     seed = dotted(call.args[0]) if len(call.args) == 1 else None
     for stmt in module.tree.assigns(seed) if seed is not None else ():
-        drawn = [n for n in walk(stmt.value) if isinstance(n, ast.Call)]
+        drawn = list(calls_in(stmt.value))
         if any(dotted(one.func) in _DRAWING for one in drawn) and not _is_left_out(module, stmt, defaults):
             return seed
     return None

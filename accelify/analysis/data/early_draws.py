@@ -150,9 +150,7 @@ class _Draws:
                 continue
             self._seen.add(function)
             home, inner = self.script.interpreter.module_of(function), function.node
-            if not isinstance(inner, ast.FunctionDef) or any(
-                isinstance(n, (ast.Yield, ast.YieldFrom)) for n in function.nodes
-            ):
+            if not isinstance(inner, ast.FunctionDef) or function.of_type(ast.Yield, ast.YieldFrom):
                 continue
             found = self._in(home, function, list(inner.body), at, depth + 1)
             if found is not None:

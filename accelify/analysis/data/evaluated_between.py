@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import names_in, walk
+from accelify.analysis.syntax import calls_in, names_in, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -81,7 +81,7 @@ def _evaluates(script: ScriptModel, part: ast.stmt) -> bool:
 
 
 def _calls(part: ast.stmt) -> Iterator[ast.Call]:
-    return (n for n in walk(part) if isinstance(n, ast.Call))
+    return (n for n in calls_in(part))
 
 
 def _draws(call: ast.Call) -> bool:

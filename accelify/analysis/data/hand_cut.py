@@ -217,7 +217,7 @@ class _Search:
         scope = next(iter(callees))
         if is_in_model(self.script, scope):
             return False
-        returned = [n.value for n in scope.nodes if isinstance(n, ast.Return)]
+        returned = [n.value for n in scope.of_type(ast.Return)]
         if len(returned) != 1 or not isinstance(returned[0], ast.Tuple) or len(returned[0].elts) != count:
             return False
         assigned: dict[str, list[ast.expr]] = {}

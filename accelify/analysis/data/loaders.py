@@ -123,7 +123,7 @@ def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.ex
     if not isinstance(name, ast.Name):
         return []
     owner = _scope_of(script, loader).resolve(name.id)
-    assigned = [n for n in owner.nodes if isinstance(n, ast.Assign)] if owner is not None else []
+    assigned = list(owner.of_type(ast.Assign)) if owner is not None else []
     bound = [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)]
     return [value for value in bound if isinstance(value, (ast.Call, ast.Lambda))]
 
@@ -156,7 +156,7 @@ def _held_by(module: Module, made: ast.Call) -> list[Node]:
     if scope.kind != "function" or not names:
         return [made]
     start = module.tree.start(made)
-    assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and module.tree.end(n) < start]
+    assigned = [n for n in scope.of_type(ast.Assign) if module.tree.end(n) < start]
     return [made, *[s.value for s in assigned if any(names & set(target_names(t)) for t in s.targets)]]
 
 

@@ -15,6 +15,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
+    calls_in,
     dotted,
     is_constant,
     names_in,
@@ -123,7 +124,7 @@ def _with_helpers(script: ScriptModel, bodies: list[ast.AST]) -> list[ast.AST]:
     """Functions, and those of the program that they call, down to the second."""
     found, level = list(bodies), list(bodies)
     for _ in range(2):
-        calls = [n for body in level for n in walk(body) if isinstance(n, ast.Call)]
+        calls = [n for body in level for n in calls_in(body)]
         callees = {callee for call in calls for callee in script.callees(call)}
         level = [scope.node for scope in in_order(callees) if scope.node not in found]
         found += level
@@ -219,7 +220,7 @@ def _made_by_a_call(body: ast.AST, name: str) -> ast.Call | None:
     for stmt in walk(body):
         if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
             if names_in(stmt.value) & own - {"self"}:
-                return next((n for n in walk(stmt.value) if isinstance(n, ast.Call)), None)
+                return next((n for n in calls_in(stmt.value)), None)
     return None
 
 

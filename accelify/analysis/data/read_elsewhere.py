@@ -99,30 +99,28 @@ class ReadElsewhere:
         if _hands_on(scope):
             return False
         names = {name}
-        for node in scope.nodes:
-            if isinstance(node, ast.Assign) and _wrapped(node.value, names):
+        for node in scope.of_type(ast.Assign):
+            if _wrapped(node.value, names):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         names.add(target.id)
                     elif own_attribute(scope, target) is not None and self._method_loops(scope, target):
                         return True
-        for node in scope.nodes:
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and _wrapped(node.iter, names):
-                return True
-            if isinstance(node, ast.Call):
-                for callee in self.script.interpreter.calls.get(node, ()):
-                    if any(
-                        _wrapped(a, names) and self._loops_over(callee, n) for a, n in handed_to(node, callee)
-                    ):
-                        return True
-        return False
+        loops = scope.of_type(ast.For, ast.AsyncFor, ast.comprehension)
+        return any(_wrapped(loop.iter, names) for loop in loops) or any(
+            _wrapped(given, names) and self._loops_over(callee, parameter)
+            for call in scope.calls
+            for callee in self.script.interpreter.calls.get(call, ())
+            for given, parameter in handed_to(call, callee)
+        )
 
     def _method_loops(self, scope: Scope, target: ast.expr) -> bool:
         """Whether a method of the class goes through what is kept in an attribute."""
         owner, name = class_of(scope), own_attribute(scope, target)
         for method in owner.children.values() if owner is not None else ():
-            for node in () if _hands_on(method) else method.nodes:
-                if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and any(
+            loops = method.of_type(ast.For, ast.AsyncFor, ast.comprehension)
+            for node in () if not loops or _hands_on(method) else loops:
+                if any(
                     isinstance(n, ast.Attribute) and own_attribute(method, n) == name
                     for n in _parts(node.iter)
                 ):
@@ -132,7 +130,7 @@ class ReadElsewhere:
 
 def _hands_on(scope: Scope) -> bool:
     """Whether a function gives what it goes through to whoever called it."""
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in scope.nodes)
+    return bool(scope.of_type(ast.Yield, ast.YieldFrom))
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

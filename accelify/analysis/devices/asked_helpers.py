@@ -23,12 +23,10 @@ def choice_of(script: ScriptModel, call: ast.Call) -> tuple[Scope, ast.IfExp] | 
     (callee,) = callees
     if (branches := _of_branches(callee)) is not None:
         return callee, branches
-    returned = [n.value for n in callee.nodes if isinstance(n, ast.Return)]
+    returned = [n.value for n in callee.of_type(ast.Return)]
     value = returned[0] if len(returned) == 1 else None
     if isinstance(value, ast.Name):
-        given = [
-            n.value for n in callee.nodes if isinstance(n, ast.Assign) and value.id in map(dotted, n.targets)
-        ]
+        given = [n.value for n in callee.of_type(ast.Assign) if value.id in map(dotted, n.targets)]
         value = given[0] if len(given) == 1 else None
     if isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("device") and value.args:
         value = value.args[0]

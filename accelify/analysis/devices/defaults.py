@@ -48,8 +48,7 @@ def _defaults(script: ScriptModel, callee: Scope) -> Iterator[tuple[str, str]]:
             continue
         used = (
             dotted(node) == argument.arg
-            for call in callee.nodes
-            if isinstance(call, ast.Call)
+            for call in callee.of_type(ast.Call)
             for node in device_arguments(call)
         )
         if k.DEVICE_NAME.search(argument.arg) or any(used):

@@ -27,8 +27,8 @@ def fills_by_pairs(scope: Scope, made: ast.Call) -> bool:
         return False
     names = {
         target.id
-        for stmt in scope.nodes
-        if isinstance(stmt, ast.Assign) and any(n is made for n in walk(stmt.value))
+        for stmt in scope.of_type(ast.Assign)
+        if any(n is made for n in walk(stmt.value))
         for target in stmt.targets
         if isinstance(target, ast.Name)
     }
@@ -40,7 +40,7 @@ def fills_by_pairs(scope: Scope, made: ast.Call) -> bool:
 
 def counts_samples(scope: Scope, name: str) -> bool:
     """Whether a variable is the size of a first dimension: `n = x.size(0)`, `n, k = x.shape[:2]`."""
-    for stmt in (s for s in scope.nodes if isinstance(s, ast.Assign)):
+    for stmt in (s for s in scope.of_type(ast.Assign)):
         target, value = stmt.targets[0], stmt.value
         if isinstance(target, ast.Name) and target.id == name:
             return size_of(value) is not None

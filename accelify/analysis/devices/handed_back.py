@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, stored_in
 
 
 def handed_back(function: Scope) -> str | None:
@@ -14,19 +14,18 @@ def handed_back(function: Scope) -> str | None:
     if not isinstance(function.node, ast.FunctionDef):
         return None
     found: set[str | None] = set()
-    for node in function.nodes:
-        if isinstance(node, ast.Return):
-            found.add(_moved(node.value, function.self_name()))
-        elif isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return None
+    if function.of_type(ast.Yield, ast.YieldFrom):
+        return None
+    for node in function.of_type(ast.Return):
+        found.add(_moved(node.value, function.self_name()))
     name = found.pop() if len(found) == 1 else None
     if name is None or all(a.arg != name for a in function.parameters()):
         return None
-    for node in function.nodes:
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.With)):
-            stored = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            if name in stored and not (isinstance(node, ast.Assign) and _moved(node.value, None) == name):
-                return None
+    for node in function.of_type(ast.Assign, ast.AugAssign, ast.For, ast.With):
+        if name in stored_in(node) and not (
+            isinstance(node, ast.Assign) and _moved(node.value, None) == name
+        ):
+            return None
     return name
 
 

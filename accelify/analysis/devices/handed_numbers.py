@@ -81,8 +81,8 @@ def _place(module: Module, callee: Scope, name: str) -> tuple[ast.Call, bool] | 
     own = callee.self_name()
     kept = [
         dotted(target)
-        for stmt in callee.nodes
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name) and stmt.value.id == name
+        for stmt in callee.of_type(ast.Assign)
+        if isinstance(stmt.value, ast.Name) and stmt.value.id == name
         for target in stmt.targets
         if isinstance(target, ast.Attribute) and dotted(target.value) == own
     ]

@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, target_names, walk
+from accelify.analysis.syntax import Node, call_argument, calls_in, dotted, names_in, target_names, walk
 
 _PLACED = (v.MODEL, v.BATCH, v.OUTPUT, v.TENSOR, v.LOADER)
 # How many calls lie between the script and a move at most.
@@ -39,8 +39,7 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
             return True
     return depth > 0 and any(
         _uses_gpu(script, inner, asking, depth - 1)
-        for call in walk(callee.node)
-        if isinstance(call, ast.Call)
+        for call in calls_in(callee.node)
         for inner in script.callees(call)
         if inner is not callee
     )
@@ -116,5 +115,5 @@ def _deciding_parameters(module: Module, callee: Scope) -> set[str]:
             continue
         for ancestor in module.tree.ancestors(call):
             if isinstance(ancestor, (ast.If, ast.IfExp)):
-                found |= {n.id for n in walk(ancestor.test) if isinstance(n, ast.Name)} & parameters
+                found |= names_in(ancestor.test) & parameters
     return {name for name in found if k.FLAG_NAME.search(name)}

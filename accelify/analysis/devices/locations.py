@@ -246,8 +246,8 @@ class Locations:
             n.value
             for scope in self.script.callees(node)
             if self.tree.parent(scope.node) is not None
-            for n in scope.nodes
-            if isinstance(n, ast.Return) and n.value is not None
+            for n in scope.of_type(ast.Return)
+            if n.value is not None
         ]
 
     def _given_back(self, node: ast.Call) -> list[ast.expr]:
@@ -255,9 +255,9 @@ class Locations:
         found = []
         for scope in self.script.callees(node):
             names = scope.positional() if self.tree.parent(scope.node) is None else []
-            values = [n.value for n in scope.nodes if isinstance(n, ast.Return)]
+            values = [n.value for n in scope.of_type(ast.Return)]
             given = {value.id if isinstance(value, ast.Name) else "" for value in values}
-            bound = {n.id for n in scope.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            bound = {n.id for n in scope.of_type(ast.Name) if isinstance(n.ctx, ast.Store)}
             for name in sorted(given) if given <= set(names) - bound else ():
                 place = names.index(name) - (scope.self_name() is not None)
                 found.append(call_argument(node, place, name) if place >= 0 else None)
@@ -362,7 +362,7 @@ class Locations:
         owner = self.script.scope_of(name).resolve(name.id)
         if owner is None or any(a.arg == name.id for a in owner.parameters()):
             return False
-        stored = [n for n in owner.nodes if isinstance(n, ast.Name) and n.id == name.id]
+        stored = [n for n in owner.of_type(ast.Name) if n.id == name.id]
         made = [s for s in self.tree.assigns(name.id) if self.script.scope_of(s).resolve(name.id) is owner]
         written = [n for n in stored if isinstance(n.ctx, ast.Store)]
         return len(written) == len(made) > 0 and all(_is_display(s.value) for s in made)

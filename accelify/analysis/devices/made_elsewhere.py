@@ -261,7 +261,7 @@ class _Body:
 
     def gives_only_tensors(self) -> bool:
         """Whether all that the function gives back are tensors of what it is given, or such that it makes."""
-        returns = [n.value for n in self.scope.nodes if isinstance(n, ast.Return)]
+        returns = [n.value for n in self.scope.of_type(ast.Return)]
         parts = [e for value in returns for e in (value.elts if isinstance(value, ast.Tuple) else [value])]
         return bool(parts) and all(e is not None and (self.makers(e) or self.roots(e)) for e in parts)
 

@@ -88,7 +88,7 @@ class _Numbers:
     def _returns(self, function: Scope, far: int) -> bool:
         if (function, "") not in self.known:
             self.known[function, ""] = False
-            returned = [n.value for n in function.nodes if isinstance(n, ast.Return) and n.value is not None]
+            returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
             made = bool(returned) and all(self.made_of(function, value, far) for value in returned)
             self.known[function, ""] = made
         return self.known[function, ""]

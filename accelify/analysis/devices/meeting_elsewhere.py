@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import calls_in, names_in, walk
 
 # What moves a tensor, or takes one of another place.
 _MOVING = frozenset("to cuda cpu type_as tolist item numpy".split())
@@ -30,7 +30,7 @@ def meeting_elsewhere(script: ScriptModel, call: ast.Call) -> list[ast.expr]:
 def _meeting(callee: Scope, names: set[str]) -> set[str] | None:
     """The parameters that a function compares or computes with one another; None where it moves some of them."""
     found: set[str] = set()
-    for node in callee.nodes:
+    for node in callee.of_type(ast.Attribute, ast.BinOp, ast.Compare, ast.Call):
         if isinstance(node, ast.Attribute) and node.attr in _MOVING and _of(node.value, names):
             if node.attr in ("to", "cuda", "cpu", "type_as"):
                 return None
@@ -48,12 +48,12 @@ def _meeting(callee: Scope, names: set[str]) -> set[str] | None:
     return found
 
 
-def _of(node: ast.expr, names: set[str]) -> set[str]:
+def _of(node: ast.expr, names: set[str]) -> frozenset[str] | set[str]:
     """The parameters whose tensors an expression is made of."""
     used = [n for n in walk(node) if isinstance(n, ast.Attribute)]
     if any(n.attr in ("shape", "size", "item", "tolist", "numpy", "dtype", "device") for n in used):
         return set()
-    calls = [n for n in walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    calls = [n for n in calls_in(node) if isinstance(n.func, ast.Name)]
     if calls:
         return set()  # len(y)
-    return {n.id for n in walk(node) if isinstance(n, ast.Name)} & names
+    return names_in(node) & names

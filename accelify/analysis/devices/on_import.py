@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from accelify.analysis.modules.own_main import is_main_test
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, target_names, walk
+from accelify.analysis.syntax import call_argument, call_keyword, calls_in, dotted, target_names, walk
 
 
 def placed_on_import(
@@ -24,7 +24,7 @@ def placed_on_import(
     for stmt in module.scopes.module.nodes:
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
             continue
-        calls = [n for n in walk(stmt.value) if isinstance(n, ast.Call) and _places(n, devices)]
+        calls = [n for n in calls_in(stmt.value) if _places(n, devices)]
         calls = [c for c in calls if module.scopes.of(c) is module.scopes.module]
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = [name for target in targets for name in target_names(target)]
@@ -39,7 +39,7 @@ def with_derived(
     """The same, each with the names that the module binds to what is worked out of it: `upper = (1 - mean) / std`."""
     found = [(names[:], call) for names, call in placed]
     by_name = {name: names for names, _ in found for name in names}
-    stmts = [s for s in module.scopes.module.nodes if isinstance(s, ast.Assign)] if found else []
+    stmts = list(module.scopes.module.of_type(ast.Assign)) if found else []
     for stmt in sorted(stmts, key=lambda s: s.lineno):
         if not isinstance(stmt.value, ast.BinOp) or any(isinstance(n, ast.Call) for n in walk(stmt.value)):
             continue
@@ -64,8 +64,8 @@ def needs_it_on_import(script: ScriptModel, needed: frozenset[str]) -> bool:
     offset, module = script.tree.start(first[1]), script.scopes.module
     known = {
         node.id
-        for node in module.nodes
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and script.tree.start(node) < offset
+        for node in module.of_type(ast.Name)
+        if isinstance(node.ctx, ast.Store) and script.tree.start(node) < offset
     }
     return needed <= known
 

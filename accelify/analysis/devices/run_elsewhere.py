@@ -16,7 +16,7 @@ from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKER
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, dotted, target_names, walk
+from accelify.analysis.syntax import call_keyword, calls_in, dotted, target_names, walk
 from accelify.analysis.values import Imported, Thing
 
 # Functions of helpers may call others, as far as this.
@@ -230,7 +230,7 @@ def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
 
 def _moves(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression moves something to a device, itself or in a function that it calls."""
-    calls = [n for n in walk(node) if isinstance(n, ast.Call)]
+    calls = list(calls_in(node))
     inner = [c for call in calls for callee in script.callees(call) for c in walk(callee.node)]
     return any(
         isinstance(part, ast.Call)

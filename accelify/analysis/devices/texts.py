@@ -8,20 +8,18 @@ import re
 # Up to the number, or with its place: not the beginning of a message.
 _HEAD = re.compile(r"^cuda:(%[dis]|\{[\w:]*\})?$")
 
-_MADE_BY = frozenset({ast.JoinedStr, ast.BinOp, ast.Call})
-
 
 def is_numbered_gpu(node: ast.AST | None) -> bool:
     """Whether an expression is such a text, by `+`, `%`, `format` or as an f-string."""
-    if type(node) not in _MADE_BY:
-        return False
     head: ast.AST | None = None
-    if isinstance(node, ast.JoinedStr):
+    if isinstance(node, ast.Call):  # what is asked about most
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "format":
+            return False
+        head = node.func.value
+    elif isinstance(node, ast.JoinedStr):
         head = node.values[0] if node.values else None
     elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
         head = node.left
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        head = node.func.value
     if isinstance(head, ast.BinOp):
         return is_numbered_gpu(head)
     return isinstance(head, ast.Constant) and bool(_HEAD.match(str(head.value)))

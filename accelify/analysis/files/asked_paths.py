@@ -11,7 +11,7 @@ import re
 from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import Tree, calls_in
 
 _ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
 _FARTHEST = 3  # calls that a question is looked for around
@@ -23,8 +23,8 @@ def asked_paths(test: ast.expr) -> set[str]:
     """The paths of which a condition asks whether they are there, as source."""
     return {
         ast.unparse(call.args[0] if call.args else call.func.value)
-        for call in walk(test)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
+        for call in calls_in(test)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
     }
 
 

@@ -14,7 +14,7 @@ from accelify.analysis.files.named_times import named_times
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 
 Place = tuple[Scope, ast.AST]
 # A text that is handed on and on: beyond this it is not followed.
@@ -70,8 +70,8 @@ class ClockTexts:
         before = -1
         while len(names) > before:
             before = len(names)
-            for node in function.nodes:
-                if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            for node in function.of_type(ast.Assign, ast.AugAssign, ast.AnnAssign):
+                if node.value is not None:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     plain = {name for t in targets if (name := dotted(t)) is not None}
                     if not plain <= names and self.is_text(node.value, names):
@@ -156,8 +156,7 @@ class ClockTexts:
         return any(self.first_path(scope, held, is_path) for scope, held in places) or any(
             self.is_taken_into_path(callee, parameter, is_path, left - 1)
             for scope, held in (places if left else ())
-            for node in scope.nodes
-            if isinstance(node, ast.Call)
+            for node in scope.of_type(ast.Call)
             for callee in self._called(node)
             for given, parameter in handed_to(node, callee)
             if self.is_text(given, held)
@@ -186,7 +185,7 @@ class ClockTexts:
         return None
 
     def _gives(self, function: Scope) -> bool:
-        returned = [n.value for n in function.nodes if isinstance(n, ast.Return) and n.value is not None]
+        returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
         if not returned or function.kind != "function":
             return False
         names = self.named_in(function)
@@ -207,8 +206,8 @@ class ClockTexts:
             self._tells_time(self._script.interpreter.module_of(function))
             or any(
                 self._tells_time(self._script.interpreter.module_of(callee))
-                for node in function.nodes
-                for callee in self._called(node)
+                for call in function.calls
+                for callee in self._called(call)
             )
         )
 
@@ -230,7 +229,7 @@ def is_text_of_time(value: ast.AST) -> bool:
 
     An id that is drawn is one, too.
     """
-    names = {_last_name(n) for n in walk(value) if isinstance(n, ast.Call)}
+    names = {_last_name(n) for n in calls_in(value)}
     if names & _DIFFERENT:
         return True
     if not names & _TIMES:

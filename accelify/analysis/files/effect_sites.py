@@ -10,7 +10,15 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.tolerated import goes_on
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    calls_in,
+    dotted,
+    is_constant,
+    names_in,
+    walk,
+)
 
 FOLDERS, FILES, PICTURES, TERMINAL, DOWNLOADS = "folders", "files", "pictures", "terminal", "downloads"
 LOGS = "logs"  # lines and figures added to what is open already
@@ -84,7 +92,7 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
         test = ancestor.values[0] if isinstance(ancestor, ast.BoolOp) else getattr(ancestor, "test", None)
         if isinstance(ancestor, (ast.If, ast.IfExp, ast.BoolOp)) and test is not None:
             words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
-            words |= {n.id for n in walk(test) if isinstance(n, ast.Name)}
+            words |= names_in(test)
             if words & {"exists", "isdir", "is_dir", "isfile"}:
                 if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
                     return True
@@ -224,7 +232,7 @@ def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
     """Whether it is a loop over the files that are there, of which one process may see others than the next."""
     if not isinstance(node, (ast.For, ast.AsyncFor)):
         return False
-    calls = (n for n in walk(node.iter) if isinstance(n, ast.Call))
+    calls = (n for n in calls_in(node.iter))
     return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)
 
 

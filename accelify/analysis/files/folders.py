@@ -12,7 +12,15 @@ from accelify.analysis.files.numbered_folders import is_numbered
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    calls_in,
+    dotted,
+    names_in,
+    target_names,
+    walk,
+)
 
 _ASKING = ("exists", "isdir", "is_dir", "lexists")
 _KEEPING = ("str", "Path", "pathlib.Path")
@@ -54,8 +62,8 @@ def makings(script: ScriptModel) -> Iterator[tuple[ast.Call, ast.expr, bool]]:
         for callee in script.callees(call):
             told = {
                 path.id: _with_parents(inner)
-                for inner in callee.nodes
-                if isinstance(inner, ast.Call) and makes_folder(inner)
+                for inner in callee.of_type(ast.Call)
+                if makes_folder(inner)
                 if isinstance(path := folder_made(inner), ast.Name)
             }
             yield from ((call, given, told[name]) for given, name in handed_to(call, callee) if name in told)
@@ -71,8 +79,8 @@ def paths_asked(test: ast.expr) -> list[ast.expr]:
     """The paths of which a condition asks whether they are there."""
     return [
         call.args[0] if call.args else call.func.value
-        for call in walk(test)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
+        for call in calls_in(test)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
     ]
 
 
@@ -180,8 +188,8 @@ def _removed(script: ScriptModel, call: ast.Call) -> Iterator[ast.expr]:
     for callee in script.callees(call):
         told = {
             inner_path.id
-            for inner in callee.nodes
-            if isinstance(inner, ast.Call) and isinstance(inner_path := _path_removed(inner), ast.Name)
+            for inner in callee.of_type(ast.Call)
+            if isinstance(inner_path := _path_removed(inner), ast.Name)
         }
         yield from (given for given, name in handed_to(call, callee) if name in told)
 

@@ -19,7 +19,7 @@ from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.shell import SHELL
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 
 _ASKING = frozenset({"exists", "isdir", "is_dir"})
 # The function may be called by one that is called by another one, as far as this.
@@ -30,7 +30,7 @@ def free_name_of(
     script: ScriptModel, function: Scope, far: int = _FARTHEST
 ) -> tuple[Scope, ast.While] | None:
     """Where a function, or one that it calls, looks for a free name of a folder that it makes; None where nowhere."""
-    loops = [n for n in function.nodes if isinstance(n, ast.While)]
+    loops = list(function.of_type(ast.While))
     for loop in loops:
         if any(_makes(node, path) for path in _looked_for(loop) for node in function.nodes):
             return function, loop
@@ -53,8 +53,8 @@ def _looked_for(loop: ast.While) -> set[str]:
     asked = [
         path
         for test in tests
-        for call in walk(test)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
+        for call in calls_in(test)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
         for path in (call.args or [call.func.value])
     ]
     given = {dotted(t) for n in walk(loop) if isinstance(n, ast.Assign) for t in n.targets}

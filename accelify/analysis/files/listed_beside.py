@@ -30,8 +30,8 @@ def is_listed_beside(script: ScriptModel, stmt: ast.stmt, paths: Collection[ast.
     end, loops = tree.end(stmt), set(script.enclosing_loops(stmt))
     listed = [
         node.args[0]
-        for node in script.scope_of(stmt).nodes
-        if isinstance(node, ast.Call) and node.args and tree.start(node) > end
+        for node in script.scope_of(stmt).of_type(ast.Call)
+        if node.args and tree.start(node) > end
         if script.qualname(node.func) in _LISTING and loops.issubset(script.enclosing_loops(node))
     ]
     folders = {folder for one in listed if (folder := _folder(path_text(script, one)))}

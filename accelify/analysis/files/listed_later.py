@@ -176,9 +176,7 @@ class ListedLater:
         elif isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("path.join"):
             inner = node.args[:1]
         elif isinstance(node, ast.Name):
-            inner = [
-                s.value for s in scope.nodes if isinstance(s, ast.Assign) and dotted(s.targets[0]) == node.id
-            ]
+            inner = [s.value for s in scope.of_type(ast.Assign) if dotted(s.targets[0]) == node.id]
         for one in inner:
             yield one
             yield from self._beginnings(scope, one, left - 1)

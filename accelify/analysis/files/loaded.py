@@ -49,8 +49,8 @@ def _unpacked(script: ScriptModel, node: ast.Name | ast.Attribute) -> list[ast.e
     name = dotted(node)
     return [
         stmt.value
-        for stmt in script.scope_of(node).nodes
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple)
+        for stmt in script.scope_of(node).of_type(ast.Assign)
+        if isinstance(stmt.targets[0], ast.Tuple)
         if any(dotted(part) == name for part in stmt.targets[0].elts)
     ]
 
@@ -81,7 +81,7 @@ def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.ex
     for _ in range(2):
         inside = {script.scope_of(one) for one in given}
         for scope in inside:
-            returned = [n.value for n in scope.nodes if isinstance(n, ast.Return) and n.value is not None]
+            returned = [n.value for n in scope.of_type(ast.Return) if n.value is not None]
             parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
             if scope.kind == "function" and any(comes_from(script, part, given) for part in parts):
                 given |= set(script.callers(scope))
@@ -100,11 +100,9 @@ def loads_elsewhere(script: ScriptModel) -> set[ast.Call]:
 
 
 def _gives_load(script: ScriptModel, module: Module, callee: Scope) -> bool:
-    returned = [n.value for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None]
+    returned = [n.value for n in callee.of_type(ast.Return) if n.value is not None]
     names = {n.id for n in returned if isinstance(n, ast.Name)}
-    made = [
-        n.value for n in callee.nodes if isinstance(n, ast.Assign) and names & set(target_names(n.targets[0]))
-    ]
+    made = [n.value for n in callee.of_type(ast.Assign) if names & set(target_names(n.targets[0]))]
     return any(
         isinstance(value, Imported) and value.name == "torch.load"
         for given in [*returned, *made]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import calls_in, dotted, target_names
 
 _SHOWN = frozenset({"time", "now", "today", "utcnow", "localtime", "gmtime"})
 # What is made of a time and is one, too, and dates that are no clock's but of the same kind.
@@ -17,19 +17,25 @@ def named_times(scope: Scope) -> set[str]:
     """The variables of a function, class or module that hold what a clock showed, or a date in its place."""
     made: dict[str, list[ast.expr]] = {}
     others: set[str] = set()
-    for node in scope.nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+    for node in scope.of_type(ast.Assign):
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             made.setdefault(node.targets[0].id, []).append(node.value)
-        elif isinstance(node, ast.Assign):
-            others |= {name for target in node.targets for name in target_names(target)}
-        elif isinstance(node, (ast.AugAssign, ast.For)):
-            others |= set(target_names(node.target))
+        else:
+            others.update(name for target in node.targets for name in target_names(target))
+    if not any(any(map(_is_shown, values)) for values in made.values()):
+        return set()
+    for node in scope.of_type(ast.AugAssign, ast.For):
+        others.update(target_names(node.target))
     found: set[str] = set()
     for name, values in made.items():
         if name not in others and any(_is_time(value, found) for value in values):
             if all(_is_time(value, {*found, name}) or _last_name(value) in _DATES for value in values):
                 found.add(name)
     return found
+
+
+def _is_shown(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and any(_last_name(call) in _SHOWN for call in calls_in(value))
 
 
 def _is_time(value: ast.expr, names: set[str]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from accelify.analysis.files.effect_sites import LISTING
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, dotted, target_names, walk
+from accelify.analysis.syntax import Node, calls_in, dotted, target_names, walk
 
 Qualname = Callable[[ast.expr], str | None]
 
@@ -23,8 +23,8 @@ def is_numbered(scope: Scope, path: ast.expr, qualname: Qualname) -> ast.Call | 
         path: of the folder that is made.
         qualname: the name of a library's function that an expression of the function is.
     """
-    for call in scope.nodes:
-        if not isinstance(call, ast.Call) or call.lineno > path.lineno:
+    for call in scope.calls:
+        if call.lineno > path.lineno:
             continue
         if _folder(call) is not None and ((qualname(call.func) or "").startswith(LISTING) or _is_asked(call)):
             numbers = _numbers(scope, call)
@@ -41,7 +41,7 @@ def gives_numbered(scope: Scope, made: list[ast.expr], qualname: Qualname) -> as
         made: the paths of the folders that it makes.
         qualname: the name of a library's function that an expression of it is.
     """
-    returned = [n.value for n in scope.nodes if isinstance(n, ast.Return) and n.value is not None]
+    returned = [n.value for n in scope.of_type(ast.Return) if n.value is not None]
     for path in made if returned else ():
         call = is_numbered(scope, path, qualname)
         if call is not None and any(_holds(value, _numbers(scope, call), call) for value in returned):
@@ -126,7 +126,7 @@ def _lies_in(scope: Scope, path: ast.expr, listing: ast.Call) -> bool:
     beside = [n for value in values for n in walk(value) if n not in inside]
     listed = _folder(listing)
     assert listed is not None
-    functions = {name for c in walk(listed) if isinstance(c, ast.Call) for name in _named(c.func)}
+    functions = {name for c in calls_in(listed) for name in _named(c.func)}
     words = _named(listed) - functions
     words = {word for word in words if not any(other.startswith(f"{word}.") for other in words)}
     if words:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, walk
 
 SHELL = frozenset(
     {"os.system", "subprocess.call", "subprocess.run", "subprocess.check_call", "subprocess.Popen"}
@@ -40,7 +40,7 @@ def run_for_all(call: ast.Call, name: str | None, scope: Scope) -> bool:
     first = words[0].split() if words else []
     if not first or first[0] in _STAYS:
         return False
-    return not any((dotted(n.func) or "").endswith("getpid") for n in walk(call) if isinstance(n, ast.Call))
+    return not any((dotted(n.func) or "").endswith("getpid") for n in calls_in(call))
 
 
 def _runs(call: ast.Call, name: str | None) -> bool:

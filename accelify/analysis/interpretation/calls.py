@@ -52,7 +52,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
     things: dict[tuple[object, object], Value]
     changed: bool
     reads: ReadsOfNodes
-    kept: dict[ast.AST, Values] | None
+    kept: dict[ast.AST | None, Values] | None
     _memo: dict[ast.Call, tuple[Values, Reads]]
     _own_names: dict[ast.Name, str]
     _hands_back: dict[Scope, str | None]
@@ -77,7 +77,17 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
 
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
         """What an expression can stand for."""
-        if isinstance(node, ast.Name):
+        kept = self.kept
+        if kept is not None:
+            # All has been run, so that nothing changes any more what an expression stands for.
+            found = kept.get(node)
+            if found is None:
+                found = kept[node] = self._evaluate(module, scope, node)
+            return found
+        return self._evaluate(module, scope, node)
+
+    def _evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
+        if type(node) is ast.Name:
             own = self._own_names.get(node)
             if own is not None:
                 return self.variable(module.scopes.module, own)
@@ -85,13 +95,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
         meant = _MEANT.get(type(node))
         if meant is None or node is None:
             return set()  # a comparison, a slice and whatever else stands for nothing known
-        if self.kept is None:
-            return meant(self, module, scope, node)
-        # All has been run, so that nothing changes any more what an expression stands for.
-        found = self.kept.get(node)
-        if found is None:
-            found = self.kept[node] = meant(self, module, scope, node)
-        return found
+        return meant(self, module, scope, node)
 
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
         if is_super(node.value):
@@ -315,7 +319,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             if name in ("append", "add", "insert") and arguments:
                 self.add(base.rest, arguments[-1])
             elif name == "extend" and arguments:
-                for value in arguments[0]:
+                for value in tuple(arguments[0]):
                     if isinstance(value, Sequence):
                         self.reads.container(value)
                         self.add(base.rest, value.any())
@@ -358,7 +362,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             pair = self.things.setdefault((node, "pair"), Sequence([set() for _ in arguments]))
             assert isinstance(pair, Sequence)
             for index, values in enumerate(arguments):
-                for value in values:
+                for value in tuple(values):
                     if index < len(pair.elements):
                         self.add(pair.elements[index], self.element_values(module, node, value))
             made = self._container(node, Sequence)
@@ -449,8 +453,9 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             names = names[1:]
         for index, values in enumerate(arguments):
             if index < len(node.args) and isinstance(node.args[index], ast.Starred):
+                # Of a function that calls itself these grow meanwhile: `def run(*args): run(*args)`.
                 for rest_name in names[index:]:
-                    for value in values:
+                    for value in tuple(values):
                         self.bind(target, rest_name, self.element_values(module, node, value))
                 break
             self._positional(target, names, index, values)
@@ -463,10 +468,10 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             rest = signature.kwarg.arg if signature.kwarg is not None else None
         for name, values in keywords.items():
             if name is None:
-                for value in values:
+                for value in tuple(values):
                     self.reads.container(value)
                     if isinstance(value, Mapping):
-                        for key, entry in value.entries.items():
+                        for key, entry in tuple(value.entries.items()):
                             if key in every:
                                 self.bind(target, str(key), entry)
                             elif rest is not None:
@@ -527,6 +532,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
     ) -> Values:
         if arguments and arguments[0] and cls.only_splits(k.PARALLEL_WRAPPERS):
             return set(arguments[0])  # the model in it, as with torch's own
+        known = (node, "instance") in self.things
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
         if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
@@ -539,7 +545,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             made.kind = kind
             made.note(f"it is an instance of {cls.name}")
             self.changed = True
-            self.reads.nothing_holds()
+            if known:
+                self.reads.nothing_holds()  # what is new here has been read by nobody
         init = cls.method("__init__")
         if init is not None:
             self.call_function(

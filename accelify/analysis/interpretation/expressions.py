@@ -104,7 +104,7 @@ class Expressions:
         for index, element in enumerate(node.elts):
             values = self.evaluate(module, scope, element)
             if isinstance(element, ast.Starred):
-                for value in values:
+                for value in tuple(values):
                     self.add(made.rest, self.element_values(module, element, value))
                 values = set()
             while len(made.elements) <= index:

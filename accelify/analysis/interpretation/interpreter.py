@@ -72,7 +72,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
         self.reads: ReadsOfNodes = ReadsOfNodes()
-        self.kept: dict[ast.AST, Values] | None = None
+        self.kept: dict[ast.AST | None, Values] | None = None
         self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
@@ -562,11 +562,11 @@ class Interpreter(CallEvaluator, KindsByUse):
                 inner = element.value if isinstance(element, ast.Starred) else element
                 self.assign(module, scope, inner, self.item(module, target, values, index))
         elif isinstance(target, ast.Attribute):
-            for base in self.evaluate(module, scope, target.value):
+            for base in tuple(self.evaluate(module, scope, target.value)):  # may hold what is stored
                 self.store_attribute(base, target.attr, values)
         elif isinstance(target, ast.Subscript):
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
-            for base in self.evaluate(module, scope, target.value):
+            for base in tuple(self.evaluate(module, scope, target.value)):
                 if isinstance(base, Mapping):
                     held = base.rest if key is None else base.entries.setdefault(key, set())
                     self.add(held, values)

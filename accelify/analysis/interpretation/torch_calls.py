@@ -12,7 +12,7 @@ from accelify.analysis.interpretation.reads import ReadsOfNodes
 from accelify.analysis.interpretation.record_classes import NAMED, NAMED_TUPLE, NAMESPACES, names_given
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, call_keyword, is_constant, walk
+from accelify.analysis.syntax import call_argument, call_keyword, calls_in, is_constant
 from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
 
 TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
@@ -385,7 +385,7 @@ class LibraryCalls:
     def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:
         """The models that are asked for parameters in a way of their own: `Adam(model.optim_parameters(args))`."""
         found: Values = set()
-        calls = [n for n in walk(given) if isinstance(n, ast.Call)] if given is not None else []
+        calls = list(calls_in(given)) if given is not None else []
         if isinstance(given, ast.Name):
             calls += [
                 w.site

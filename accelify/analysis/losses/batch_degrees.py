@@ -20,7 +20,7 @@ from accelify.analysis.metrics.counts import size_given
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, is_constant, walk
+from accelify.analysis.syntax import assigned_pairs, call_argument, calls_in, dotted, is_constant, walk
 from accelify.analysis.values import Function, Imported, Thing
 
 _DEEPEST = 10
@@ -235,7 +235,7 @@ class BatchDegrees:
         """Whether an expression is made of the whole batch at hand: of no weights, and of no one sample."""
         if self._is_one_sample(node, place):
             return False
-        called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+        called = {id(n.func) for n in calls_in(node)}
         names = [n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in called]
         return far < _DEEPEST and any(self._holds_batch(name, place, far) for name in names)
 
@@ -249,7 +249,7 @@ class BatchDegrees:
             return bool(kinds & {v.BATCH, v.OUTPUT})
         if scope.kind == "function" and any(a.arg == name.id for a in scope.parameters()):
             return True
-        made = [self._given(s, name.id)[1] for s in scope.nodes if isinstance(s, ast.Assign)]
+        made = [self._given(s, name.id)[1] for s in scope.of_type(ast.Assign)]
         return any(self._is_of_batch(value, place, far + 1) for value in made if value is not None)
 
     def _is_one_sample(self, node: ast.expr, place: _Place) -> bool:

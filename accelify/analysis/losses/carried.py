@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis.metrics.figures import BatchLoop, Place, place_of
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 
 Update = ast.Assign | ast.AugAssign | ast.Expr
 # Methods by which a tensor is set, or added to, where it lies.
@@ -20,7 +20,7 @@ def weights(script: ScriptModel, loop: BatchLoop) -> dict[Place, list[Update]]:
         script: its model.
         loop: that trains.
     """
-    inside = {b.call for b in script.backwards} & {n for n in walk(loop) if isinstance(n, ast.Call)}
+    inside = {b.call for b in script.backwards} & set(calls_in(loop))
     losses = [b.loss for b in script.backwards if b.call in inside]
     if not losses:
         return {}
@@ -72,7 +72,7 @@ def _of_data(node: ast.expr) -> ast.expr:
 
 def _read_in(script: ScriptModel, node: ast.expr) -> set[str]:
     """The variables and attributes of `self` that an expression reads, calls aside."""
-    called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+    called = {id(n.func) for n in calls_in(node)}
     found = set()
     for part in walk(node):
         if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in called:

@@ -13,7 +13,7 @@ from accelify.analysis.losses.carried import Update, made_last
 from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, walk
 
 _STATISTICS = frozenset(
     """mean nanmean average median nanmedian quantile nanquantile percentile nanpercentile std var sum nansum max min
@@ -49,7 +49,7 @@ def keeps_statistic(
     nodes += [node for body in bodies for node in walk(body)]
     if any(_last(node) in _AGREEING for node in nodes if isinstance(node, ast.Call)):
         return False
-    inner = [n for body in bodies for n in walk(body) if isinstance(n, ast.Call)]
+    inner = [n for body in bodies for n in calls_in(body)]
     if not any(names_in(call) & batch and _last(call) in _STATISTICS for call in calls):
         if not any(_last(call) in _STATISTICS for call in inner):
             return False

@@ -37,7 +37,7 @@ def gradient_numbers(
     """The numbers that are worked out of what a backward leaves in its inputs, and that weigh a loss beside it."""
     scope = backward.scope
     for given in gradients.inputs(backward):
-        reads = [n for n in scope.nodes if isinstance(n, ast.Attribute) and dotted(n) == f"{given}.grad"]
+        reads = [n for n in scope.of_type(ast.Attribute) if dotted(n) == f"{given}.grad"]
         numbers = _made_of(scope, given)
         weighing = _weighing(script, scope) & numbers if numbers else set()
         if reads and weighing:
@@ -102,7 +102,7 @@ def _weighing(script: ScriptModel, scope: Scope) -> set[str]:
     found: set[str] = set()
     losses = [b.loss for b in script.backwards if b.scope is scope]
     names = {name for loss in losses for name in names_in(loss)}
-    made = [n.value for n in scope.nodes if isinstance(n, ast.Assign) and names & set(_roots(n.targets[0]))]
+    made = [n.value for n in scope.of_type(ast.Assign) if names & set(_roots(n.targets[0]))]
     for node in (inner for one in [*losses, *made] for inner in walk(one)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
             found |= {*_roots(node.left), *_roots(node.right)}

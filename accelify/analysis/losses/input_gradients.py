@@ -75,18 +75,15 @@ class InputGradients:
     def _reads(self, scope: Scope) -> list[ast.Attribute]:
         found = [
             n
-            for n in scope.nodes
-            if isinstance(n, ast.Attribute)
-            and n.attr == "grad"
-            and isinstance(n.ctx, ast.Load)
-            and isinstance(n.value, ast.Name)
+            for n in scope.of_type(ast.Attribute)
+            if n.attr == "grad" and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name)
         ]
         return sorted(found, key=self.script.tree.start)
 
     def _made_of(self, backward: Backward) -> set[str]:
         """The names that a loss is worked out from, through what its function assigns before the backward."""
         tree, found = self.script.tree, set(names_in(backward.loss))
-        assigned = [n for n in backward.scope.nodes if isinstance(n, (ast.Assign, ast.AugAssign))]
+        assigned = list(backward.scope.of_type(ast.Assign, ast.AugAssign))
         for stmt in sorted(assigned, key=tree.start, reverse=True):
             targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
             if tree.start(stmt) < tree.start(backward.call):

@@ -100,7 +100,7 @@ def _written_beside(
 def _returned(method: Scope) -> Iterator[str]:
     """The attributes of its object that a method gives something of."""
     assigned = _assigned(method)
-    values = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
+    values = [n.value for n in method.of_type(ast.Return) if n.value is not None]
     for node in _read_for(values, assigned):
         attribute = own_attribute(method, node)
         if attribute is not None:

@@ -96,9 +96,8 @@ def _made(name: ast.Name, scope: Scope) -> list[ast.expr]:
         return []
     return [
         stmt.value
-        for stmt in scope.nodes
-        if isinstance(stmt, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+        for stmt in scope.of_type(ast.Assign)
+        if any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
     ]
 
 

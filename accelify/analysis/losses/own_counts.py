@@ -21,7 +21,15 @@ from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
 from accelify.analysis.statements.given_none import is_none
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    calls_in,
+    dotted,
+    names_in,
+    target_names,
+    walk,
+)
 
 _Node = TypeVar("_Node", bound=ast.expr)
 # How many assignments are followed back: from a divisor to a count, and from what is counted to the batch. Boxes that a
@@ -131,7 +139,7 @@ class OwnCounts:
 
     def _counts(self, node: ast.expr, scope: Scope, far: int = 0) -> Iterator[ast.Call]:
         """The counts of the batch that an expression is made of."""
-        inside = [n for n in walk(node) if isinstance(n, ast.Call)]
+        inside = list(calls_in(node))
         direct = []
         for call in inside:
             last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
@@ -173,10 +181,8 @@ class OwnCounts:
             return []
         return [
             n.value
-            for n in scope.nodes
-            if isinstance(n, ast.Assign)
-            and any(name.id in target_names(t) for t in n.targets)
-            and name.id not in names_in(n.value)
+            for n in scope.of_type(ast.Assign)
+            if any(name.id in target_names(t) for t in n.targets) and name.id not in names_in(n.value)
         ]
 
     def _of_batch(self, node: ast.expr, scope: Scope) -> bool:
@@ -192,7 +198,7 @@ class OwnCounts:
 
     def _read(self, node: ast.expr, scope: Scope) -> list[ast.Name]:
         """The variables that an expression reads, the object itself and what it calls aside."""
-        called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+        called = {id(n.func) for n in calls_in(node)}
         names = [n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in called]
         return [n for n in names if n.id != scope.self_name()]
 
@@ -215,7 +221,7 @@ def _normalised(node: ast.expr) -> list[ast.expr]:
         return [*left, *right] if left and right else []
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return []
-    sums = [n for n in walk(node.right) if isinstance(n, ast.Call) and _is_sum(n)]
+    sums = [n for n in calls_in(node.right) if _is_sum(n)]
     whole = [_summed(call) for call in sums]
     own = len(whole) == 1 and whole[0] is not None and ast.unparse(whole[0]) == ast.unparse(node.left)
     return [node.right] if own else []

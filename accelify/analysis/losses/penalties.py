@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 from accelify.analysis.values import Imported, Thing, Values
 
 _OF_BATCHES = (v.BATCH, v.OUTPUT, v.LOADER, v.ITERATOR, v.DATASET)
@@ -27,7 +27,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
         module: in which it stands.
         scope: in which it stands.
     """
-    called = {id(c.func) for c in walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+    called = {id(c.func) for c in calls_in(node) if isinstance(c.func, ast.Name)}
     made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     names = [
         n
@@ -49,7 +49,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
     if not weights:
         return False
     # What a method keeps in its model (`self.features`) is of the batch.
-    kept = {dotted(t) for n in scope.nodes if isinstance(n, ast.Assign) for t in n.targets} - {None}
+    kept = {dotted(t) for n in scope.of_type(ast.Assign) for t in n.targets} - {None}
     for n in walk(node):
         if isinstance(n, ast.Attribute) and (
             dotted(n) in kept
@@ -58,8 +58,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
             return False
     return not any(
         isinstance(w, Thing) and w.kind == v.MODEL
-        for c in walk(node)
-        if isinstance(c, ast.Call)
+        for c in calls_in(node)
         for w in evaluate(module, scope, c.func)
     )
 

@@ -67,11 +67,7 @@ class PittedSamples:
     def _is_of_products(self, scope: Scope, name: str) -> bool:
         """Whether a matrix is seen to be of products with all rows, here or where it is worked out: said there, but for
         what a model works out."""
-        made = [
-            n.value
-            for n in scope.nodes
-            if isinstance(n, ast.Assign) and any(name in target_names(t) for t in n.targets)
-        ]
+        made = [n.value for n in scope.of_type(ast.Assign) if any(name in target_names(t) for t in n.targets)]
         inner = [n for value in made for n in walk(value)]
         called = {one for n in inner if isinstance(n, ast.Call) for one in self.script.callees(n)}
         own = [n for n in inner if not is_in_model(self.script, scope)]
@@ -141,13 +137,13 @@ def _set_against(scope: Scope, call: ast.Call) -> str | None:
         return None
     if call.keywords or not isinstance(whole, ast.Name):
         return None
-    assigned = [n for n in scope.nodes if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
+    assigned = [n for n in scope.of_type(ast.Assign) if isinstance(n.targets[0], ast.Name)]
     own: set[str] = set()
     for stmt in sorted(assigned, key=lambda s: s.lineno):
         if any(n is call or (isinstance(n, ast.Name) and n.id in own) for n in walk(stmt.value)):
             if not _differences(stmt.value, whole.id, own, call):
                 own |= set(target_names(stmt.targets[0]))
-    hinged = (n for n in scope.nodes if isinstance(n, ast.Call) and _called(n) in _HINGES)
+    hinged = (n for n in scope.of_type(ast.Call) if _called(n) in _HINGES)
     return whole.id if any(_differences(part, whole.id, own, call) for part in hinged) else None
 
 

@@ -53,9 +53,8 @@ def _holds_losses(script: ScriptModel, scope: Scope, node: ast.expr, far: int, *
     if isinstance(node, ast.Name):
         given = [
             s.value
-            for s in scope.nodes
-            if isinstance(s, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
+            for s in scope.of_type(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
         ]
         return bool(given) and any(_holds_losses(script, scope, one, far - 1, flat=flat) for one in given)
     if isinstance(node, ast.Attribute):

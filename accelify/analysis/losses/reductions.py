@@ -143,9 +143,8 @@ class LossReductions:
         name, tree = dotted(node), place.module.tree
         given = [
             stmt
-            for stmt in place.scope.nodes
-            if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign))
-            and name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
+            for stmt in place.scope.of_type(ast.Assign, ast.AugAssign, ast.AnnAssign)
+            if name in [dotted(t) for t in (stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target])]
         ]
         if len(given) > 1 and tree.parent(node) is not None:
             # Of several, the last one before it, where that is sure to be made.

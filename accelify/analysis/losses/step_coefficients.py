@@ -148,9 +148,7 @@ def _parts(script: ScriptModel, loop: Loop, loss: ast.expr, scope: Scope) -> Ite
             for callee in in_order(script.callees(node)):
                 of_program = True
                 if script.interpreter.module_of(callee) in script.modules:
-                    values = [
-                        n.value for n in callee.nodes if isinstance(n, ast.Return) and n.value is not None
-                    ]
+                    values = [n.value for n in callee.of_type(ast.Return) if n.value is not None]
                     queue += [(value, callee, far + 1, bent) for value in values]
             for given, bends in () if of_program else _operands(node):
                 if bends and _is_number(script, given):

@@ -20,7 +20,15 @@ from accelify.analysis.metrics.counts import counts_own, made_once
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    calls_in,
+    dotted,
+    is_constant,
+    names_in,
+    target_names,
+    walk,
+)
 from accelify.analysis.values import Class, Thing
 
 # `indices`, `previous` and `various` are none of them.
@@ -444,4 +452,4 @@ def _counts_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, divisor: 
 
 
 def _calls(statements: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    return (n for stmt in statements for n in walk(stmt) if isinstance(n, ast.Call))
+    return (n for stmt in statements for n in calls_in(stmt))

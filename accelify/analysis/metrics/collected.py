@@ -75,8 +75,7 @@ def filling_loops(script: ScriptModel) -> list[ast.For | ast.AsyncFor]:
     return [
         loop
         for scope, joined in names.items()
-        for loop in scope.nodes
-        if isinstance(loop, (ast.For, ast.AsyncFor))
+        for loop in scope.of_type(ast.For, ast.AsyncFor)
         if any(
             dotted(put) in joined
             for stmt in loop.body

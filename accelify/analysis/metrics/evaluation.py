@@ -22,7 +22,7 @@ from accelify.analysis.models.rows_together import parted_again, takes_rows_toge
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.statements.reaching import last_assignment
-from accelify.analysis.syntax import dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, is_constant, names_in, target_names, walk
 from accelify.analysis.values import Thing
 
 NO_MODEL = "no call of a model was seen in it"
@@ -153,7 +153,7 @@ class _Analysis:
     def _look(self) -> str | None:
         forward: list[int] = []
         for index, stmt in enumerate(self.statements):
-            calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+            calls = [c for c in calls_in(stmt) if self._is_forward(c)]
             if not calls:
                 continue
             if isinstance(stmt, (ast.If, ast.For, ast.While, ast.Try, ast.With)):
@@ -206,7 +206,7 @@ class _Analysis:
 
     def _of_sequences(self, forward: list[int]) -> bool:
         """Whether the model gives one row of scores for each sequence, however long, and nothing else is read."""
-        calls = [c for i in forward for c in walk(self.statements[i]) if isinstance(c, ast.Call)]
+        calls = [c for i in forward for c in calls_in(self.statements[i])]
         return all(
             one_row_a_sample(self.script, call.func) for call in calls if self._is_forward(call)
         ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
@@ -300,7 +300,7 @@ class _Analysis:
 
     def _takes_rows_together(self, last: int) -> bool:
         """Whether the model is given what has several rows a sample, taken together: `x.view(-1, c, h, w)`."""
-        calls = [c for c in walk(self.statements[last]) if isinstance(c, ast.Call) and self._is_forward(c)]
+        calls = [c for c in calls_in(self.statements[last]) if self._is_forward(c)]
         return any(takes_rows_together(call, self.statements[:last]) for call in calls)
 
     def _parted_again(self, last: int) -> int | None:
@@ -448,12 +448,7 @@ class _Analysis:
         return [read for read, stmt in made.items() if stmt is None or tree.start(stmt) < end]
 
     def _entries(self, forward: list[int]) -> PickedEntries:
-        calls = [
-            c
-            for index in forward
-            for c in walk(self.statements[index])
-            if isinstance(c, ast.Call) and self._is_forward(c)
-        ]
+        calls = [c for index in forward for c in calls_in(self.statements[index]) if self._is_forward(c)]
         return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
     def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
@@ -486,13 +481,13 @@ class _Analysis:
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
         """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
-        calls = [c for c in walk(stmt) if isinstance(c, ast.Call) and self._is_forward(c)]
+        calls = [c for c in calls_in(stmt) if self._is_forward(c)]
         if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
             return "the outputs of the model are used where they are computed"
         call: ast.expr = calls[0]
         if isinstance(stmt, ast.Expr) and stmt.value is call:
             return "nothing here reads what the model gives"
-        inside = {n.id for n in walk(call) if isinstance(n, ast.Name)}
+        inside = names_in(call)
         outside = {
             n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))
         }

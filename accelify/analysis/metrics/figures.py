@@ -216,9 +216,8 @@ class Figures:
         """What a function assigns to a variable, where that is once."""
         found = [
             stmt.value
-            for stmt in scope.nodes
-            if isinstance(stmt, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
+            for stmt in scope.of_type(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
         ]
         return found[0] if len(found) == 1 else None
 
@@ -262,7 +261,7 @@ class Figures:
     def is_loss(self, value: ast.expr) -> bool:
         """Whether an expression reads a loss."""
         losses = {b.loss.id for b in self.script.backwards if isinstance(b.loss, ast.Name)}
-        names = {n.id for n in walk(value) if isinstance(n, ast.Name)}
+        names = names_in(value)
         return bool(names & losses) or any("loss" in n.lower() for n in names)
 
     def of_the_batch(self, loop: BatchLoop) -> set[str]:

@@ -124,7 +124,7 @@ def _gives_back(method: Scope, attributes: set[str]) -> bool:
     """Whether a method gives back some of these attributes of its object, or what it makes of them."""
     reads = _reading(method, attributes)
     known = _made_of(method, reads)
-    given = [n.value for n in method.nodes if isinstance(n, ast.Return) and n.value is not None]
+    given = [n.value for n in method.of_type(ast.Return) if n.value is not None]
     return any(reads(value) or names_in(value) & known for value in given)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import names_in, walk
 from accelify.analysis.values import Class
 
 # Stands for the meter in the text of a formula.
@@ -47,21 +47,20 @@ def _meter(cls: Class) -> Meter | None:
             if scope.kind != "function" or receiver is None or not parameters or name.startswith("__"):
                 continue
             added: dict[str, set[str]] = {}
-            for node in scope.nodes:
-                if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            for node in scope.of_type(ast.AugAssign):
+                if isinstance(node.op, ast.Add):
                     attribute = _own(node.target, receiver)
                     if attribute is not None:
-                        added[attribute] = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}
-            quotient = _quotient(cls, set(added))
+                        added[attribute] = set(names_in(node.value))
+            quotient = _quotient(cls, set(added)) if len(added) == 2 else None
             if quotient is None or not added[quotient[0]] & set(parameters):
                 continue
             if set(added) != {quotient[0], quotient[1]}:
                 continue
             kept = [
                 node.value
-                for node in scope.nodes
-                if isinstance(node, ast.Assign)
-                and any(_own(t, receiver) == quotient[2] for t in node.targets)
+                for node in scope.of_type(ast.Assign)
+                if any(_own(t, receiver) == quotient[2] for t in node.targets)
             ]
             if not kept:
                 return Meter(name, quotient[0], quotient[1], None)
@@ -78,7 +77,7 @@ def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> 
         value = value.body if total in {_own(n, receiver) for n in walk(value.body)} else value.orelse
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and _own(value.left, receiver) == total:
         return plain
-    names = {n.id for n in walk(value) if isinstance(n, ast.Name)}
+    names = names_in(value)
     if not names <= _ARITHMETIC | {receiver} or average in {_own(n, receiver) for n in walk(value)}:
         return None
     return ast.unparse(_Written(receiver, count).visit(copy.deepcopy(value)))
@@ -106,9 +105,8 @@ def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:
     for own in cls.ancestry():
         for definition, scope in own.scope.children.items():
             receiver = scope.self_name() or ""
-            for node in scope.nodes if scope.kind == "function" else ():
-                value = node.value if isinstance(node, (ast.Assign, ast.Return)) else None
-                for part in walk(value) if value is not None else ():
+            for node in scope.of_type(ast.Assign, ast.Return) if scope.kind == "function" else ():
+                for part in walk(node.value) if node.value is not None else ():
                     if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Div):
                         continue
                     total, count = _own(part.left, receiver), _counted(part.right, receiver)

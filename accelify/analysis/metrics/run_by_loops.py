@@ -7,18 +7,18 @@ from collections.abc import Iterable
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import calls_in
 
 
 def run_by(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor | ast.While]) -> set[Scope]:
     """The functions that the bodies of some loops come to, those of modules that are not converted left out."""
     found: set[Scope] = set()
-    queue = [n for loop in loops for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
+    queue = [n for loop in loops for s in loop.body for n in calls_in(s)]
     while queue:
         for callee in script.callees(queue.pop()):
             if callee not in found and is_of_script(script, callee):
                 found.add(callee)
-                queue += [n for n in walk(callee.node) if isinstance(n, ast.Call)]
+                queue += list(calls_in(callee.node))
     return found
 
 

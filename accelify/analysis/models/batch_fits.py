@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
 from accelify.analysis.statements.within_loops import runs_in
-from accelify.analysis.syntax import call_argument, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, target_names, walk
 from accelify.analysis.values import Thing
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class BatchFits:
             or any(target_names(s.targets[0]) != [name] for s in made)
         ):
             return False
-        calls = [n for s in made for n in walk(s.value) if isinstance(n, ast.Call)]
+        calls = [n for s in made for n in calls_in(s.value)]
         return bool(calls) and not any(self.script.qualname(call.func) in _PARAMETERS for call in calls)
 
 

@@ -68,7 +68,7 @@ def leaves_no_gradients(script: ScriptModel, call: ast.Call, function: Scope) ->
     if any(isinstance(c.func, ast.Attribute) and c.func.attr == "step" for c in calls):
         return False
     given = [a for a, name in handed_to(call, function) if name not in copied]
-    inside = [n for n in function.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    inside = [n for n in function.of_type(ast.Name) if isinstance(n.ctx, ast.Load)]
     own = copied | _targets(function, copied)
     others = [n for n in inside if n.id not in own]
     return not any(script.is_a(a, v.MODEL) for a in given) and not any(
@@ -82,8 +82,8 @@ def _targets(function: Scope, copied: set[str]) -> set[str]:
     """The names that the copies go by."""
     return {
         target.id
-        for stmt in function.nodes
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call) and stmt.value.args
+        for stmt in function.of_type(ast.Assign)
+        if isinstance(stmt.value, ast.Call) and stmt.value.args
         for target in stmt.targets
         if isinstance(target, ast.Name)
         and isinstance(stmt.value.args[0], ast.Name)
@@ -98,9 +98,7 @@ def _is_deepcopy(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
 
 
 def _reads(scope: Scope, name: str) -> list[ast.Name]:
-    return [
-        n for n in scope.nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-    ]
+    return [n for n in scope.of_type(ast.Name) if n.id == name and isinstance(n.ctx, ast.Load)]
 
 
 def _runs(tree: Tree, name: ast.Name) -> bool:

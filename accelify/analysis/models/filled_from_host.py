@@ -16,7 +16,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import call_keyword, dotted, target_names, walk
+from accelify.analysis.syntax import call_keyword, calls_in, dotted, target_names, walk
 from accelify.analysis.values import Thing
 
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
@@ -83,7 +83,7 @@ def _makes_weight(value: ast.expr) -> bool:
 
 def _is_on_host(module: Module, value: ast.expr, far: int = 2) -> bool:
     """Whether a tensor is made of numbers, and moved nowhere."""
-    calls = [node for node in walk(value) if isinstance(node, ast.Call)]
+    calls = list(calls_in(value))
     names = [(dotted(call.func) or "").rpartition(".") for call in calls]
     moved = any(isinstance(c.func, ast.Attribute) and c.func.attr in _MOVING for c in calls)
     if moved or any(call_keyword(call, "device") is not None for call in calls):

@@ -67,7 +67,7 @@ def _tells(method: Scope, kept: set[str]) -> bool:
     own = method.self_name()
     return any(
         isinstance(n, ast.Attribute) and n.attr in kept and dotted(n.value) == own
-        for stmt in method.nodes
-        if isinstance(stmt, ast.Return) and stmt.value is not None
+        for stmt in method.of_type(ast.Return)
+        if stmt.value is not None
         for n in walk(stmt.value)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import dotted, names_in, target_names, walk
 from accelify.analysis.values import Class
 
 _MAKERS = frozenset("zeros ones randn rand empty full new_zeros new_ones new_full new_empty".split())
@@ -49,7 +49,7 @@ def _kept(methods: list[Scope]) -> set[str]:
         for node in method.nodes:
             for target in _targets(node) if isinstance(node, ast.Assign) else ():
                 if _is_own(target) and k.BATCH_SIZE_NAME.search(getattr(target, "attr", "")):
-                    names = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}  # type: ignore[attr-defined]
+                    names = names_in(node.value)  # type: ignore[attr-defined]
                     plain = not any(isinstance(n, ast.Call) for n in walk(node.value))  # type: ignore[attr-defined]
                     fits = method.name.endswith("__init__") and plain and bool(names & given)
                     found.setdefault(ast.unparse(target), []).append(fits)

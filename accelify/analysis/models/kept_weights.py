@@ -18,7 +18,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import root_name
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 
 # Methods of a model that give its weights.
 WEIGHTS = frozenset({"state_dict", "parameters", "named_parameters", "buffers", "named_buffers"})
@@ -134,7 +134,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
     """Whether a statement hands a weight to a function of the project that keeps it, or a part of what it is."""
-    for call in (n for n in walk(stmt) if isinstance(n, ast.Call)):
+    for call in (n for n in calls_in(stmt)):
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(root_name(a) in names for a in given):
             continue

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.syntax import call_argument, names_in, walk
 
 _WORD = b".load_state_dict"
 # Dictionaries that are made of one another: beyond this they are not followed.
@@ -127,7 +127,7 @@ def taken_out_at(script: ScriptModel, merged: Merged, read: set[ast.Assign]) -> 
     if any(isinstance(a, choices) and a not in around for a in script.tree.ancestors(last)):
         return None
     before = [s for s in made if s is not last]
-    used = {n.id for n in walk(last.value) if isinstance(n, ast.Name)}
+    used = names_in(last.value)
     return last if all(_target(s) in used for s in before) else None
 
 

@@ -20,7 +20,7 @@ from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import calls_in, walk
 
 # What asks for weights in order to change them, or turns evaluation back into training.
 _TRAINING = frozenset(
@@ -114,8 +114,7 @@ def makes_one_of(script: ScriptModel, holders: Iterable[Holder], scope: Scope) -
         scope in script.callees(call)
         for holder in holders
         for stmt, _ in holder.assignments
-        for call in walk(stmt)
-        if isinstance(call, ast.Call)
+        for call in calls_in(stmt)
     )
 
 

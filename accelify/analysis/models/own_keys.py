@@ -29,11 +29,7 @@ def fills_own_names(callee: Scope, load: ast.Call, model: str) -> bool:
     if not isinstance(state, ast.Name):
         return False
     name = state.id
-    given = [
-        n
-        for n in callee.nodes
-        if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and _binds(n, name)
-    ]
+    given = [n for n in callee.of_type(ast.Assign, ast.AnnAssign, ast.AugAssign) if _binds(n, name)]
     if len(given) != 1 or not isinstance(given[0], ast.Assign) or not _is_state_of(given[0].value, model):
         return False
     changes = list(_changes(callee, name))
@@ -69,7 +65,7 @@ def _is_own(callee: Scope, name: str, key: ast.expr | None, around: ast.AST | No
     """Whether a key is one of the dictionary's own, and nothing else is asked for it."""
     if isinstance(key, ast.Subscript):  # `keys[i]` of `keys = list(state)`
         held = dotted(key.value)
-        made = [n.value for n in callee.nodes if isinstance(n, ast.Assign) and dotted(n.targets[0]) == held]
+        made = [n.value for n in callee.of_type(ast.Assign) if dotted(n.targets[0]) == held]
         return bool(made) and all(_takes_from(ast.Name("key"), one, "key", name) for one in made)
     if not isinstance(key, ast.Name):
         return False
@@ -77,7 +73,7 @@ def _is_own(callee: Scope, name: str, key: ast.expr | None, around: ast.AST | No
         loops: list[tuple[ast.expr, ast.expr]] = [(g.target, g.iter) for g in around.generators]
         inside = list(walk(around))
     else:
-        own = [n for n in callee.nodes if isinstance(n, ast.For) and any(part is key for part in walk(n))]
+        own = [n for n in callee.of_type(ast.For) if any(part is key for part in walk(n))]
         loops = [(loop.target, loop.iter) for loop in own]
         inside = [n for loop in own for n in walk(loop)]
     if not any(_takes_from(target, taken, key.id, name) for target, taken in loops):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from accelify.analysis.syntax import Tree, call_argument, is_constant, target_names, walk
+from accelify.analysis.syntax import Tree, call_argument, is_constant, names_in, target_names, walk
 
 _SHAPING = frozenset({"view", "reshape"})
 # What takes several values along a dimension together, or changes them along it.
@@ -27,7 +27,7 @@ def takes_rows_together(call: ast.Call, before: Sequence[ast.stmt]) -> bool:
         before: the statements of the loop up to it.
     """
     for given in call.args:
-        names = {n.id for n in walk(given) if isinstance(n, ast.Name)}
+        names = names_in(given)
         values = [given]
         values += [
             s.value

@@ -129,8 +129,8 @@ def _keys(save: ast.Call, scope: Scope, is_model: Callable[[ast.expr], bool]) ->
     if isinstance(saved, ast.Name):
         written += [
             node.value
-            for node in scope.nodes
-            if isinstance(node, ast.Assign) and [dotted(t) for t in node.targets] == [saved.id]
+            for node in scope.of_type(ast.Assign)
+            if [dotted(t) for t in node.targets] == [saved.id]
         ]
     found: set[str | None] = set()
     for value in written:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Set
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, walk
 from accelify.analysis.values import Thing
 
 _SHIFTING = frozenset({"add_", "sub_"})
@@ -92,7 +92,7 @@ def _is_own(script: ScriptModel, prepared: Set[Thing], node: ast.expr, scope: Sc
             )
         made = assigned_once(scope, node)
         return made is not None and _is_own(script, prepared, made, scope, far + 1)
-    calls = [n for n in walk(node) if isinstance(n, ast.Call)]
+    calls = list(calls_in(node))
     if any((dotted(call.func) or "").endswith(("reduce", "gather")) for call in calls):
         return False
     if any(script.qualname(call.func) == "torch.autograd.grad" for call in calls):

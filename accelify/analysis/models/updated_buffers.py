@@ -29,8 +29,8 @@ def updated_buffers(cls: Class, methods: list[Scope]) -> tuple[list[str], ast.st
     buffers = {
         f"self.{call.args[0].value!s}"
         for method in cls.scope.children.values()
-        for call in method.nodes
-        if isinstance(call, ast.Call) and dotted(call.func) == "self.register_buffer"
+        for call in method.of_type(ast.Call)
+        if dotted(call.func) == "self.register_buffer"
         if call.args and isinstance(call.args[0], ast.Constant)
     }
     nodes = [n for method in methods for n in method.nodes] if buffers else []

@@ -136,7 +136,7 @@ def _only_use(source: ast.Call, scope: Scope, parents: Parents) -> ast.expr:
     if not isinstance(around, ast.Assign) or not isinstance(around.targets[0], ast.Name):
         return source
     name = around.targets[0].id
-    uses = [n for n in scope.nodes if isinstance(n, ast.Name) and n.id == name and n is not around.targets[0]]
+    uses = [n for n in scope.of_type(ast.Name) if n.id == name and n is not around.targets[0]]
     return uses[0] if len(uses) == 1 and isinstance(uses[0].ctx, ast.Load) else source
 
 

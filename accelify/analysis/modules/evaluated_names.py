@@ -46,6 +46,9 @@ def names_begun(tree: Tree, node: ast.AST) -> list[str]:
         return []
     texts: list[ast.expr] = []
     for part in walk(node):
+        kind = type(part)
+        if kind is not ast.Call and kind is not ast.Subscript:
+            continue
         if isinstance(part, ast.Call) and dotted(part.func) == "eval" and len(part.args) == 1:
             texts.append(part.args[0])
         elif isinstance(part, ast.Subscript) and isinstance(part.value, ast.Call):

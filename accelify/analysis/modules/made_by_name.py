@@ -229,8 +229,7 @@ class MadeByName:
         """Whether a function returns what one class of its module makes, and that is a data set."""
         made = {
             n.value.func.id if isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Name) else ""
-            for n in function.scope.nodes
-            if isinstance(n, ast.Return)
+            for n in function.scope.of_type(ast.Return)
         }
         held = [value for name in made for value in self.variable(function.module.scopes.module, name)]
         return len(made) == 1 and any(
@@ -308,7 +307,7 @@ def _returned_by_name(function: Scope) -> ast.Call | None:
     """The call `getattr(PARAMETER, name)(...)` that is all a function returns."""
     if not isinstance(function.node, ast.FunctionDef):
         return None
-    returned = [node.value for node in function.nodes if isinstance(node, ast.Return)]
+    returned = [node.value for node in function.of_type(ast.Return)]
     if len(returned) != 1 or not isinstance(returned[0], ast.Call) or not is_by_name(returned[0].func):
         return None
     base = returned[0].func.args[0]  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ def module_at(script: ScriptModel, node: Node, name: str) -> tuple[str, str | No
     owner = scope.resolve(name)
     if owner is None:
         return name, f"import {name}"
-    imports = [s for s in owner.nodes if isinstance(s, ast.Import) and _binds(s, name) == name]
+    imports = [s for s in owner.of_type(ast.Import) if _binds(s, name) == name]
     if imports and not _is_bound_otherwise(owner, name):
         if owner is not scope or any(_comes_before(script, stmt, node) for stmt in imports):
             return name, None
@@ -75,7 +75,7 @@ def _comes_before(script: ScriptModel, stmt: ast.Import, node: Node) -> bool:
 def _beside(script: ScriptModel, scope: Scope, node: Node, name: str) -> tuple[str, str | None]:
     """Another name for a module: one that the file imports it by, or one that is free."""
     module = script.module_of(node).scopes.module
-    known = [other for s in module.nodes if isinstance(s, ast.Import) and (other := _binds(s, name))]
+    known = [other for s in module.of_type(ast.Import) if (other := _binds(s, name))]
     for other in known:
         if other != name and scope.resolve(other) is module:
             return other, None

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, dotted, walk
+from accelify.analysis.syntax import Node, Tree, calls_in, dotted, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.program import Module
@@ -34,8 +34,7 @@ def calls_of_other_mains(modules: Iterable[Module]) -> set[Node]:
         for module in modules
         for stmt in module.scopes.module.node.body  # the tree is that of all files by now
         if isinstance(stmt, ast.If) and is_main_test(stmt.test)
-        for node in walk(stmt)
-        if isinstance(node, ast.Call)
+        for node in calls_in(stmt)
     }
 
 

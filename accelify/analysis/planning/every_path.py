@@ -30,9 +30,8 @@ def reads_of_attribute(holder: Holder) -> list[ast.AST]:
     return [
         node
         for method in methods
-        for node in method.nodes
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
+        for node in method.of_type(ast.Attribute)
+        if isinstance(node.ctx, ast.Load)
         and node.attr == holder.name
         and dotted(node.value) == method.self_name()
     ]

@@ -16,7 +16,7 @@ from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.planning.placement import Placement
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
-from accelify.analysis.syntax import dotted, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 from accelify.analysis.values import Class, Thing
 
 # Methods of trainers; `model.train()` takes nothing, or a constant.
@@ -120,11 +120,7 @@ class Reasons:
         if from_base is not None:
             return from_base
         if scope.kind == "function":
-            called = {
-                (dotted(c.func) or "").removesuffix(".forward")
-                for c in walk(scope.node)
-                if isinstance(c, ast.Call)
-            }
+            called = {(dotted(c.func) or "").removesuffix(".forward") for c in calls_in(scope.node)}
             called |= {
                 dotted(stmt.value.args[0]) or ""
                 for stmt in walk(scope.node)
@@ -151,7 +147,7 @@ class Reasons:
             o.site for o in sorted(self.script.optimizers, key=Thing.place) if isinstance(o.site, ast.Call)
         ]
         own = [site for site in sites if self.script.tree.parent(site) is not None]
-        for call in (n for site in own for n in walk(site) if isinstance(n, ast.Call)):
+        for call in (n for site in own for n in calls_in(site)):
             if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("parameters"):
                 continue
             held = self.script.values(call.func.value)

@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.schedule_lengths import runs_prepared
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted
 from accelify.analysis.values import Thing
 
 _LEAST = frozenset({"min", "max"})
@@ -24,9 +24,7 @@ def counted_by_batches(script: ScriptModel, step: ast.Call) -> list[tuple[ast.Ca
     for loop in script.enclosing_loops(step):
         if not isinstance(loop, ast.For) or not any(script.trains(s) for s in loop.body):
             continue
-        counted = next(
-            (n for n in walk(loop.iter) if isinstance(n, ast.Call) and dotted(n.func) == "range"), None
-        )
+        counted = next((n for n in calls_in(loop.iter) if dotted(n.func) == "range"), None)
         if counted is not None and len(counted.args) == 1:
             return _lengths(script, counted.args[0])
         return []

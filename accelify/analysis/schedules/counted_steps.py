@@ -11,7 +11,15 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import Loop, ScriptModel
 from accelify.analysis.statements.enumerated import counter_of
-from accelify.analysis.syntax import assigned_pairs, dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import (
+    assigned_pairs,
+    calls_in,
+    dotted,
+    is_constant,
+    names_in,
+    target_names,
+    walk,
+)
 from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4
@@ -186,7 +194,7 @@ class CountedSteps:
             for arg in value.args
             for part in walk(arg)
         )
-        calls = [n for n in walk(moved[0].right) if isinstance(n, ast.Call)]
+        calls = list(calls_in(moved[0].right))
         return name if plain and all(dotted(call.func) in _NUMBERS for call in calls) else None
 
     def _is_one(self, added: ast.expr | None, scope: Scope) -> bool:
@@ -201,8 +209,7 @@ class CountedSteps:
         values = [
             value
             for place in places
-            for stmt in place.nodes
-            if isinstance(stmt, ast.Assign)
+            for stmt in place.of_type(ast.Assign)
             for target in stmt.targets
             for one, value in assigned_pairs(target, stmt.value)
             if name in (dotted(one), *target_names(one))

@@ -50,7 +50,7 @@ def idle_calls(script: ScriptModel, training: Set[Scope]) -> set[ast.Call]:
 
 
 def _is_idle(script: ScriptModel, call: ast.Call, callee: Scope, training: Set[Scope]) -> bool:
-    stored = {n.id for n in callee.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = {n.id for n in callee.of_type(ast.Name) if isinstance(n.ctx, ast.Store)}
     constants = {n: value for n, value in constants_of(callee, call).items() if n not in stored}
     if not constants:
         return False

@@ -131,7 +131,7 @@ def _ends(stmt: ast.stmt) -> bool:
 def _counters(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[str]:
     """What goes up by one in every round."""
     for stmt in walk(loop):
-        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add):
+        if type(stmt) is ast.AugAssign and isinstance(stmt.op, ast.Add):
             name = dotted(stmt.target)
             if name is not None and isinstance(stmt.value, ast.Constant) and stmt.value.value == 1:
                 yield name

@@ -34,8 +34,8 @@ def trains_only_behind(script: ScriptModel, node: Node) -> bool:
 def _steps(script: ScriptModel, node: Node) -> Iterator[Node]:
     """The calls that train in the scope of a node, without those that it stands in."""
     around = set(script.tree.ancestors(node))
-    for step in script.scope_of(node).nodes:
-        if isinstance(step, ast.Call) and script.trains(step) and step not in around:
+    for step in script.scope_of(node).calls:
+        if script.trains(step) and step not in around:
             yield step
 
 

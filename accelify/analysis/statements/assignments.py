@@ -83,7 +83,7 @@ def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
     first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
     if first is not None and last is not None and not first <= node.lineno <= last:
         return False  # seen without a walk
-    return any(node is n for n in walk(outer))
+    return node in walk(outer)  # nodes are equal to themselves alone
 
 
 def assigned_once(scope: Scope, node: ast.expr) -> ast.expr | None:
@@ -92,8 +92,8 @@ def assigned_once(scope: Scope, node: ast.expr) -> ast.expr | None:
         return node
     given = [
         s
-        for s in scope.nodes
-        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
+        for s in scope.of_type(ast.Assign)
+        if any(isinstance(t, ast.Name) and t.id == node.id for t in s.targets)
     ]
     return given[0].value if len(given) == 1 else None
 

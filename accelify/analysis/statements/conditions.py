@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import Tree, calls_in
 
 # What counts the devices of a machine, and options that ask for several.
 _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
@@ -23,8 +23,7 @@ def only_reads(test: ast.expr) -> bool:
     """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
     return all(
         isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).endswith(_LOOKS)
-        for n in walk(test)
-        if isinstance(n, ast.Call)
+        for n in calls_in(test)
     )
 
 

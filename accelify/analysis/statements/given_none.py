@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import decided
 from accelify.analysis.statements.none_tests import asks_for_none
-from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
+from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
 
 # A parameter that is handed on, kept, and handed on again.
 _FARTHEST = 4
@@ -91,12 +91,8 @@ def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -
     """The parameters in a test that are one constant whatever calls, but for those that are bound anew before it."""
     tree = script.interpreter.module_of(function).tree
     inside = set(walk(tree.statement(test)))
-    stored = {
-        n.id
-        for n in function.nodes
-        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load) and n not in inside
-    }
-    names = {n.id for n in walk(test) if isinstance(n, ast.Name)} - stored
+    stored = {n.id for n in function.of_type(ast.Name) if not isinstance(n.ctx, ast.Load) and n not in inside}
+    names = names_in(test) - stored
     given = {a.arg: _given(script, function, a.arg, far) for a in function.parameters() if a.arg in names}
     # Asked whether it is None, any of several numbers answers for all.
     asked = asks_for_none(test)

@@ -111,7 +111,7 @@ class NoneTests:
             return True
         if self.script.interpreter.module_of(callee) not in self.script.modules:
             return False
-        returns = [n for n in callee.nodes if isinstance(n, ast.Return)]
+        returns = list(callee.of_type(ast.Return))
         return all(
             not self._is_decided(stmt) and (stmt.value is None or self.is_alike(stmt.value, far - 1))
             for stmt in returns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import calls_in, walk
 
 Shaping = ast.Call | ast.Assign | ast.AugAssign
 
@@ -21,7 +21,7 @@ class StatementParts:
         """The calls in a statement."""
         found = self._calls.get(stmt)
         if found is None:
-            found = self._calls[stmt] = [n for n in walk(stmt) if isinstance(n, ast.Call)]
+            found = self._calls[stmt] = list(calls_in(stmt))
         return found
 
     def shaping(self, stmt: ast.stmt) -> list[Shaping]:

@@ -16,8 +16,8 @@ def is_one_of_tuples(script: ScriptModel, node: ast.expr) -> bool:
         return False
     bound = [
         script.tree.statement(one)
-        for one in scope.nodes
-        if isinstance(one, ast.Name) and one.id == node.id and not isinstance(one.ctx, ast.Load)
+        for one in scope.of_type(ast.Name)
+        if one.id == node.id and not isinstance(one.ctx, ast.Load)
     ]
     return bool(bound) and all(
         isinstance(stmt, ast.Assign)

@@ -9,7 +9,7 @@ import pytest
 from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, lines_of, model_of
+from tests.analysis.support import HEAD, LOADER, LOOP, MODEL, OPTIMIZER, lines_of, model_of
 
 LINEAR, SGD = "nn.Linear(2, 2)", "torch.optim.SGD(model.parameters(), lr=0.1)"
 
@@ -343,3 +343,18 @@ def test_a_class_is_made_of_the_definition_above() -> None:
         for read in script.reads(name, script.scopes.module)
     }
     assert kinds == {"one": {"old"}, "two": {"new"}}
+
+
+@pytest.mark.parametrize(
+    "growing",
+    [
+        "def run(config):\n    return run(**config)\nrun({'config': {'config': {'config': model}}})\n",
+        "def run(parts):\n    return run(*parts)\nrun([[[model]]])\n",
+        "class Node:\n    def __init__(self, inner):\n        self.inner = inner\n"
+        "node = Node(Node(optimizer))\nnode.inner.inner = Node(model)\nnode.inner.inner.inner = node.inner\n",
+        "parts = [[model]]\nparts.extend(parts[0])\nparts[0].extend(parts)\nparts[0][0] = parts\n",
+    ],
+)
+def test_what_is_read_may_grow_by_that(growing: str) -> None:
+    converted = convert_source(Source.from_text(HEAD + MODEL + OPTIMIZER + growing + LOADER + LOOP))
+    assert converted.status == "converted", converted.reason
