@@ -211,7 +211,10 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
 
     def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
         """The things of some kinds that an expression can be."""
-        return {w for w in self.values(node) if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
+        values = self.values(node)
+        if not values:  # as of most expressions
+            return set()
+        return {w for w in values if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can be a thing of some kinds."""
@@ -264,9 +267,10 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
 
     def models_of(self, node: ast.expr) -> set[Thing]:
         """Models an expression can be, the `self` of a class that stands for any instance left out."""
-        if isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id:
+        models = self.things(node, v.MODEL)
+        if not models or (isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id):
             return set()
-        return {t for t in self.things(node, v.MODEL) if not isinstance(t.site, ast.ClassDef)}
+        return {t for t in models if not isinstance(t.site, ast.ClassDef)}
 
     # -- loops and backward
 

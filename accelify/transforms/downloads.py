@@ -95,10 +95,10 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     wanted: dict[ast.stmt, _Fetch] = {}
     for call in script.calls():
         name = script.qualname(call.func)
-        stmt: ast.stmt = tree.statement(call)
         asked = told_to_download(tree, script.scope_of, call)
-        if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call, stmt):
+        if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call):
             continue
+        stmt: ast.stmt = tree.statement(call)
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
@@ -214,13 +214,14 @@ def _looks_first(test: ast.expr) -> bool:
     return bool(names & _LOOKING)
 
 
-def _fetches_elsewhere(context: Context, call: ast.Call, stmt: ast.stmt) -> bool:
+def _fetches_elsewhere(context: Context, call: ast.Call) -> bool:
     """Whether a call runs a function of another module that downloads, and nothing for which processes have to meet."""
     script = context.script
-    if not any(
+    if not script.callees(call) or not any(
         script.interpreter.module_of(callee) not in script.modules
         and any(site.kind == DOWNLOADS for site in context.effects.sites_of(call, callee))
         for callee in script.callees(call)
     ):
         return False
+    stmt = context.tree.statement(call)
     return not (context.is_guarded(stmt) or script.trains_around(stmt) or context.meets_others(stmt))

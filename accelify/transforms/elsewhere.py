@@ -269,14 +269,17 @@ def _guarded(
 def _effects(context: Context, call: ast.Call) -> Effects | None:
     """What the functions of other modules that a call runs do to the world; None where they do nothing."""
     script = context.script
+    callees, shown = script.callees(call), context.effects.shown_in_losses(call)
+    if not callees and not shown:
+        return None
     found = Effects()
-    for callee in in_order(script.callees(call)):
+    for callee in in_order(callees):
         if script.interpreter.module_of(callee) in script.modules:
             return None  # guarded inside
         inner = context.effects.of(callee)
         found.sites += context.effects.sites_of(call, callee)
         found.lists = found.lists or inner.lists
-    found.sites += context.effects.shown_in_losses(call)
+    found.sites += shown
     found.sites = [s for s in found.sites if s.kind != DOWNLOADS]
     return found if found.sites else None
 

@@ -36,7 +36,7 @@ from accelify.analysis.files.only_written import is_only_written
 from accelify.analysis.files.opened_paths import opened_path
 from accelify.analysis.files.pictures import saves_picture
 from accelify.analysis.files.read_later import ReadLater
-from accelify.analysis.files.renderings import renders
+from accelify.analysis.files.renderings import RENDERING, renders
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
@@ -58,6 +58,7 @@ _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.h
 _SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 _FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
 _TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}
+_WRITING_ON_DISK = WRITING - _SHOWING - _TERMINAL
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
@@ -221,7 +222,7 @@ def _in_values(context: Context) -> Iterator[Change]:
     """What is written where its call's value is used: `made = os.path.isdir(path) or os.makedirs(path)`."""
     for call in context.script.calls():
         name = context.script.qualname(call.func)
-        if name not in WRITING - _SHOWING - _TERMINAL and not makes_folder(call):
+        if name not in _WRITING_ON_DISK and not makes_folder(call):
             continue
         if statement_for(context.tree, call) is not None or not _is_writing(context, call):
             continue
@@ -498,8 +499,13 @@ def _needs_all(context: Context, stmt: ast.Expr) -> str:
 
 
 def _is_writing(context: Context, call: ast.Call) -> bool:
-    if makes_folder_again(call) or context.effects.into_memory(call):
+    if not _may_write(context, call):
         return False
+    return not makes_folder_again(call) and not context.effects.into_memory(call)
+
+
+def _may_write(context: Context, call: ast.Call) -> bool:
+    """Whether a call writes to what it is told, wherever that lies."""
     name = context.script.qualname(call.func)
     if gives_text(call, name or str(getattr(call.func, "attr", ""))):
         return False
@@ -509,7 +515,9 @@ def _is_writing(context: Context, call: ast.Call) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
         return False
-    if renders(call, context.script.values) or call.func.attr in WRITING_METHODS:
+    if call.func.attr in WRITING_METHODS:
+        return True
+    if call.func.attr in RENDERING and renders(context.script.values(call.func.value)):
         return True
     if name is None and dumps_to_file(call, partial(path_text, context.script)):
         return True

@@ -44,6 +44,7 @@ _TAKING_ANY = frozenset(
     "to type_as copy_ expand_as view_as reshape_as resize_as_ append extend update insert put write backward "
     "add_scalar add_image set_description set_postfix get pop setdefault".split()
 )
+_JOINING = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 # Where a function's tensor lies that some of its callers give it from the host and others from the device.
 _EITHER = frozenset({HOST, DEVICE})
@@ -118,13 +119,15 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
             return []
         return [node.left, *node.comparators]
     assert isinstance(node, ast.Call)
-    given = [*node.args, *[kw.value for kw in node.keywords if kw.arg != "device"]]
-    parts = [e for a in given for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
     name = context.script.qualname(node.func)
     if name is not None:
         head, _, last = name.rpartition(".")
-        joins = head in ("torch", "torch.nn.functional", "torch.linalg") and last not in MAKERS
-        return parts if joins and not last.endswith("_like") else []
+        if head not in _JOINING or last in MAKERS or last.endswith("_like"):
+            return []
+    given = [*node.args, *[kw.value for kw in node.keywords if kw.arg != "device"]]
+    parts = [e for a in given for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
+    if name is not None:
+        return parts
     if context.script.is_a(node.func, v.CRITERION):
         return parts
     if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
@@ -138,11 +141,14 @@ def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
 
 def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iterator[Change]:
     before, after = context.locations
-    placed = [o for o in operands if after.of(o) == {DEVICE}]
-    mixed = [] if placed else [o for o in operands if after.of(o) == _EITHER]
-    left = [o for o in operands if after.of(o) == {HOST}]
+    places = [(o, after.of(o)) for o in operands]
+    left = [o for o, place in places if place == {HOST}]
+    if not left:
+        return
+    placed = [o for o, place in places if place == {DEVICE}]
+    mixed = [] if placed else [o for o, place in places if place == _EITHER]
     # What a round before may have moved was on the host where it met what always was.
-    if not left or any(before.of(o) != {HOST} for o in [*mixed, *left]):
+    if any(before.of(o) != {HOST} for o in [*mixed, *left]):
         return
     if any(HOST not in before.of(o) for o in placed):
         return

@@ -295,12 +295,12 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
         parent = tree.parent(name)
-        given_back = isinstance(parent, ast.Attribute) and parent.attr in _GIVING_BACK
-        if not (compiles or given_back or context.guarded) and type(parent) not in _TAKING_PARTS:
+        if isinstance(parent, ast.Attribute):
+            if not compiles and parent.attr not in _GIVING_BACK:
+                continue
+        elif not compiles and not context.guarded and type(parent) not in _TAKING_PARTS:
             continue
         if not isinstance(name.ctx, ast.Load) or (isinstance(name, ast.Attribute) and name.attr == "module"):
-            continue
-        if isinstance(parent, ast.Attribute) and not compiles and not given_back:
             continue
         wanted = (
             (isinstance(parent, ast.Subscript) and parent.value is name)
@@ -455,6 +455,8 @@ def _copied(context: Context) -> Iterator[Change]:
         if script.qualname(call.func) == "copy.deepcopy":
             if len(call.args) == 1 and is_run_only(script, script.scope_of(call), call):
                 copied = call.args
+        elif not script.callees(call):
+            continue
         elif callees := script.callees(call) & script.backward_elsewhere:
             copied = _handed(call, {s: copied_parameters(script, s) for s in callees})
         callees = {s for s in script.callees(call) if script.interpreter.module_of(s) not in script.modules}

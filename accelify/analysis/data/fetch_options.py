@@ -21,7 +21,7 @@ def told_to_download(tree: Tree, scope_of: Callable[[Node], Scope], call: ast.Ca
     """
     if is_constant(call_keyword(call, "download"), True):
         return True
-    given = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    given = [keyword.value for keyword in call.keywords if keyword.arg is None] if call.keywords else ()
     return any(_says_so(options) for one in given for options in _tables(tree, scope_of, one, _DEEPEST))
 
 

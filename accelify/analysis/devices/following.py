@@ -78,8 +78,9 @@ def _moved(script: ScriptModel) -> set[Thing]:
             for part in walk(call.func.value):
                 if isinstance(part, (ast.Name, ast.Attribute, ast.Call)):
                     found |= script.models_of(part)
-        if any(script.is_a(given, v.DEVICE) for given in _given(call)):
-            found |= script.models_of(call)
+        models = script.models_of(call)
+        if models and any(script.is_a(given, v.DEVICE) for given in _given(call)):
+            found |= models
     return found
 
 

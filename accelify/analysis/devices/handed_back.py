@@ -8,6 +8,8 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted, stored_in
 
+_HANDING_BACK = k.SELF_RETURNING | {"cuda", "to", "cpu"}
+
 
 def handed_back(function: Scope) -> str | None:
     """The one parameter that every `return` of a function gives back, through moves and `Variable` at most."""
@@ -40,11 +42,7 @@ def _moved(node: ast.expr | None, own: str | None = None) -> str | None:
         one = _moved(node.body, own)
         return one if one == _moved(node.orelse, own) else None
     while isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in k.SELF_RETURNING | {
-            "cuda",
-            "to",
-            "cpu",
-        }:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _HANDING_BACK:
             if is_super(node.func.value):
                 return own
             node = node.func.value

@@ -66,6 +66,8 @@ def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> boo
         attribute: of a method, or "".
         taken: a function of the program is called.
     """
+    if name and name not in PRINTERS:
+        return False
     told = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
     if told or taken or (name in PRETTY and len(call.args) > 1):
         return False
@@ -220,10 +222,10 @@ def gives_text(call: ast.Call, name: str) -> bool:
         call: of a function that is known for writing.
         name: of the function, or of the method.
     """
-    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
-        kw.arg is None for kw in call.keywords
-    )
     if name in _DUMPING:
+        starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+            kw.arg is None for kw in call.keywords
+        )
         return not starred and call_argument(call, 1, "stream") is None
     return name in _TABLE_METHODS and not call.args and not call.keywords
 

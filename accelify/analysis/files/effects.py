@@ -37,8 +37,8 @@ from accelify.analysis.files.effect_sites import (
     stops_first,
     updates_namespace,
 )
-from accelify.analysis.files.log_files import begins_log, by_default
-from accelify.analysis.files.renderings import renders
+from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
+from accelify.analysis.files.renderings import RENDERING, renders
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
 from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
 from accelify.analysis.models.changed_parts import changes_part
@@ -82,11 +82,14 @@ _FILE_METHODS = frozenset(
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
 WRITING_METHODS = _PICTURE_METHODS | _FILE_METHODS | {"mkdir"}
 # What writes to something that was opened before. Too common a word to guard a statement for it alone.
+_LOOKING_METHODS = LOOKS | LOGGING
+_NOT_RUNNING = LOOKS | WRITING_METHODS | {"save"}
 _STREAM_METHODS = frozenset("write writelines writerow writerows writeheader write_line".split())
 OPENING = frozenset(
     "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
 )
+_OPENING_WITH_A_MODE = OPENING | BEGUN_LOGS
 _NOWHERE = ("os.devnull", "os.path.devnull", "devnull")
 READING = tuple(
     "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
@@ -159,6 +162,21 @@ class Effects:
         if self.tied in ("", _HANDS_ON):
             self.tied = reason
 
+    def take(self, other: Effects) -> None:
+        """Add what a part of the code does."""
+        if other.sites:
+            self.sites += [site for site in other.sites if site not in self.sites]
+        if other.tied:
+            self.tie(other.tied)
+        self.state |= other.state
+        for name, changed in other.changes.items():
+            self.changes.setdefault(name, []).extend(changed)
+        self.models |= other.models
+        self.sets_model = self.sets_model or other.sets_model
+        self.reads = self.reads or other.reads
+        self.lists = self.lists or other.lists
+        self.calls_model = self.calls_model or other.calls_model
+
 
 class SideEffects:
     """Asks about the functions of a program, each looked at once.
@@ -173,6 +191,10 @@ class SideEffects:
         self.path_parameters: dict[Scope, set[str]] = {}  # as they become known
         self._known: dict[Scope, Effects] = {}
         self._known_nodes: dict[Node, Effects] = {}
+        # Of single calls, in the function that they are looked at for; none while a function is gone through that
+        # may call itself.
+        self._known_calls: dict[tuple[ast.Call, Scope], Effects] = {}
+        self._open = 0
         self._kept = KeptState(script, self._is_for_all, self._shows)
 
     def of(self, scope: Scope) -> Effects:
@@ -181,7 +203,9 @@ class SideEffects:
         if found is None:
             found = self._known[scope] = Effects()
             module = self.interpreter.module_of(scope)
+            self._open += 1
             self._look(found, module, scope, scope.nodes)
+            self._open -= 1
             changed = {n for n, at in found.changes.items() if not is_made_within(module.tree, scope, n, at)}
             changed.discard(scope.self_name() or "")
             left_out = {a.arg for a, default in scope.defaults() if is_constant(default, None)}
@@ -269,7 +293,7 @@ class SideEffects:
     def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
         for node in reached(module.tree, nodes):
             if isinstance(node, ast.Call):
-                self._call(found, module, scope, node)
+                found.take(self._of_one_call(module, scope, node))
             elif type(node) not in _LOOKED_AT:
                 continue
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -308,15 +332,26 @@ class SideEffects:
             return
         found.changes.setdefault(root, []).append(changed)
 
+    def _of_one_call(self, module: Module, scope: Scope, call: ast.Call) -> Effects:
+        found = self._known_calls.get((call, scope))
+        if found is None:
+            found = Effects()
+            self._call(found, module, scope, call)
+            if not self._open or call not in self.interpreter.calls:
+                self._known_calls[call, scope] = found
+        return found
+
     def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
         func = call.func
         attribute = func.attr if isinstance(func, ast.Attribute) else ""
-        name = self.qualname(module, scope, func) or ""
+        held = self.interpreter.evaluate(module, scope, func)
+        name = _name_among(held, scope, func) or ""
+        runs = any(isinstance(w, Thing) and w.kind in _CALLED for w in held)
         callees = self.interpreter.calls.get(call, set())
         kind = self._writes(module, scope, call, name, attribute)
         if kind in (FILES, PICTURES) and self._into_memory(module, scope, call):
             kind = None
-        if kind is not None and not name and self._is_a(module, scope, func, *_CALLED):
+        if kind is not None and not name and runs:
             kind = None  # a layer that is called `write`
         if kind is not None:
             path, line = self._place(module, call)
@@ -345,8 +380,14 @@ class SideEffects:
             found.tie("it trains or loads")
         elif name == "builtins.setattr" or attribute == "__setattr__" or updates_namespace(func):
             found.tie("it sets attributes by name")
-        self._receiver(found, module, scope, call, attribute, callees)
-        if not callees and kind is None and name not in _LOOKING and attribute not in LOOKS | LOGGING:
+        if runs:
+            _runs(found, scope, func)
+        elif isinstance(func, ast.Attribute):
+            self._receiver(found, module, scope, call, func, name, bool(callees))
+        elif isinstance(func, ast.Name) and scope.kind == "function" and not callees:
+            if any(a.arg == func.id for a in scope.parameters()):
+                found.tie(f"it calls `{func.id}`, which it is given")
+        if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKING_METHODS:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
                 if isinstance(argument, (ast.Name, ast.Attribute)):
                     if self._is_a(module, scope, argument, v.MODEL):
@@ -371,18 +412,18 @@ class SideEffects:
             # What is made here, and kept in a local variable, is nobody else's.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
-        for callee in self._losses(module, scope, call):
+        for callee in _losses(held) if runs and not callees else ():
             shown = as_called_within(self._shown_by(callee), module, call, callee, scope)
             found.sites += [site for site in shown if site not in found.sites]
 
     def shown_in_losses(self, call: ast.Call) -> list[Site]:
         """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
         script = self.script
-        if not self._has_others:
+        if not self._has_others or self.interpreter.calls.get(call):
             return []
         module, scope = script.module_of(call), script.scope_of(call)
         found: list[Site] = []
-        for callee in self._losses(module, scope, call):
+        for callee in _losses(self.interpreter.evaluate(module, scope, call.func)):
             if self.interpreter.module_of(callee) not in script.modules:
                 found += as_called(self._shown_by(callee), call, callee, scope)
         return found
@@ -391,16 +432,6 @@ class SideEffects:
     def _has_others(self) -> bool:
         """Whether the program has modules that are not converted."""
         return not set(self.script.program.modules.values()) <= set(self.script.modules)
-
-    def _losses(self, module: Module, scope: Scope, call: ast.Call) -> list[Scope]:
-        """The forwards of the program's losses that a call runs, which the interpreter does not go into."""
-        if not isinstance(call.func, (ast.Name, ast.Attribute, ast.Call)) or self.interpreter.calls.get(call):
-            return []
-        held = self.interpreter.evaluate(module, scope, call.func)
-        classes = [
-            t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None
-        ]
-        return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
 
     def _shown_by(self, scope: Scope) -> list[Site]:
         return [site for site in self.of(scope).sites if site.kind == TERMINAL]
@@ -411,36 +442,34 @@ class SideEffects:
         module: Module,
         scope: Scope,
         call: ast.Call,
-        attribute: str,
-        callees: set[Scope],
+        func: ast.Attribute,
+        called: str,
+        is_seen: bool,
     ) -> None:
-        func = call.func
-        if self._is_a(module, scope, func, *_CALLED):
-            _runs(found, scope, func)
-            return
-        if not isinstance(func, ast.Attribute):
-            if isinstance(func, ast.Name) and scope.kind == "function":
-                if any(a.arg == func.id for a in scope.parameters()) and not callees:
-                    found.tie(f"it calls `{func.id}`, which it is given")
-            return
+        """What a call does to the object whose method it is.
+
+        Args:
+            found: takes it.
+            module: in which the call stands.
+            scope: the same.
+            call: the call.
+            func: its function.
+            called: the qualified name of that, where it is a library's.
+            is_seen: whether it runs functions of the program.
+        """
+        attribute = func.attr
         base = func.value
         if dotted(base) in ("accelerator", "self.accelerator"):
             found.tie("it asks the Accelerator")
-        if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not callees:
+        if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not is_seen:
             found.tie("it trains or loads")
-        if (
-            self._is_a(module, scope, base, v.MODEL)
-            and attribute not in LOOKS
-            and attribute not in WRITING_METHODS | {"save"}
-            and not callees
-        ):
+        if not is_seen and attribute not in _NOT_RUNNING and self._is_a(module, scope, base, v.MODEL):
             _runs(found, scope, base)
             found.sets_model = found.sets_model or attribute in _SETTING
         inplace = attribute.endswith("_") and not attribute.startswith("_")
         # `os.remove` changes files, not `os`; `plt.rcParams.update` how pictures look.
-        called = self.qualname(module, scope, func) or ""
         apart = called in WRITING or called.startswith(_SETTINGS)
-        if (attribute in _CHANGING or inplace) and not callees and not apart:
+        if (attribute in _CHANGING or inplace) and not is_seen and not apart:
             name, owner = own_attribute(scope, base), class_of(scope)
             if name is None and isinstance(base, ast.Attribute) and owner is not None:
                 name = own_attribute(scope, func)
@@ -471,8 +500,9 @@ class SideEffects:
             return None if makes_folder_again(call) else FOLDERS
         if gives_text(call, name or attribute):
             return None
-        drawn = renders(call, lambda node: self.interpreter.evaluate(module, scope, node))
-        if name in _PICTURES or attribute in _PICTURE_METHODS or drawn:
+        if name in _PICTURES or attribute in _PICTURE_METHODS:
+            return PICTURES
+        if attribute in RENDERING and renders(self.interpreter.evaluate(module, scope, call.func.value)):  # type: ignore[attr-defined]
             return PICTURES
         if (
             name in _FILES
@@ -493,12 +523,13 @@ class SideEffects:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
-        told = by_default(call, scope)
-        if begins_log(told, name) is not None:
-            return LOGS
-        if opens_for_writing(told, name) is not None:
-            mode = call_argument(told, 1, "mode")
-            return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
+        if name in _OPENING_WITH_A_MODE:
+            told = by_default(call, scope)
+            if begins_log(told, name) is not None:
+                return LOGS
+            if opens_for_writing(told, name) is not None:
+                mode = call_argument(told, 1, "mode")
+                return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             # A stream takes one thing: `memory.write(row, erase, add)` is none.
             if attribute in _STREAM_METHODS and len(call.args) < 2:
@@ -524,13 +555,7 @@ class SideEffects:
         """The qualified name of a library's function as seen from a module of the program."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
-        held = self.interpreter.evaluate(module, scope, node)
-        names = [value.name for value in held if isinstance(value, Imported)]
-        if names:
-            return min(names)
-        if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
-            return f"builtins.{node.id}"
-        return None
+        return _name_among(self.interpreter.evaluate(module, scope, node), scope, node)
 
     def _is_a(self, module: Module, scope: Scope, node: ast.expr, *kinds: str) -> bool:
         held: Values = self.interpreter.evaluate(module, scope, node)
@@ -546,6 +571,24 @@ class SideEffects:
         tree = module.tree
         path, line, _ = tree.locate(tree.start(node))
         return path, line
+
+
+def _name_among(held: Values, scope: Scope, node: ast.expr) -> str | None:
+    """The qualified name of a library's function among what a name or an attribute can be."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return None
+    names = [value.name for value in held if isinstance(value, Imported)]
+    if names:
+        return min(names)
+    if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
+        return f"builtins.{node.id}"
+    return None
+
+
+def _losses(held: Values) -> list[Scope]:
+    """The forwards of the program's losses among what is called, which the interpreter does not go into."""
+    classes = [t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None]
+    return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
 
 
 def _changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:

@@ -37,8 +37,9 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
         if not any(model in item.things for item in site.items):
             continue
         end = script.tree.end(site.after)
-        for call in site.scope.nodes:
-            if not isinstance(call, (ast.Call, ast.Attribute)) or script.tree.start(call) >= end:
+        for call in site.scope.of_type(ast.Call, ast.Attribute):
+            # Of attributes, `device` alone asks where a part lies.
+            if (isinstance(call, ast.Attribute) and call.attr != "device") or script.tree.start(call) >= end:
                 continue
             if keeps_part(script, call, lambda part: _is_among(script, model, script.models_of(part))):
                 return True
@@ -221,7 +222,7 @@ def _runs_parts(script: ScriptModel, method: Scope) -> bool:
 
 def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     """Whether a function of the project that is called runs the model, as its argument or as everybody's."""
-    return any(
+    return bool(script.callees(call)) and any(
         isinstance(inner, ast.Call)
         and (
             model in _called_in(script, function, inner.func) or _runs_method(script, function, inner, model)

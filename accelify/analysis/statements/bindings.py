@@ -25,6 +25,7 @@ class Bindings:
         self.tree = tree
         self._tests = tests_tensors(tree)
         self._known: dict[ast.Name, list[ast.stmt | None]] = {}
+        self._known_of_tensors: dict[ast.Name, list[ast.stmt | None]] = {}
         self._inside: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
         self._blocks: dict[int, _Block] = {}
 
@@ -39,7 +40,11 @@ class Bindings:
         """The same as far as the name holds a tensor there: `if isinstance(x, Tensor): ...` may settle that."""
         if not self._tests:
             return self.of(node)
-        return [] if is_no_tensor(self.tree, node) else list(self._of(node, settles_tensor))
+        found = self._known_of_tensors.get(node)
+        if found is None:
+            held = [] if is_no_tensor(self.tree, node) else list(self._of(node, settles_tensor))
+            found = self._known_of_tensors[node] = held
+        return found
 
     def inside(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:
         """The statements inside a statement that bind a name."""
