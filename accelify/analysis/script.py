@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from accelify.analysis.schedules.idle_calls import idle_calls, leading_to_backwa
 from accelify.analysis.schedules.regions import kept_region
 from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk, walk_scope
+from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names, walk
 from accelify.analysis.trained import TrainedModels, is_autograd_function, is_in_model
 from accelify.analysis.uniform import UniformValues
 from accelify.analysis.values import Class, Imported, Sequence, Thing, Value, Values
@@ -44,6 +44,9 @@ class Backward:
     scaler: ast.expr | None = None
 
 
+_DEFINITIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
+_LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
+_NO_SCOPES: frozenset[Scope] = frozenset()
 _MAKERS = frozenset({"randn", "zeros", "ones", "rand", "empty", "full", "Tensor", "FloatTensor"})
 
 
@@ -139,10 +142,7 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
             for module in self.program.modules.values()
             if b"backward" in module.tree.data
             for scope in module.scopes.functions()
-            if any(
-                isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
-                for n in scope.nodes
-            )
+            if any(isinstance(n.func, ast.Attribute) and n.func.attr == "backward" for n in scope.calls)
         }
         queue = list(found)
         while queue:
@@ -173,12 +173,14 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
 
     def scope_of(self, node: Node) -> Scope:
         """The scope in which a node stands."""
-        if len(self.modules) == 1:
-            return self.scopes.of(node)
         known = self._scopes.get(node)
         if known is None:
-            around = scope_around(self.tree, node, [module.scopes for module in self.modules])
-            known = self._scopes[node] = around or self.scopes.module
+            if len(self.modules) == 1:
+                known = self.scopes.of(node)
+            else:
+                every = [module.scopes for module in self.modules]
+                known = scope_around(self.tree, node, every) or self.scopes.module
+            self._scopes[node] = known
         return known
 
     def module_of(self, node: Node) -> Module:
@@ -253,9 +255,9 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
         """The functions of the script's other modules that it never comes to."""
         return dormant_scopes(self) if len(self.modules) > 1 else set()
 
-    def callees(self, call: ast.Call) -> set[Scope]:
+    def callees(self, call: ast.Call) -> Set[Scope]:
         """The functions of the program that a call can run."""
-        return self.interpreter.calls.get(call, set())
+        return self.interpreter.calls.get(call) or _NO_SCOPES
 
     def callers(self, scope: Scope) -> list[ast.Call]:
         """The calls of this script that run a function."""
@@ -358,11 +360,8 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
             if not isinstance(value, Class) or self.interpreter.kind_of_class(value) != v.MODEL:
                 continue
             init = value.method("__init__")
-            for node in walk_scope(init[1].node.body) if init is not None else ():
-                if (
-                    not isinstance(node, ast.Call)
-                    or (dotted(node.func) or "").rsplit(".", 1)[-1] not in _MAKERS
-                ):
+            for node in init[1].calls if init is not None else ():
+                if (dotted(node.func) or "").rsplit(".", 1)[-1] not in _MAKERS:
                     continue
                 for argument in node.args:
                     name = (dotted(argument) or "").rsplit(".", 1)[-1]
@@ -424,9 +423,10 @@ class ScriptModel(UniformValues, Holders, TrainedModels, CallsByName):
         found: list[Loop] = []
         child = node
         for ancestor in self.tree.ancestors(node):
-            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            kind = type(ancestor)
+            if kind in _DEFINITIONS:
                 break
-            if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While)) and child not in ancestor.orelse:
+            if kind in _LOOPS and isinstance(ancestor, Loop) and child not in ancestor.orelse:
                 if not (isinstance(ancestor, ast.For) and child is ancestor.iter):
                     found.append(ancestor)
             child = ancestor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from accelify.obsolete_keywords import parse_old
@@ -20,7 +20,7 @@ Node: TypeAlias = ast.AST
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef})
 # Statement lists by field name: what may hold statements in any node of the grammar.
 _BLOCK_FIELDS = ("body", "orelse", "handlers", "finalbody", "cases")
 # Fields that hold no nodes but `Load` and its like.
@@ -75,9 +75,10 @@ class Tree:
             node = stack.pop()
             by_type[type(node)].append(node)
             below = children(node)
-            for child in below:
-                parents[child] = node
-            stack.extend(below[::-1])
+            if below:
+                for child in below:
+                    parents[child] = node
+                stack += below[::-1]
         for text in by_type.get(ast.JoinedStr, ()):
             self._fstring_nodes.update(walk(text)[1:])
 
@@ -149,10 +150,10 @@ class Tree:
             yield current
             current = self._parents.get(current)
 
-    def is_within(self, node: Node, nodes: Container[Node]) -> bool:
+    def is_within(self, node: Node, nodes: Collection[Node]) -> bool:
         """Whether a node, or one around it, is among some nodes."""
         current: Node | None = node
-        while current is not None:
+        while current is not None and nodes:
             if current in nodes:
                 return True
             current = self._parents.get(current)
@@ -392,16 +393,17 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
 
     Kept on the node, since trees never change here.
     """
-    found: tuple[ast.AST, ...] | None = getattr(node, "_children", None)
+    own = node.__dict__
+    found: tuple[ast.AST, ...] | None = own.get("_children")
     if found is None:
         held: list[ast.AST] = []
         for name in _HOLDING_FIELDS[type(node)]:
-            value = getattr(node, name, None)
-            if isinstance(value, list):
+            value = own.get(name)
+            if type(value) is list:
                 held += [one for one in value if isinstance(one, ast.AST)]
             elif isinstance(value, ast.AST):
                 held.append(value)
-        found = node._children = tuple(held)  # type: ignore[attr-defined]
+        found = own["_children"] = tuple(held)
     return found
 
 
@@ -410,23 +412,31 @@ def walk(node: ast.AST) -> list[Any]:
 
     What lies below is kept on the node: the body of a loop is walked through by a dozen questions.
     """
-    below: list[ast.AST] | None = getattr(node, "_below", None)
+    own = node.__dict__
+    below: list[ast.AST] | None = own.get("_below")
     if below is None:
         below = list(children(node))
         for one in below:
-            below.extend(children(one))
-        node._below = below  # type: ignore[attr-defined]
+            if further := children(one):
+                below += further
+        own["_below"] = below
     return [node, *below]
 
 
 def walk_scope(body: list[ast.stmt]) -> Iterator[Node]:
     """Every node of some statements without going into nested functions and classes (lambdas included)."""
-    stack: list[Node] = list(reversed(body))
+    return iter(_in_scope(body))
+
+
+def _in_scope(body: list[ast.stmt]) -> list[Node]:
+    found: list[Node] = []
+    stack: list[Node] = [*reversed(body)]
     while stack:
         node = stack.pop()
-        yield node
-        if not isinstance(node, _DEFINITIONS):
-            stack.extend(reversed(children(node)))
+        found.append(node)
+        if type(node) not in _DEFINITIONS and (below := children(node)):
+            stack += below[::-1]
+    return found
 
 
 def statements_in(stmt: ast.stmt) -> Iterator[Node]:
@@ -435,5 +445,5 @@ def statements_in(stmt: ast.stmt) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         yield node
-        if not isinstance(node, _DEFINITIONS):
+        if type(node) not in _DEFINITIONS:
             stack.extend([c for c in reversed(children(node)) if isinstance(c, _IN_BLOCKS)])

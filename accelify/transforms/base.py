@@ -107,6 +107,11 @@ class Context:
         return before_and_after(self.script, sure, self.plan.devices.is_cpu, loops)
 
     @cached_property
+    def figures(self) -> Figures:
+        """What the values are made of that loops add up or collect."""
+        return Figures(self.script, self.plan.reductions)
+
+    @cached_property
     def followed(self) -> OwnShare | None:
         """Where each process's own share of the data goes. Asked once it is known what is put together."""
         return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
@@ -364,7 +369,7 @@ class Context:
 
         None where something else in it differs too, or where not every process comes to it.
         """
-        accelerator, figures = self.accelerator(node), Figures(self.script, self.plan.reductions)
+        accelerator, figures = self.accelerator(node), self.figures
         loops, stmt = self.script.enclosing_loops(node), self.tree.statement(node)
         if accelerator is None or self.tree.in_fstring(node):
             return []

@@ -10,13 +10,13 @@ bank.update(features.detach(), index)         (the same, of rows that the loss r
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify import edits as verbs
 from accelify.analysis.losses.carried import Update, numbers_in, weights
 from accelify.analysis.losses.carried_statistics import keeps_statistic
 from accelify.analysis.losses.kept_in_losses import kept_in_losses
-from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
+from accelify.analysis.metrics.figures import BatchLoop, Place
 from accelify.analysis.models.weight_writes import weight_write
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import calls_in
@@ -37,10 +37,9 @@ _MARK = 'let all processes agree on it: accelerator.reduce(value, reduction="mea
 def transform(context: Context) -> Iterator[Change]:
     """Yield the average over processes where such a weight is made of a number, else a finding."""
     for loop in context.shared_loops():
-        figures = Figures(context.script, context.plan.reductions)
-        batch: set[str] | None = None
+        figures = context.figures
+        batch = figures.of_the_batch(loop)
         for place, stmts in weights(context.script, loop).items():
-            batch = figures.of_the_batch(loop) if batch is None else batch
             for stmt in stmts:
                 numbers = [
                     n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
@@ -52,11 +51,10 @@ def transform(context: Context) -> Iterator[Change]:
                     continue
                 everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])
                 yield _change(context, place, stmt, numbers if everywhere else [])
-        batch = figures.of_the_batch(loop) if batch is None else batch
         yield from _in_losses(context, loop, batch)
 
 
-def _in_losses(context: Context, loop: BatchLoop, batch: set[str]) -> Iterator[Change]:
+def _in_losses(context: Context, loop: BatchLoop, batch: Set[str]) -> Iterator[Change]:
     """What the methods that a loss comes from keep of each batch: once for each statement."""
     for one in kept_in_losses(context.script, loop, batch, context.plan.prepared):
         if one.update in context.said:
@@ -75,7 +73,7 @@ def _in_losses(context: Context, loop: BatchLoop, batch: set[str]) -> Iterator[C
         yield context.todo(CARRIED, one.update if own else one.call, message, mark)
 
 
-def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: set[str]) -> bool:
+def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set[str]) -> bool:
     def runs_model(scope: Scope) -> bool:
         effects = context.effects.of(scope)
         return effects.calls_model or bool(effects.models)

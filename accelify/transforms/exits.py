@@ -23,7 +23,6 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
-from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.statements.caught import going_on, is_caught
 from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, walk
 from accelify.edits import Edit, InsertBefore, Replace
@@ -110,7 +109,7 @@ def _differing(context: Context, test: ast.expr) -> ast.expr:
 
 def _clocks(context: Context) -> Iterator[Change]:
     """`if time.time() - start > limit: break`: each process has a clock of its own."""
-    script, figures = context.script, Figures(context.script, context.plan.reductions)
+    script, figures = context.script, context.figures
     for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
         if isinstance(stmt, ast.While):
             loops: list[ast.stmt] = [stmt] if any(script.trains(s) for s in stmt.body) else []
@@ -238,9 +237,7 @@ def _asks_size(test: ast.expr) -> bool:
 def _is_batch_size(context: Context, node: ast.expr) -> bool:
     """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
     if isinstance(node, ast.Name):
-        return isinstance(node.ctx, ast.Load) and Figures(
-            context.script, context.plan.reductions
-        ).is_batch_size(node)
+        return isinstance(node.ctx, ast.Load) and context.figures.is_batch_size(node)
     measured = size_of(node)
     if measured is None:
         return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
@@ -288,7 +288,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
 
 
 def _behind_writing(
-    context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt], readers: set[Scope]
+    context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt], readers: Set[Scope]
 ) -> ast.stmt | None:
     """The statement around a read, or itself, before which its block writes what nobody has waited for yet."""
     tree = context.tree
@@ -305,7 +305,7 @@ def _behind_writing(
         stmt = owner
 
 
-def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: set[Scope]) -> bool:
+def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: Set[Scope]) -> bool:
     """Whether a statement writes checkpoints, or one of some paths; what draws again does not read its own picture."""
     if isinstance(stmt, _DEFINITIONS):
         return False

@@ -17,7 +17,7 @@ epoch. Where such figures choose the best checkpoint, evaluate on a loader of it
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify.analysis.losses.reduction_kinds import SUM
 from accelify.analysis.metrics.counts import made_once
@@ -70,7 +70,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[Change]:
-    figures = Figures(context.script, context.plan.reductions)
+    figures = context.figures
     batch = figures.of_the_batch(loop)
     kinds: dict[Place, set[str]] = {}
     records: dict[Place, list[ast.AST]] = {}
@@ -333,7 +333,7 @@ def _import(context: Context, loop: BatchLoop) -> Edit:
 
 def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
     """`results[image_id] = output`, here or in a function that is handed `results`: a process has its own samples."""
-    figures = Figures(context.script, context.plan.reductions)
+    figures = context.figures
     batch = figures.of_the_batch(loop)
     found: dict[Place, set[bool]] = {}
     for node in (n for stmt in loop.body for n in walk(stmt)):
@@ -359,7 +359,7 @@ def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
         )
 
 
-def _filled(context: Context, node: ast.AST, batch: set[str]) -> Iterator[tuple[ast.expr, bool]]:
+def _filled(context: Context, node: ast.AST, batch: Set[str]) -> Iterator[tuple[ast.expr, bool]]:
     """The dictionaries that a node fills, and whether by a key that is read from the batch."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         if isinstance(node.value, (ast.Name, ast.Attribute)) and not isinstance(node.slice, ast.Constant):
@@ -406,7 +406,7 @@ def _is_empty_dictionary(value: ast.expr | None) -> bool:
 
 
 def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
-    figures = Figures(context.script, context.plan.reductions)
+    figures = context.figures
     batch = figures.of_the_batch(loop)
     found: dict[str, Meter] = {}
     lasting: list[str] = []

@@ -11,7 +11,6 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.data.loaders import drops_last
-from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.metrics.round_means import mean_over_rounds
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -30,7 +29,7 @@ def transform(context: Context) -> Iterator[Change]:
     plan = context.plan
     if plan.batch_size == "total" or plan.known.reduces:
         return
-    figures = Figures(context.script, plan.reductions)
+    figures = context.figures
     for evaluation in plan.evaluations:
         if evaluation.only_looks:
             continue

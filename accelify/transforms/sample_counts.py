@@ -12,7 +12,6 @@ import ast
 from collections.abc import Iterator
 
 from accelify import edits as verbs
-from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.metrics.sample_counts import SampleCount, SampleCounts
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import walk
@@ -30,7 +29,7 @@ def transform(context: Context) -> Iterator[Change]:
     loops = [loop for loop in context.shared_loops() if not plan.on_main_only(loop)]
     if not loops:
         return
-    for count in SampleCounts(context.script, Figures(context.script, plan.reductions)).found(loops):
+    for count in SampleCounts(context.script, context.figures).found(loops):
         if count.nominal and plan.batch_size == "total":
             continue
         if any(is_of_one_process(context, limit) for limit in count.limits):

@@ -9,7 +9,7 @@ What copies a model to all GPUs in steps of its own (replicate, scatter, paralle
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import pairwise
 
 from accelify.analysis import knowledge as k
@@ -122,7 +122,7 @@ def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:
     )
 
 
-def _own_methods(context: Context, scope: Scope, node: ast.AST) -> set[Scope]:
+def _own_methods(context: Context, scope: Scope, node: ast.AST) -> Set[Scope]:
     """The methods of its own object that a method calls at a node: `self.replicate(module, ids)`."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return set()

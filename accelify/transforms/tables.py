@@ -11,9 +11,9 @@ print(confusion)
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
-from accelify.analysis.metrics.figures import BatchLoop, Figures, Place, head_of, is_table, place_of, plain
+from accelify.analysis.metrics.figures import BatchLoop, Place, head_of, is_table, place_of, plain
 from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
@@ -54,11 +54,11 @@ class _Found:
 
     def __init__(self, context: Context, loop: BatchLoop) -> None:
         self.script, self.loop = context.script, loop
-        self.figures = Figures(context.script, context.plan.reductions)
+        self.figures = context.figures
         self.places: dict[Place, str] = {}
         self.lists: set[Place] = set()
         tables: dict[Place, bool] = {}
-        batch: set[str] | None = None
+        batch: Set[str] | None = None
         for node in (n for stmt in loop.body for n in walk(stmt)):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
                 base = _table(context, node)

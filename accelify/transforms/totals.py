@@ -25,7 +25,6 @@ from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, st
 from accelify.analysis.metrics.figures import (
     LEFT,
     BatchLoop,
-    Figures,
     Place,
     addition,
     end_of,
@@ -118,7 +117,7 @@ class _Totals:
     def __init__(self, context: Context, loop: BatchLoop) -> None:
         self.context, self.loop = context, loop
         self.script, self.tree = context.script, context.tree
-        self.figures = Figures(context.script, context.plan.reductions)
+        self.figures = context.figures
         self.set_divisors = SetDivisors(context.script, loop, context.plan.prepared)
         # Additions of which it is not known how the parts of processes go together.
         self.unclear: dict[Place, ast.AST] = {}

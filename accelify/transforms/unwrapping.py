@@ -295,7 +295,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
         parent = tree.parent(name)
-        if isinstance(parent, ast.Attribute):
+        if type(parent) is ast.Attribute:
             if not compiles and parent.attr not in _GIVING_BACK:
                 continue
         elif not compiles and not context.guarded and type(parent) not in _TAKING_PARTS:

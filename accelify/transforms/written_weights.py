@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.figures import BatchLoop, Figures
+from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.models.weight_writes import weight_of, weight_write
 from accelify.analysis.models.written_tables import is_run, written_tables
 from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, walk
@@ -65,8 +65,7 @@ def _in_loops(context: Context) -> Iterator[Change]:
 
 def _own(context: Context, loop: BatchLoop, kept: set[str]) -> set[str]:
     """The names in a loop that hold what one process makes of its batch, or what is made of that."""
-    figures = Figures(context.script, context.plan.reductions)
-    found = figures.of_the_batch(loop) | kept
+    found = {*context.figures.of_the_batch(loop), *kept}
     agreed: set[str] = set()
     assigns = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Assign)]
     for _ in range(3):

@@ -123,7 +123,7 @@ class _Body:
         """What each name is bound to; None for what is not written out."""
         found: dict[str, list[ast.expr | None]] = {}
         told: set[ast.expr] = set()
-        for stmt in self.scope.nodes:
+        for stmt in self.scope.of_type(ast.Assign, ast.AugAssign):
             if isinstance(stmt, ast.Assign):
                 for target in stmt.targets:
                     for one, value in _pairs(target, stmt.value):
@@ -132,8 +132,8 @@ class _Body:
                     told.update(n for n in walk(target) if isinstance(n, ast.expr))
             elif isinstance(stmt, ast.AugAssign):
                 told.add(stmt.target)  # which changes no place
-        for node in self.scope.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in told:
+        for node in self.scope.of_type(ast.Name):
+            if isinstance(node.ctx, ast.Store) and node not in told:
                 found.setdefault(node.id, []).append(None)
         return found
 

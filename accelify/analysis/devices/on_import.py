@@ -21,8 +21,8 @@ def placed_on_import(
         module: a module of the program.
         devices: names that stand for a GPU there.
     """
-    for stmt in module.scopes.module.nodes:
-        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
+    for stmt in module.scopes.module.of_type(ast.Assign, ast.AnnAssign):
+        if stmt.value is None:
             continue
         calls = [n for n in calls_in(stmt.value) if _places(n, devices)]
         calls = [c for c in calls if module.scopes.of(c) is module.scopes.module]

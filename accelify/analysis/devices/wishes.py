@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -92,7 +93,7 @@ class Devices:
         """Take the defaults of options for the choice, where nothing is seen to ask the options."""
         self.assignments += self._fields
 
-    def _callees(self, assignment: DeviceAssignment) -> set[Scope]:
+    def _callees(self, assignment: DeviceAssignment) -> Set[Scope]:
         value = assignment.value
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 

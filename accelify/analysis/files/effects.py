@@ -292,9 +292,10 @@ class SideEffects:
 
     def _look(self, found: Effects, module: Module, scope: Scope, nodes: Iterable[Node]) -> None:
         for node in reached(module.tree, nodes):
-            if isinstance(node, ast.Call):
-                found.take(self._of_one_call(module, scope, node))
-            elif type(node) not in _LOOKED_AT:
+            kind = type(node)
+            if kind is ast.Call:
+                found.take(self._of_one_call(module, scope, node))  # type: ignore[arg-type]
+            elif kind not in _LOOKED_AT:
                 continue
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
                 value = getattr(node, "value", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 
 from accelify.analysis.metrics.figures import BatchLoop, Place, place_of
 from accelify.analysis.script import ScriptModel
@@ -109,7 +110,7 @@ def _is_read_first(
 
 
 def numbers_in(
-    script: ScriptModel, loop: BatchLoop, value: ast.expr, batch: set[str], depth: int = 2
+    script: ScriptModel, loop: BatchLoop, value: ast.expr, batch: Set[str], depth: int = 2
 ) -> list[ast.expr]:
     """The numbers that are taken of what one process makes of its batch, in a value or in what it is made of.
 

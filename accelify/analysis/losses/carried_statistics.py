@@ -7,7 +7,7 @@ the batch. A state that a model carries on for each sample (`hidden`) is none: i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from accelify.analysis.losses.carried import Update, made_last
 from accelify.analysis.metrics.figures import BatchLoop
@@ -28,7 +28,7 @@ _FARTHEST = 3
 
 
 def keeps_statistic(
-    script: ScriptModel, loop: BatchLoop, stmt: Update, batch: set[str], runs_model: Callable[[Scope], bool]
+    script: ScriptModel, loop: BatchLoop, stmt: Update, batch: Set[str], runs_model: Callable[[Scope], bool]
 ) -> bool:
     """Whether a statement of a training loop keeps a statistic of one process's own part of the batch.
 
@@ -67,7 +67,7 @@ def keeps_statistic(
     )
 
 
-def _made_of(script: ScriptModel, loop: BatchLoop, stmt: Update, batch: set[str]) -> list[ast.expr]:
+def _made_of(script: ScriptModel, loop: BatchLoop, stmt: Update, batch: Set[str]) -> list[ast.expr]:
     """What a statement sets something to, and what the variables in it were set to in the loop before."""
     found: list[ast.expr] = []
     queue: list[tuple[ast.expr, int]] = [(stmt.value, 0)]

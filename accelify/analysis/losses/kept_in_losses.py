@@ -19,7 +19,7 @@ from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.metrics.kept import own_attribute
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import call_keyword, is_constant, names_in, stored_in, target_names, walk
 from accelify.analysis.values import Thing
 
 _TAKEN_OUT = frozenset({"detach", "data", "item", "numpy"})
@@ -45,7 +45,7 @@ class KeptInLoss:
 
 
 def kept_in_losses(
-    script: ScriptModel, loop: BatchLoop, batch: set[str], prepared: Set[Thing]
+    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing]
 ) -> Iterator[KeptInLoss]:
     """What methods keep that a training loop works its losses out with.
 
@@ -71,7 +71,7 @@ def kept_in_losses(
 
 
 def _written_beside(
-    script: ScriptModel, loop: BatchLoop, batch: set[str], prepared: Set[Thing], losses: list[ast.Call]
+    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing], losses: list[ast.Call]
 ) -> Iterator[KeptInLoss]:
     """What a call beside the loss writes into an object that the loss is worked out with: a bank of features."""
     read = {
@@ -163,9 +163,7 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
     base = call.func
     while isinstance(base, ast.Attribute):
         base = base.value
-    return isinstance(base, ast.Name) and not any(
-        isinstance(n, ast.Name) and n.id == base.id and isinstance(n.ctx, ast.Store) for n in walk(loop)
-    )
+    return isinstance(base, ast.Name) and base.id not in stored_in(loop)
 
 
 def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:

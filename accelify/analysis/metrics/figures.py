@@ -59,6 +59,9 @@ def place_of(script: ScriptModel, node: ast.expr) -> Place | None:
     return None
 
 
+_OF_LOOPS = frozenset({ast.Call, ast.Assign, ast.For, ast.AsyncFor})
+
+
 class Figures:
     """Answers what a value that a loop adds up or collects is made of.
 
@@ -71,6 +74,7 @@ class Figures:
         self.script = script
         self.tree = script.tree
         self.reductions = reductions
+        self._of_batches: dict[BatchLoop, frozenset[str]] = {}
 
     def kind(self, value: ast.expr) -> str | None:
         """`sum` for what counts or adds over samples, `mean` for an average per batch, None for plain counters."""
@@ -264,12 +268,16 @@ class Figures:
         names = names_in(value)
         return bool(names & losses) or any("loss" in n.lower() for n in names)
 
-    def of_the_batch(self, loop: BatchLoop) -> set[str]:
+    def of_the_batch(self, loop: BatchLoop) -> frozenset[str]:
         """The names in a loop that hold what is made of its batch, sizes aside."""
+        known = self._of_batches.get(loop)
+        if known is None:
+            known = self._of_batches[loop] = frozenset(self._made_of_batch(loop))
+        return known
+
+    def _made_of_batch(self, loop: BatchLoop) -> set[str]:
         found: set[str] = set()
-        kinds = (ast.Call, ast.Assign, ast.For, ast.AsyncFor)
-        # Walked once: this is asked for by many rules, on every loop.
-        nodes = [n for n in walk(loop) if isinstance(n, kinds)]
+        nodes = [n for n in walk(loop) if type(n) in _OF_LOOPS]
         drawing = {id(n) for n in nodes if isinstance(n, ast.Call) and draws(n)}
         # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
         if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):

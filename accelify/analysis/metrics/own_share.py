@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.data.whole_batches import tells_of_whole_batch
@@ -446,7 +446,7 @@ class OwnShare:
                 if any(map(self._keeping.keeps, made)):
                     yield call.func.value
 
-    def _show(self, call: ast.Call, callees: set[Scope], held: Held) -> None:
+    def _show(self, call: ast.Call, callees: Set[Scope], held: Held) -> None:
         """Note where an object shows what it keeps of what it was handed."""
         kept = [o for o in held.origins if isinstance(o, ast.Expr)]
         name = (

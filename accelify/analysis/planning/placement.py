@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from functools import cached_property
 from typing import Any
 
@@ -249,7 +250,7 @@ class Placement:
     def _is_load(self, call: ast.Call) -> bool:
         return self.script.qualname(call.func) in ("torch.load", "pickle.load", "dill.load")
 
-    def _makers(self, stmt: ast.stmt) -> set[Scope]:
+    def _makers(self, stmt: ast.stmt) -> Set[Scope]:
         """The functions of the program that an assignment calls for what it assigns."""
         value = getattr(stmt, "value", None)
         return self.script.callees(value) if isinstance(value, ast.Call) else set()

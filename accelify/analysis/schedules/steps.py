@@ -90,7 +90,7 @@ def _tests(script: ScriptModel, node: ast.AST, seen: frozenset[Scope]) -> Iterat
     tests += [
         stmt.test
         for stmt in walk(batches)
-        if isinstance(stmt, ast.If) and any(_ends(last) for last in stmt.body[-1:])
+        if type(stmt) is ast.If and any(_ends(last) for last in stmt.body[-1:])
     ]
     yield from ((test, counters) for test in tests)
 

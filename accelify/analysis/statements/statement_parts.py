@@ -44,11 +44,12 @@ class StatementParts:
 
 
 def _may_shape(node: ast.AST) -> bool:
+    kind = type(node)
+    if kind is ast.Call:
+        return True
     if isinstance(node, ast.Assign):
         return any(isinstance(target, ast.Attribute) for target in node.targets)
-    if isinstance(node, ast.AugAssign):
-        return isinstance(node.target, ast.Attribute)
-    return isinstance(node, ast.Call)
+    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
 
 
 __all__ = ["Shaping", "StatementParts"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from accelify.analysis.syntax import Node, Tree
 
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LEAVING = frozenset({ast.Return, ast.Raise, ast.Continue, ast.Break})
 # What makes a function a generator wherever it stands.
 _ANYWHERE = (ast.Yield, ast.YieldFrom)
 
@@ -22,7 +22,7 @@ def reached(tree: Tree, nodes: Iterable[Node]) -> list[Node]:
     every = list(nodes)
     spans = []
     for node in every:
-        if isinstance(node, _LEAVING):
+        if type(node) in _LEAVING:
             block = tree.block_of(node)[2]
             if block[-1] is not node:
                 spans.append((tree.end(node), tree.end(block[-1])))
