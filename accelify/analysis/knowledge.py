@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 
 LOADER_CLASSES = frozenset(
@@ -242,6 +243,17 @@ FLAG_NAME = re.compile(
     re.I,
 )
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
+FLAG, DEVICE = "flag", "device"
+
+
+@functools.lru_cache(maxsize=4096)
+def option_named(name: str) -> str | None:
+    """What an option is by its name: `FLAG`, `DEVICE`, or None for another. Answers are kept, for all scripts."""
+    if FLAG_NAME.search(name) or NO_FLAG_NAME.search(name):
+        return FLAG
+    return DEVICE if DEVICE_NAME.search(name) else None
+
+
 # How many GPUs are asked for, or which one: none, where it is 0 or -1.
 GPU_NUMBER_NAME = re.compile(
     r"^(n|nr|num|nb|number)?_?(of_)?gpus?(_?(nr?|num|no|number|count|ids?|idx|index|list))?$|^cuda(_?(id|num|index))?$",

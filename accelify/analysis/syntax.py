@@ -309,6 +309,14 @@ def dotted(node: Node | None) -> str | None:
     return f"{inner.id}.{text}" if type(inner) is ast.Name else None
 
 
+def text_of(node: Node) -> str:
+    """An expression as `ast.unparse` writes it. Kept on it: not for what is changed afterwards."""
+    found: str | None = node.__dict__.get("_text")
+    if found is None:
+        found = node.__dict__["_text"] = dotted(node) or ast.unparse(node)
+    return found
+
+
 def call_keyword(call: ast.Call, name: str) -> ast.expr | None:
     """The value of a keyword argument, None when it is not given."""
     for keyword in call.keywords:

@@ -32,7 +32,7 @@ from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
-from accelify.analysis.syntax import dotted, is_constant
+from accelify.analysis.syntax import dotted, is_constant, text_of
 from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -106,9 +106,7 @@ def _of_parts(context: Context) -> Iterator[Change]:
         )
         yield context.change(CHOICE, part.device, message, severity=Severity.INFO)
         for module, moved in part.moved:
-            message = (
-                f"`{short(ast.unparse(moved))}` is a copy on another device, no parameter that is trained"
-            )
+            message = f"`{short(text_of(moved))}` is a copy on another device, no parameter that is trained"
             if module not in context.script.modules:
                 file = module.path.name if module.path is not None else "another module"
                 message += f" ({file}, line {moved.lineno}): leave the move out there"
@@ -126,7 +124,7 @@ def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign
         one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
         other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
         if len(one) == len(other) == 1 and len(one[0].targets) == len(other[0].targets) == 1:
-            if ast.unparse(one[0].targets[0]) == ast.unparse(other[0].targets[0]):
+            if text_of(one[0].targets[0]) == text_of(other[0].targets[0]):
                 yield one[0], other[0], branch
 
 

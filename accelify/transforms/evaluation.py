@@ -21,7 +21,7 @@ from accelify.analysis.metrics.counts import made_once, size_of
 from accelify.analysis.metrics.entry_counts import count_of
 from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
@@ -295,7 +295,7 @@ def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, acceler
         # The sum over all processes is that of the gathered entries, without those that fill up the last round.
         counted = count_of(count)
         whole = re.sub(
-            rf"\b{counted}\b", f"{accelerator}.gather_for_metrics({counted})", ast.unparse(count), count=1
+            rf"\b{counted}\b", f"{accelerator}.gather_for_metrics({counted})", text_of(count), count=1
         )
         return [verbs.replace(tree, part, whole)]
     if isinstance(part, ast.Name) and _asks_size(context, part) and own:
@@ -388,7 +388,7 @@ def _is_batch_size(context: Context, evaluation: EvaluationLoop, bound: ast.expr
 def _resolved(context: Context, node: ast.expr) -> str:
     """How a number is written, a name that is assigned once by what it is assigned."""
     made = made_once(context.script, node) if isinstance(node, ast.Name) else None
-    return ast.unparse(node if made is None else made)
+    return text_of(node if made is None else made)
 
 
 def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[str]:
@@ -398,7 +398,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
         measured = size_of(expression) or count_of(expression)
         batch = names_in(evaluation.loop.target)
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
-        text = ast.unparse(expression)
+        text = text_of(expression)
         lines.append(
             f"{name} = {text.replace(str(measured), own, 1)}" if measured else f"{name} = {own}.size(0)"
         )
@@ -448,8 +448,8 @@ def _asks_size(context: Context, name: ast.Name) -> bool:
     if parent.attr == "size" and isinstance(outer, ast.Call):
         if not outer.args:
             outer = context.tree.parent(outer)
-            return isinstance(outer, ast.Subscript) and ast.unparse(outer.slice) == "0"
-        return len(outer.args) == 1 and ast.unparse(outer.args[0]) == "0"
+            return isinstance(outer, ast.Subscript) and text_of(outer.slice) == "0"
+        return len(outer.args) == 1 and text_of(outer.args[0]) == "0"
     return (
         parent.attr == "shape"
         and isinstance(outer, ast.Subscript)

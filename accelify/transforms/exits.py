@@ -24,7 +24,7 @@ from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.statements.caught import going_on, is_caught
-from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, walk
+from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, text_of, walk
 from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -151,8 +151,8 @@ def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -
         return True
     for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
         inside = set(walk(compare))
-        asked = {ast.unparse(n) for n in inside if isinstance(n, ast.expr) and _is_read_off(n)}
-        own = {ast.unparse(size) for size in sizes if size in inside}
+        asked = {text_of(n) for n in inside if isinstance(n, ast.expr) and _is_read_off(n)}
+        own = {text_of(size) for size in sizes if size in inside}
         if own and len(own | asked) > 1:
             return True
     return False

@@ -44,7 +44,7 @@ from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
-from accelify.analysis.syntax import call_argument, walk
+from accelify.analysis.syntax import call_argument, text_of, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.waits import all_wait_next, read_in_functions
@@ -238,10 +238,10 @@ def _in_values(context: Context) -> Iterator[Change]:
 
 def _needed_at_once(context: Context, run: list[ast.stmt]) -> bool:
     """Whether what some statements write or make is asked for, imported or read by its name behind them."""
-    paths = {ast.unparse(path) for stmt in run for path in _paths(context, stmt)}
+    paths = {text_of(path) for stmt in run for path in _paths(context, stmt)}
     made = [call for call in calls_done(run) if makes_folder(call)]
-    folders = {ast.unparse(call.args[0]) for call in made if call.args}
-    folders |= {ast.unparse(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
+    folders = {text_of(call.args[0]) for call in made if call.args}
+    folders |= {text_of(c.func.value) for c in made if isinstance(c.func, ast.Attribute) and not c.args}
     if not paths and not folders:
         return False
     folder = [path for call in made if (path := folder_made(call)) is not None]
@@ -271,8 +271,8 @@ def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:
     """Whether processes can run an `if` one after the other that asks for what is written or made in it."""
     inside = walk(block)
     calls = [n for n in inside if isinstance(n, ast.Call)]
-    made = {ast.unparse(path) for path in _paths(context, stmt)}
-    made |= {ast.unparse(call.args[0]) for call in calls if makes_folder(call) and call.args}
+    made = {text_of(path) for path in _paths(context, stmt)}
+    made |= {text_of(call.args[0]) for call in calls if makes_folder(call) and call.args}
     asked = asked_paths(block.test) if isinstance(block, ast.If) else set()
     return (
         bool(asked & made)

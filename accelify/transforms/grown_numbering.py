@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.syntax import dotted, is_constant, walk
+from accelify.analysis.syntax import dotted, is_constant, text_of, walk
 from accelify.transforms.base import Change, Context, Rule
 
 NUMBERING = Rule(
@@ -49,12 +49,12 @@ def _first(context: Context, loop: BatchLoop) -> tuple[ast.stmt, str] | None:
     nodes = [node for stmt in loop.body for node in walk(stmt)]
     own = _numbering(nodes)
     if own is not None:
-        return own, ast.unparse(own)
+        return own, text_of(own)
     for call in nodes:
         for callee in in_order(context.script.callees(call)) if isinstance(call, ast.Call) else ():
             within = _within(context, callee, set(), 0)
             if within is not None:
-                return context.tree.statement(call), ast.unparse(within)
+                return context.tree.statement(call), text_of(within)
     return None
 
 

@@ -39,6 +39,7 @@ from accelify.analysis.syntax import (
     calls_in,
     dotted,
     is_constant,
+    text_of,
     walk,
     walk_scope,
 )
@@ -212,7 +213,7 @@ def _assigned(context: Context) -> Iterator[Change]:
         if isinstance(value, ast.Constant) or _reads_gradient(value) or not _is_worked_out(context, stmt):
             continue
         accelerator = context.accelerator(stmt)
-        message = f"`{ast.unparse(target)}` is given one process's own gradient"
+        message = f"`{text_of(target)}` is given one process's own gradient"
         edits: list[Edit] = []
         if accelerator is not None and not tree.in_fstring(value):
             edits.append(Replace(tree.start(value), tree.start(value), f"{accelerator}.reduce("))

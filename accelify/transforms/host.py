@@ -24,7 +24,7 @@ from accelify.analysis.devices.read_on_host import (
     reads_on_host,
 )
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import call_argument, dotted, names_in, walk
+from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
 from accelify.analysis.values import Sequence, Thing
 from accelify.edits import Edit
 from accelify.findings import Severity
@@ -103,9 +103,9 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
     one, other = choice.body, choice.orelse
     if any(n is call for n in walk(other)):
         one, other = other, one
-    if not any(n is call for n in walk(one)) or ".cpu" in ast.unparse(one):
+    if not any(n is call for n in walk(one)) or ".cpu" in text_of(one):
         return []
-    if ast.unparse(one) != ast.unparse(other).replace(".cpu()", ""):
+    if text_of(one) != text_of(other).replace(".cpu()", ""):
         return []
     context.claim(choice)
     tree = context.tree

@@ -20,7 +20,7 @@ from accelify.analysis.schedules.step_rates import step_rates
 from accelify.analysis.schedules.steps import ends_by_steps
 from accelify.analysis.schedules.told_totals import told_totals
 from accelify.analysis.statements.unread import is_unread
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, text_of, walk
 from accelify.analysis.values import Thing
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -78,7 +78,7 @@ def _told_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
         loaders = total.length.loaders(script)
         if not loaders or not loaders <= plan.prepared:
             continue
-        told = short(ast.unparse(total.told))
+        told = short(text_of(total.told))
         for place in total.length.places(script):
             if plan.runs_prepared(place, loaders):
                 continue

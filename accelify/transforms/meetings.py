@@ -27,7 +27,7 @@ from accelify.analysis.metrics.collected import Collecting, collecting, holds_te
 from accelify.analysis.script import is_in_model
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, text_of, walk
 from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -443,7 +443,7 @@ def _device_of(placed: list[ast.expr]) -> str | None:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
             node = node.value  # x[:, :2] lies where x does
         if isinstance(node, (ast.Name, ast.Attribute)):
-            return f"{ast.unparse(node)}.device"
+            return f"{text_of(node)}.device"
     return None
 
 

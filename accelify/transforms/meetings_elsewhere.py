@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis.devices.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.devices.made_elsewhere import MadeElsewhere, made_elsewhere
+from accelify.analysis.syntax import text_of
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.meetings import MEETING
@@ -52,7 +53,7 @@ def _made_beside(one: MadeElsewhere) -> Edit | None:
     if b".backward(" in one.module.tree.data:
         return None
     tree, device = one.module.tree, f"{one.beside}.device"
-    last = ast.unparse(one.maker.func).rpartition(".")[2]
+    last = text_of(one.maker.func).rpartition(".")[2]
     try:
         if last not in DRAWING | HOST_MAKERS:
             return verbs.add_keyword(tree, one.maker, f"device={device}")

@@ -19,7 +19,7 @@ from accelify.analysis.devices.locations import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.shared_factories import is_told_device
-from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, text_of, walk
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -187,12 +187,12 @@ class _Moves:
         if stmt not in branch.orelse or not self.script.is_a(branch.test, v.FLAG):
             return False
         moved = {
-            ast.unparse(n.func.value)
+            text_of(n.func.value)
             for s in branch.body
             for n in calls_in(s)
             if isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
         }
-        return ast.unparse(func.value) in moved and self._is_placed(func.value)
+        return text_of(func.value) in moved and self._is_placed(func.value)
 
     def _is_namespace(self, node: ast.expr) -> bool:
         return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
@@ -300,8 +300,8 @@ class _Moves:
             # `x = x.to(device) if x is not None else None`
             moved = any(isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE for n in walk(value))
             one, other = self._same(target, value.body), self._same(target, value.orelse)
-            none = is_constant(value.orelse, None) and ast.unparse(value.test) == (
-                f"{ast.unparse(target)} is not None"
+            none = is_constant(value.orelse, None) and text_of(value.test) == (
+                f"{text_of(target)} is not None"
             )
             return moved and one and (other or none)
         stripped = self._stripped(value)

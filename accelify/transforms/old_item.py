@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.modules.come_to import come_to
-from accelify.analysis.syntax import Node, is_constant
+from accelify.analysis.syntax import Node, is_constant, text_of
 from accelify.edits import YIELDING, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -62,11 +62,11 @@ def _left(
     known: dict[tuple[object, str], list[ast.Subscript]] = {}
     for node, held in others:
         if _may_be_number(context, scalars, node, held):
-            known.setdefault((context.script.scope_of(node), ast.unparse(node)), []).append(node)
+            known.setdefault((context.script.scope_of(node), text_of(node)), []).append(node)
     for (_, text), nodes in known.items():
         lines = ", ".join(str(context.tree.locate(context.tree.start(n))[1]) for n in nodes[1:])
         also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
-        number = ast.unparse(_held(nodes[0].value))
+        number = text_of(_held(nodes[0].value))
         message = (
             f"`{text}` ends with an IndexError since torch 0.5 if `{number}` is one number, as named; "
             f"write `{number}.item()` then{also}"
@@ -79,7 +79,7 @@ def _elsewhere(context: Context) -> Iterator[Change]:
     for call, module, scope in come_to(context.script, b".data["):
         found = [node for node, held in _reads(scope.nodes) if _is_named_loss(held)]
         if found and module.path is not None:
-            text, number = ast.unparse(found[0]), ast.unparse(_held(found[0].value))
+            text, number = text_of(found[0]), text_of(_held(found[0].value))
             message = (
                 f"`{scope.name.rpartition('.')[2]}` reads `{text}` ({module.path.name}, line {found[0].lineno}), which "
                 f"ends with an IndexError since torch 0.5 if `{number}` is one number, as named; write "

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from accelify.analysis.losses.own_counts import WEIGHTS, OwnCounts
 from accelify.analysis.scopes import Scope
+from accelify.analysis.syntax import text_of
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -51,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(COUNT, backward.call, _message(context, list(said.values())))
         for node, scope in list(counts.ratios_of_sums())[:1]:
             message = (
-                f"{_WHAT}: `{short(ast.unparse(node))}` is a ratio of sums over the batch"
+                f"{_WHAT}: `{short(text_of(node))}` is a ratio of sums over the batch"
                 f"{_line(context, node, scope)}, and each process has that of its own share; made for each sample, and "
                 "averaged behind it, they agree"
             )
@@ -59,7 +60,7 @@ def transform(context: Context) -> Iterator[Change]:
         for curve in counts.curved()[:1]:
             place = _place(context, curve.node, curve.scope)
             message = (
-                f"{_WHAT}: `{short(ast.unparse(curve.node))}` {curve.how}{place}, and each process has that of its own "
+                f"{_WHAT}: `{short(text_of(curve.node))}` {curve.how}{place}, and each process has that of its own "
                 "share; made for each sample and averaged behind it, or of what all processes have gathered, they agree"
             )
             yield context.change(COUNT, backward.call, message)

@@ -24,7 +24,7 @@ from accelify.analysis.metrics.own_share import OwnShare
 from accelify.analysis.metrics.recorded_sums import RecordedSums
 from accelify.analysis.models.weight_writes import model_changes
 from accelify.analysis.statements.slots import TOTAL, Held
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted, text_of, walk
 from accelify.transforms.base import Change, Context, Rule, short
 
 FIGURE = Rule(
@@ -125,7 +125,7 @@ def _what_it_decides(context: Context, stmt: ast.If | ast.While) -> str:
         elif isinstance(node, ast.Call):
             found.add(_what_a_call_decides(context, node))
         elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            text = ast.unparse(node)
+            text = text_of(node)
             rate = isinstance(node, ast.Attribute) and _RATE.search(node.attr)
             if rate or "param_groups" in text or text.endswith("['lr']"):
                 found.add("trains")

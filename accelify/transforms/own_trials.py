@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, text_of
 from accelify.analysis.values import Function
 from accelify.transforms.base import Change, Context, Rule
 
@@ -39,7 +39,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.plan.on_main_only(call):
             continue
         message = (
-            f"`{ast.unparse(call.func)}` chooses the settings of its trainings on every process by itself: gradients "
+            f"`{text_of(call.func)}` chooses the settings of its trainings on every process by itself: gradients "
             "of different models would be averaged, or the processes wait for each other"
         )
         yield context.todo(TRIALS, call, message, _MARK)

@@ -34,7 +34,7 @@ from accelify.analysis.metrics.figures import (
 )
 from accelify.analysis.metrics.meters import Meter, meter_of
 from accelify.analysis.metrics.recorded_sums import RecordedSums, Sums
-from accelify.analysis.syntax import calls_in, names_in, walk
+from accelify.analysis.syntax import calls_in, names_in, text_of, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -162,10 +162,10 @@ def _holds(context: Context, value: ast.expr, texts: set[str]) -> bool:
     """Whether an expression reads one of some places, or names what was made of it: `total = sum(losses)`."""
     for node in walk(value):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            if ast.unparse(node) in texts:
+            if text_of(node) in texts:
                 return True
             made = made_once(context.script, node) if isinstance(node, ast.Name) else None
-            if made is not None and any(ast.unparse(n) in texts for n in walk(made)):
+            if made is not None and any(text_of(n) in texts for n in walk(made)):
                 return True
     return False
 
@@ -197,9 +197,7 @@ def _is_grown(node: ast.AST) -> bool:
     if not isinstance(parts, (ast.Tuple, ast.List)) or len(parts.elts) != 2:
         return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in ("cat", "concat", "concatenate") and ast.unparse(parts.elts[0]) == ast.unparse(
-        node.targets[0]
-    )
+    return name in ("cat", "concat", "concatenate") and text_of(parts.elts[0]) == text_of(node.targets[0])
 
 
 def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: ast.AST) -> str:
@@ -278,9 +276,9 @@ def _is_list(context: Context, place: Place) -> bool:
             pairs = [(target, stmt.value)]
             if isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
                 pairs = list(zip(target.elts, stmt.value.elts, strict=False))
-            values += [w for t, w in pairs if ast.unparse(t).replace("'", '"') in wanted]
+            values += [w for t, w in pairs if text_of(t).replace("'", '"') in wanted]
     return bool(values) and all(
-        isinstance(w, (ast.List, ast.Dict)) or (isinstance(w, ast.Call) and ast.unparse(w.func) == "list")
+        isinstance(w, (ast.List, ast.Dict)) or (isinstance(w, ast.Call) and text_of(w.func) == "list")
         for w in values
     )
 
@@ -397,9 +395,7 @@ def _sets_anew(stmt: ast.stmt, kept: ast.expr) -> bool:
 def _is_empty_dictionary(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Dict):
         return not value.keys
-    return (
-        isinstance(value, ast.Call) and ast.unparse(value.func) in ("dict", "OrderedDict") and not value.args
-    )
+    return isinstance(value, ast.Call) and text_of(value.func) in ("dict", "OrderedDict") and not value.args
 
 
 # -- meters
@@ -446,7 +442,7 @@ def _is_reset(context: Context, loop: BatchLoop, place: Place) -> bool:
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("reset", "__init__", "clear")
-        and ast.unparse(node.func.value) == place.text
+        and text_of(node.func.value) == place.text
         for stmt in before
         for node in walk(stmt)
     )

@@ -139,14 +139,11 @@ def _handed_over(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     known = set(script.functions())
     for call in script.calls():
-        name = (dotted(call.func) or "").rsplit(".", 1)[-1]
         stmt = tree.parent(call)
-        if (
-            not _SAVING.search(name)
-            or _LOADING.search(name)
-            or not isinstance(stmt, ast.Expr)
-            or context.is_guarded(stmt)
-        ):
+        if not isinstance(stmt, ast.Expr):
+            continue
+        name = (dotted(call.func) or "").rsplit(".", 1)[-1]
+        if not _SAVING.search(name) or _LOADING.search(name) or context.is_guarded(stmt):
             continue
         if script.qualname(call.func) == "torch.save" or any(s in known for s in script.callees(call)):
             continue

@@ -21,7 +21,7 @@ from accelify.analysis import values as v
 from accelify.analysis.models.bounded_rows import bounded_embeddings
 from accelify.analysis.models.updated_buffers import updated_buffers
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.syntax import dotted, names_in, text_of, walk
 from accelify.analysis.values import Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -132,7 +132,7 @@ def _bounded(context: Context) -> Iterator[Change]:
         path = thing.module.path if thing.module is not None and not own else None
         file = "" if path is None else f" ({path.name})"
         name = min(thing.names, key=len, default="the embedding")
-        given = "" if isinstance(bound, ast.Constant) else f", where `{ast.unparse(bound)}` is given,"
+        given = "" if isinstance(bound, ast.Constant) else f", where `{text_of(bound)}` is given,"
         message = (
             f"`{name}`{file}{given} scales by max_norm in place the rows that a forward looks up, which each process "
             "does for its own batch only, so that the weights of the processes part: look up those of all processes "

@@ -13,7 +13,7 @@ from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_w
 from accelify.analysis.metrics.counts import first_of_shape
 from accelify.analysis.models.kept_sizes import state_of_kept_size
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, walk
+from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, text_of, walk
 from accelify.analysis.values import Thing
 from accelify.edits import Replace
 from accelify.findings import Safety, Severity
@@ -169,7 +169,7 @@ def _shapes(context: Context) -> Iterator[Change]:
             continue  # of the configured size, whatever the batch's is
         together = call.args[0] if viewed and len(call.args) == 1 else None
         arguments = together.elts if isinstance(together, ast.Tuple) else call.args
-        shaped = viewed and not any(ast.unparse(a) == "-1" for a in arguments)
+        shaped = viewed and not any(text_of(a) == "-1" for a in arguments)
         carried = not _runs_for_each_batch(context, call)
         if carried and shaped and arguments and _is_size_of_loader(context, arguments[0], given):
             carried = not _is_called_for_each_batch(context, call)

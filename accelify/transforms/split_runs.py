@@ -16,7 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.statements.conditions import only_reads
 from accelify.analysis.statements.tuples import is_one_of_tuples
-from accelify.analysis.syntax import call_argument, calls_in, dotted
+from accelify.analysis.syntax import call_argument, calls_in, dotted, text_of
 from accelify.analysis.values import Sequence
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context
@@ -81,9 +81,9 @@ def _of_one_branch(context: Context, call: ast.Call) -> list[Edit]:
     if tree.is_elif(branch) or not tree.own_line(branch) or not only_reads(branch.test) or len(call.args) < 2:
         return []
     given = inputs.elts if isinstance(inputs, ast.Tuple) else [call.args[1]]
-    run = ast.unparse(ast.Call(call.args[0], list[ast.expr](given), []))
-    one = ast.unparse(stmt).replace(ast.unparse(call), run)
-    if one != ast.unparse(other) or other.lineno != other.end_lineno:
+    run = text_of(ast.Call(call.args[0], list[ast.expr](given), []))
+    one = text_of(stmt).replace(text_of(call), run)
+    if one != text_of(other) or other.lineno != other.end_lineno:
         return []
     context.claim(stmt, branch.test)
     return [

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator, Set
 
 from accelify.analysis.metrics.figures import BatchLoop, Place, head_of, is_table, place_of, plain
-from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.syntax import dotted, names_in, text_of, walk
 from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -90,7 +90,7 @@ class _Found:
             and isinstance(made.targets[0], ast.Tuple)
             and isinstance(value, ast.Tuple)
         ):
-            texts = [ast.unparse(t) for t in made.targets[0].elts]
+            texts = [text_of(t) for t in made.targets[0].elts]
             value = value.elts[texts.index(place.text)] if place.text in texts else None
         if value is None or not self.figures.is_read_behind(self.loop, place):
             return False
@@ -133,8 +133,8 @@ def _extreme(context: Context, node: ast.Assign) -> ast.expr | None:
         return None
     if context.script.qualname(value.func) not in ("builtins.max", "builtins.min"):
         return None
-    texts = [ast.unparse(a) for a in value.args]
-    return target if isinstance(target, (ast.Name, ast.Attribute)) and ast.unparse(target) in texts else None
+    texts = [text_of(a) for a in value.args]
+    return target if isinstance(target, (ast.Name, ast.Attribute)) and text_of(target) in texts else None
 
 
 def _compares(value: ast.expr) -> bool:

@@ -34,7 +34,7 @@ from accelify.analysis.metrics.figures import (
     place_of,
 )
 from accelify.analysis.metrics.set_divisors import SetDivisors
-from accelify.analysis.syntax import children, dotted, names_in, walk
+from accelify.analysis.syntax import children, dotted, names_in, text_of, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -171,7 +171,7 @@ class _Totals:
         found = {place: self._by_divisor(place, kind, counters) for place, kind in found.items()}
         unclear = {place.text for place in self.unclear}
         for place in [p for p, kind in found.items() if kind == "sum"] if unclear else ():
-            if any(ast.unparse(d) in unclear for d in divisors(self.script, self.loop, place.text)):
+            if any(text_of(d) in unclear for d in divisors(self.script, self.loop, place.text)):
                 # What it is divided by stays this process's own.
                 found[place] = "mean"
         return found if self._splits_batches else self._by_batches(found)
@@ -241,7 +241,7 @@ class _Totals:
         own = [n for n in reads if self.tree.start(n) > end]
         for read in own:
             stmt = self.tree.statement(read)
-            if isinstance(stmt, ast.Assign) and place.root in {ast.unparse(t) for t in stmt.targets}:
+            if isinstance(stmt, ast.Assign) and place.root in {text_of(t) for t in stmt.targets}:
                 # From there on it holds the quotient.
                 own = [n for n in own if self.tree.start(n) < self.tree.end(stmt)]
                 break
@@ -258,7 +258,7 @@ class _Totals:
         ):
             return kind
         by = list(divisors(self.script, self.loop, place.text))
-        whole = bool(by) and all(counts_all(self.script, d) or ast.unparse(d) in counters for d in by)
+        whole = bool(by) and all(counts_all(self.script, d) or text_of(d) in counters for d in by)
         whole = whole or self.set_divisors.divide(place.text, added)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
         if not (whole or undivided):
@@ -278,7 +278,7 @@ class _Totals:
                 targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
                 for node in (n for t in targets for n in walk(t)):
                     stored = isinstance(getattr(node, "ctx", None), ast.Store)
-                    if stored and ast.unparse(node).replace("'", '"') in texts:
+                    if stored and text_of(node).replace("'", '"') in texts:
                         return True
         return False
 
@@ -312,7 +312,7 @@ class _Totals:
                 continue
             divisor = node.right if isinstance(node, ast.BinOp) else node.value
             if not any(
-                isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)) and ast.unparse(n) == counter.text
+                isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)) and text_of(n) == counter.text
                 for n in walk(divisor)
             ):
                 continue
@@ -322,11 +322,11 @@ class _Totals:
                 divided |= self._variables(node.left, known)
             else:
                 place = place_of(self.script, node.target)
-                divided.add(place.text if place is not None else ast.unparse(node.target))
+                divided.add(place.text if place is not None else text_of(node.target))
         return divided
 
     def _variables(self, node: ast.expr, known: set[str]) -> set[str]:
-        text = ast.unparse(node)
+        text = text_of(node)
         for place in known:
             if text.replace("'", '"') == place.replace("'", '"'):
                 return {place}

@@ -27,7 +27,7 @@ from accelify.analysis.models.made_anew import made_anew
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import Tree, dotted, is_constant, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, text_of, walk
 from accelify.analysis.values import Class
 from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
@@ -413,7 +413,7 @@ def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
         if not isinstance(stmt, ast.Assign) or not _is_list(stmt.value):
             continue
         branch = context.tree.parent(stmt)
-        test = ast.unparse(branch.test) if isinstance(branch, ast.If) and stmt in branch.body else ""
+        test = text_of(branch.test) if isinstance(branch, ast.If) and stmt in branch.body else ""
         if sure or test.startswith(f"not isinstance({node.id}, "):
             return True
     return False

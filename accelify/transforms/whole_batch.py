@@ -33,7 +33,7 @@ from accelify.analysis.losses.reductions import sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.statements.given_none import is_ruled_out
-from accelify.analysis.syntax import call_keyword, dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import call_keyword, dotted, is_constant, names_in, target_names, text_of, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 from accelify.transforms.base import Change, Context, Rule, short
@@ -507,7 +507,7 @@ def _viewed(node: ast.expr) -> tuple[int, str] | None:
     if new not in ([0], [1]):
         return None
     size = node.args[1 - new[0]]
-    return (new[0], ast.unparse(size)) if isinstance(size, (ast.Name, ast.Call, ast.Subscript)) else None
+    return (new[0], text_of(size)) if isinstance(size, (ast.Name, ast.Call, ast.Subscript)) else None
 
 
 def _spread_by_names(scope: Scope, one: ast.expr, other: ast.expr) -> bool:

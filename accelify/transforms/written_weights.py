@@ -16,7 +16,7 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.models.weight_writes import weight_of, weight_write
 from accelify.analysis.models.written_tables import is_run, written_tables
-from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Class, Function
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -218,7 +218,7 @@ def _in_functions(context: Context) -> Iterator[Change]:
         table = next(written_tables(cls), None)
         if table is None or any(map(_is_agreement, walk(cls.scope.node))) or not is_run(script, cls):
             continue
-        text, own = ast.unparse(table), cls.module in script.modules
+        text, own = text_of(table), cls.module in script.modules
         path = cls.module.path
         where = "" if own or path is None else f" ({path.name}, line {table.lineno})"
         message = (

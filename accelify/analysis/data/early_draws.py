@@ -19,7 +19,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.option_defaults import option_defaults
-from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, walk
+from accelify.analysis.syntax import Node, call_keyword, children, dotted, is_constant, walk
 
 Qualname = Callable[[Module, Scope, ast.expr], str | None]
 
@@ -39,6 +39,8 @@ _SHOWN = {"numpy.random.": "NumPy", "random.": "Python's random", "torch.": "tor
 _STATES = frozenset("set_state setstate set_rng_state".split())
 _NAMES = frozenset().union(*_ORDERS.values(), _SPLITS, _FOLDS, {"random_split"})
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.GeneratorExp)
+_WITHOUT_CALLS = frozenset({ast.Name, ast.Constant, ast.Import, ast.ImportFrom, ast.Pass})
+_LEAVING = frozenset({ast.Return, ast.Continue, ast.Break})
 _LOOPS = (ast.For, ast.ListComp, ast.SetComp, ast.DictComp)
 
 
@@ -133,8 +135,6 @@ class _Draws:
         self, module: Module, scope: Scope, body: list[Node], shown: ast.Call | None, depth: int
     ) -> EarlyDraw | None:
         for node, looped in _running(body):
-            if not isinstance(node, ast.Call):
-                continue
             at = shown if shown is not None and module not in self.script.modules else node
             name = (dotted(node.func) or "").rpartition(".")[2]
             generator = None
@@ -164,9 +164,11 @@ class _Draws:
         return self.script.interpreter.kind_of_class(class_value(self.script, function.parent)) == v.MODEL
 
 
-def _running(body: Sequence[Node], looped: bool = False) -> Iterator[tuple[Node, bool]]:
-    """The nodes of statements that surely run, and whether over and over; up to where a function may be left."""
+def _running(body: Sequence[Node], looped: bool = False) -> Iterator[tuple[ast.Call, bool]]:
+    """The calls of statements that surely run, and whether over and over; up to where a function may be left."""
     for node in body:
+        if type(node) in _WITHOUT_CALLS:
+            continue
         if isinstance(node, _LATER):
             continue
         if isinstance(node, (ast.If, ast.While, ast.IfExp)):
@@ -181,12 +183,10 @@ def _running(body: Sequence[Node], looped: bool = False) -> Iterator[tuple[Node,
             yield from _running([node.iter], looped)
             yield from _running(list(node.body), True)
         else:
-            yield from _running(list(ast.iter_child_nodes(node)), looped or isinstance(node, _LOOPS))
-            yield node, looped
-        leaving = (ast.Return, ast.Continue, ast.Break)
-        if isinstance(node, leaving) or (
-            isinstance(node, ast.stmt) and any(isinstance(n, leaving) for n in walk(node))
-        ):
+            yield from _running(children(node), looped or isinstance(node, _LOOPS))
+            if isinstance(node, ast.Call):
+                yield node, looped
+        if isinstance(node, ast.stmt) and any(type(n) in _LEAVING for n in walk(node)):
             return
 
 

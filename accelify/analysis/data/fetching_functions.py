@@ -17,7 +17,7 @@ from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, text_of, walk
 
 # Calls that functions are followed through to where somebody looks.
 _FARTHEST = 3
@@ -93,7 +93,7 @@ def _told(script: ScriptModel, fetching: ast.stmt, behind: Iterable[ast.stmt]) -
                 or makes_folder(call)
                 or opens_for_writing(call, script.qualname(call.func)) is not None
             ):
-                yield from (ast.unparse(a) for a in [*call.args, *(kw.value for kw in call.keywords)])
+                yield from (text_of(a) for a in [*call.args, *(kw.value for kw in call.keywords)])
 
 
 def _parts(texts: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import is_enumerated
-from accelify.analysis.syntax import dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import dotted, is_constant, target_names, text_of, walk
 
 _WRITES = re.compile(
     r"^(imwrite|imsave|save_?(image|img|images|mask|pred|prediction|predictions|result|results|wav|audio|nii|nifti)|"
@@ -97,11 +97,11 @@ class _Parts:
             and is_constant(node.slice, 0)
             and self._is_part(_moved(node.value))
         ):
-            return ast.unparse(node)
+            return text_of(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
             value = node.value
             if isinstance(value, ast.Subscript) and is_constant(value.slice, 0) and self._is_part(value):
-                return ast.unparse(value)
+                return text_of(value)
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -112,7 +112,7 @@ class _Parts:
                 and is_constant(node.args[0], 0)
                 and self._is_part(_moved(node.func.value))
             ):
-                return ast.unparse(node)
+                return text_of(node)
         return None
 
 

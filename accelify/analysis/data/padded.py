@@ -20,6 +20,7 @@ from accelify.analysis.syntax import (
     is_constant,
     names_in,
     target_names,
+    text_of,
     walk,
 )
 from accelify.analysis.values import Thing
@@ -242,7 +243,7 @@ def _cut_in_time(loop: ast.For | ast.AsyncFor) -> str | None:
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         if node.value.id in batch - lists and isinstance(first, ast.Slice) and first.step is None:
             skipped = is_constant(first.lower, 1) and first.upper is None
-            last = first.lower is None and first.upper is not None and ast.unparse(first.upper) == "-1"
+            last = first.lower is None and first.upper is not None and text_of(first.upper) == "-1"
             if skipped or last:
-                return ast.unparse(node)
+                return text_of(node)
     return None

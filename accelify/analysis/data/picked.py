@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis.metrics.averages import samples_divisor, shown_undivided
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, text_of, walk
 
 # What tensors say of themselves; any other attribute is an entry of an object that holds tensors.
 _OF_TENSORS = frozenset(
@@ -114,7 +114,7 @@ class PickedEntries:
             for read in self._behind(name):
                 entry = self._entry(read)
                 if entry is not None:
-                    pick = by_text.setdefault(ast.unparse(entry), Pick(self.tree.segment(entry)))
+                    pick = by_text.setdefault(text_of(entry), Pick(self.tree.segment(entry)))
                     pick.reads.append(entry)
                     pick.number |= name in outputs and self.is_number(entry)
                     continue
@@ -300,7 +300,7 @@ class PickedEntries:
         for read in reads:
             stmt = self.tree.statement(read)
             if stmt not in self.statements or self._repeats(read, stmt):
-                return f"`{ast.unparse(read)}` is a number that the model makes of the local batch"
+                return f"`{text_of(read)}` is a number that the model makes of the local batch"
             if isinstance(stmt, ast.Assign):
                 named |= {n for t in stmt.targets for n in target_names(t) if _LOSS.search(n)}
         if not reads and not named:
@@ -312,18 +312,16 @@ class PickedEntries:
         ]
         for read in reads:
             if self._is_weighted(read):
-                return f"`{ast.unparse(read)}` is weighted with the size of the local batch"
+                return f"`{text_of(read)}` is weighted with the size of the local batch"
             stmt = self.tree.statement(read)
             added = stmt.target if isinstance(stmt, ast.AugAssign) else None
             by = samples_divisor(self.script, self.loop, added) if added is not None else None
             if added is not None and by is not None:
-                return f"`{ast.unparse(added)}` adds up the means of batches and is divided by {by}"
+                return f"`{text_of(added)}` adds up the means of batches and is divided by {by}"
             if isinstance(stmt, ast.AugAssign) and shown_undivided(
-                self.script, self.loop, ast.unparse(stmt.target)
+                self.script, self.loop, text_of(stmt.target)
             ):
-                return (
-                    f"`{ast.unparse(stmt.target)}` adds up the means of batches, and larger batches are fewer"
-                )
+                return f"`{text_of(stmt.target)}` adds up the means of batches, and larger batches are fewer"
         return None
 
     def _is_weighted(self, read: ast.expr) -> bool:
@@ -427,7 +425,7 @@ class PickedEntries:
                     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
                         squeezed = parent.func.attr == "squeeze" and len(parent.args) == 1
                         if squeezed and is_constant(parent.args[0], 0) and stmt in self.statements:
-                            return ast.unparse(parent)
+                            return text_of(parent)
                         if parent.func.attr in ("size", "max", "min", "topk", "sort", "nonzero"):
                             break
                     if isinstance(parent, ast.Attribute) and parent.attr == "shape":
@@ -439,7 +437,7 @@ class PickedEntries:
                     and is_constant(parent.slice, 0)
                 ):
                     if isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)) and stmt in self.statements:
-                        return ast.unparse(parent)
+                        return text_of(parent)
         return None
 
     def _asks_item(self, read: ast.expr) -> bool:
@@ -456,4 +454,4 @@ def _root_of(entry: ast.expr) -> str:
     told = str(entry.slice.value)
     if told.isidentifier() and not keyword.iskeyword(told):
         return told
-    return re.sub(r"\W+", "_", f"{ast.unparse(entry.value)}_{told}").strip("_")
+    return re.sub(r"\W+", "_", f"{text_of(entry.value)}_{told}").strip("_")

@@ -15,7 +15,7 @@ from accelify.analysis.data.one_by_one import is_text
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import dotted, names_in, target_names, text_of, walk
 
 _COLLECTING = frozenset("append extend appendleft insert add update".split())
 # Of these a bar of progress has one too, which is told a size.
@@ -65,7 +65,7 @@ def taken_before(
             and _root(container) not in own | made
         ]
         for node, container, names in kept:
-            text = ast.unparse(container)
+            text = text_of(container)
             if (
                 isinstance(node, ast.Assign)
                 and not _is_grown(node)
@@ -160,14 +160,14 @@ def _is_read(statements: Sequence[ast.stmt], container: ast.expr) -> bool:
     held = [container]
     while isinstance(held[-1], ast.Subscript):
         held.append(held[-1].value)
-    texts = {ast.unparse(node) for node in held}
+    texts = {text_of(node) for node in held}
     for stmt in statements:
         filled = {id(n) for _, kept, _ in _kept(stmt) for n in [kept, *walk(kept)]}
         if isinstance(stmt, ast.Assign) and _is_grown(stmt):
             continue
         for node in walk(stmt):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and id(node) not in filled:
-                if isinstance(node.ctx, ast.Load) and ast.unparse(node) in texts:
+                if isinstance(node.ctx, ast.Load) and text_of(node) in texts:
                     return True
     return False
 

@@ -12,7 +12,7 @@ import re
 
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import statements_in, target_names
+from accelify.analysis.syntax import statements_in, target_names, text_of
 
 _MOVING = frozenset({"to", "cuda", "cpu"})
 # `batch[key] = ....to(`, looked for before anything is looked at.
@@ -46,7 +46,7 @@ class FilledBatches:
         filled = self._known.get(scope)
         if filled is None:
             filled = self._known[scope] = self._filled_in(scope)
-        found = filled.get(ast.unparse(node), ()) if filled else ()
+        found = filled.get(text_of(node), ()) if filled else ()
         before = [(s, value) for s, value in found if tree.end(s) <= tree.start(node)]
         around = set(tree.ancestors(node)) if before else set()
         return [value for _, value in before], any(tree.parent(s) in around for s, _ in before)
@@ -81,14 +81,14 @@ def _filled_by(scope: Scope) -> _Filled:
             name, key = _gone_through(node)
             for stmt in statements_in(node) if name else ():
                 target = _moved_entry(stmt)
-                if target is not None and ast.unparse(target.value) == name:
+                if target is not None and text_of(target.value) == name:
                     if isinstance(target.slice, ast.Name) and target.slice.id == key:
                         assert isinstance(stmt, ast.Assign)
                         found.setdefault(name, []).append((node, stmt.value))
         target = _moved_entry(node)
         if target is not None and (_is_fixed(target.slice) or _moves_itself(target, node)):
             assert isinstance(node, ast.Assign)
-            found.setdefault(ast.unparse(target), []).append((node, node.value))
+            found.setdefault(text_of(target), []).append((node, node.value))
     return found
 
 
@@ -106,7 +106,7 @@ def _moved_entry(node: ast.AST) -> ast.Subscript | None:
 def _moves_itself(target: ast.Subscript, stmt: ast.AST) -> bool:
     """`sample[0] = sample[0].to(device)`: an element of a list."""
     moved = stmt.value.func.value  # type: ignore[attr-defined]
-    return _is_number(target.slice) and ast.unparse(moved) == ast.unparse(target)
+    return _is_number(target.slice) and text_of(moved) == text_of(target)
 
 
 def _is_number(key: ast.expr) -> bool:

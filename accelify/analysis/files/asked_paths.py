@@ -11,7 +11,7 @@ import re
 from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, calls_in
+from accelify.analysis.syntax import Tree, calls_in, text_of
 
 _ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
 _FARTHEST = 3  # calls that a question is looked for around
@@ -22,7 +22,7 @@ _READING = re.compile(r"^(read|load|open|restore)|read$|from_?file|fromtxt|^Imag
 def asked_paths(test: ast.expr) -> set[str]:
     """The paths of which a condition asks whether they are there, as source."""
     return {
-        ast.unparse(call.args[0] if call.args else call.func.value)
+        text_of(call.args[0] if call.args else call.func.value)
         for call in calls_in(test)
         if isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING
     }
@@ -81,7 +81,7 @@ def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str],
             ):
                 return True
         elif isinstance(node, ast.Call) and tree.start(node) > end and not tree.in_fstring(node):
-            given = {ast.unparse(bare_path(a)) for a in node.args}
+            given = {text_of(bare_path(a)) for a in node.args}
             if given & folders and script.qualname(node.func) == "os.chdir":
                 return True
             if given & paths and not script.callees(node) and reads_by_name(script.qualname(node.func) or ""):
@@ -96,7 +96,7 @@ def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str],
 def bare_path(node: ast.expr) -> ast.expr:
     """`path` of `str(path)` and `Path(path)`."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        if ast.unparse(node.func).rpartition(".")[2] in ("str", "Path", "fspath"):
+        if text_of(node.func).rpartition(".")[2] in ("str", "Path", "fspath"):
             return node.args[0]
     return node
 

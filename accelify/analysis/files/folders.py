@@ -19,6 +19,7 @@ from accelify.analysis.syntax import (
     dotted,
     names_in,
     target_names,
+    text_of,
     walk,
 )
 
@@ -244,7 +245,7 @@ def path_text(script: ScriptModel, node: ast.expr) -> str:
 
 def _text(script: ScriptModel, node: ast.expr, far: int) -> str:
     """The text that an expression makes, in braces what is not told."""
-    unknown = f"{{{ast.unparse(node)}}}"
+    unknown = f"{{{text_of(node)}}}"
     if far > _FARTHEST:
         return unknown
 

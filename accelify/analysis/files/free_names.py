@@ -19,7 +19,7 @@ from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.shell import SHELL
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, text_of, walk
 
 _ASKING = frozenset({"exists", "isdir", "is_dir"})
 # The function may be called by one that is called by another one, as far as this.
@@ -59,7 +59,7 @@ def _looked_for(loop: ast.While) -> set[str]:
     ]
     given = {dotted(t) for n in walk(loop) if isinstance(n, ast.Assign) for t in n.targets}
     given |= {dotted(n.target) for n in walk(loop) if isinstance(n, ast.AugAssign)}
-    return {ast.unparse(path) for path in asked if given & ({dotted(n) for n in walk(path)} - {None})}
+    return {text_of(path) for path in asked if given & ({dotted(n) for n in walk(path)} - {None})}
 
 
 def _makes(node: ast.AST, path: str) -> bool:
@@ -68,7 +68,7 @@ def _makes(node: ast.AST, path: str) -> bool:
         return False
     if makes_folder(node):
         made = folder_made(node)
-        return made is not None and ast.unparse(made) == path
+        return made is not None and text_of(made) == path
     if dotted(node.func) not in SHELL:
         return False
     inside = list(walk(node))

@@ -16,7 +16,7 @@ from accelify.analysis.files.folders import path_text
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, text_of
 
 # What fails where there is no such folder.
 _GOING_IN = frozenset("os.listdir os.scandir os.chdir logging.FileHandler logging.basicConfig".split())
@@ -184,7 +184,7 @@ class ListedLater:
     def _text(self, scope: Scope, node: ast.expr) -> str:
         if self.script.interpreter.module_of(scope) in self.script.modules:
             return path_text(self.script, node)
-        return f"{{{ast.unparse(node)}}}"
+        return f"{{{text_of(node)}}}"
 
     def _each(self, path: ast.expr) -> list[ast.expr]:
         """The paths that a name goes through: `for folder in (logs, checkpoints): mkdirs(folder)`."""

@@ -16,7 +16,7 @@ from accelify.analysis.files.folders import path_text
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument
+from accelify.analysis.syntax import call_argument, text_of
 
 Qualname = Callable[[Module, Scope, ast.expr], str | None]
 
@@ -70,7 +70,7 @@ class ReadLater:
     def _is_gone_on_with(self, text: str) -> bool:
         """Whether a file is opened to go on with it: a log, and no data."""
         return any(
-            ast.unparse(mode).strip("'\"")[:1] == "a" and path_text(self.script, call.args[0]) == text
+            text_of(mode).strip("'\"")[:1] == "a" and path_text(self.script, call.args[0]) == text
             for call in self.script.calls()
             if call.args and (mode := call_argument(call, 1, "mode")) is not None
             if isinstance(mode, ast.Constant) and getattr(call.func, "id", "") == "open"
@@ -138,7 +138,7 @@ class ReadLater:
         if path is None or name in _STREAMS:
             return None
         own = module in self.script.modules
-        text = path_text(self.script, path) if own else f"{{{ast.unparse(path)}}}"
+        text = path_text(self.script, path) if own else f"{{{text_of(path)}}}"
         if not own and isinstance(path, ast.Constant):
             text = str(path.value)
         return _Read(text, bool(_PLAIN.search(name)))

@@ -334,9 +334,10 @@ class Interpreter(CallEvaluator, KindsByUse):
             return set()
         if base.kind in (v.UNKNOWN, v.INSTANCE):
             base.uses.add(name)
-            if k.FLAG_NAME.search(name) or k.NO_FLAG_NAME.search(name):
+            named = k.option_named(name)
+            if named == k.FLAG:
                 return {self.thing(base, ("attribute", name), v.FLAG, module), self._method(base, name)}
-            if k.DEVICE_NAME.search(name):
+            if named == k.DEVICE:
                 return {self.thing(base, ("attribute", name), v.DEVICE, module)}
             child = self.part(base, ("attribute", name), module)
             if child is base:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, text_of
 from accelify.analysis.values import Class, Thing
 
 _MARKS = frozenset(
@@ -34,7 +34,7 @@ def fields_of(cls: Class) -> list[str]:
     for one in reversed(cls.ancestry()):
         for stmt in getattr(one.scope.node, "body", []):
             if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name):
-                if "ClassVar" not in ast.unparse(stmt.annotation) and stmt.target.id not in found:
+                if "ClassVar" not in text_of(stmt.annotation) and stmt.target.id not in found:
                     found.append(stmt.target.id)
     return found
 

@@ -28,6 +28,7 @@ from accelify.analysis.syntax import (
     dotted,
     names_in,
     target_names,
+    text_of,
     walk,
 )
 
@@ -78,15 +79,15 @@ class OwnCounts:
             several = len(counts) > 1 and all(self._counts_chosen(count, scope) for count in counts)
             if several or (len(counts) == 1 and not self.ratios.trains(counts[0], scope)):
                 own = [] if several else self._own_sums(counts[0], scope)
-                by = " and ".join(f"`{ast.unparse(d)}`" for d in own)
+                by = " and ".join(f"`{text_of(d)}`" for d in own)
                 yield (
                     divisor,
                     scope,
-                    f"{WEIGHTS} {by}" if own else f"it is divided by `{ast.unparse(divisor)}`",
+                    f"{WEIGHTS} {by}" if own else f"it is divided by `{text_of(divisor)}`",
                 )
         for divisor, scope in self._in_order(averaging.weights):
             if any(self._counts(divisor, scope)):
-                yield divisor, scope, f"{WEIGHTS} `{ast.unparse(divisor)}`"
+                yield divisor, scope, f"{WEIGHTS} `{text_of(divisor)}`"
         for call, scope in self._in_order(averaging.averages):
             name = self._library_name(call, scope)
             if reduction_of(call) in (None, "mean") and name.rsplit(".", 1)[-1] in _WEIGHED:
@@ -99,7 +100,7 @@ class OwnCounts:
                     yield call, scope, "it is averaged over the targets that are not `ignore_index`"
             chosen = None if reduction_of(call) in ("sum", "none") else self.chosen.averaged(call, scope)
             if chosen is not None:
-                yield call, scope, f"it is averaged over `{ast.unparse(chosen)}`"
+                yield call, scope, f"it is averaged over `{text_of(chosen)}`"
 
     def ratios_of_sums(self) -> Iterator[tuple[ast.expr, Scope]]:
         """Where a loss divides a sum over the batch by others that are trained too, as a soft Dice loss does."""
@@ -223,7 +224,7 @@ def _normalised(node: ast.expr) -> list[ast.expr]:
         return []
     sums = [n for n in calls_in(node.right) if _is_sum(n)]
     whole = [_summed(call) for call in sums]
-    own = len(whole) == 1 and whole[0] is not None and ast.unparse(whole[0]) == ast.unparse(node.left)
+    own = len(whole) == 1 and whole[0] is not None and text_of(whole[0]) == text_of(node.left)
     return [node.right] if own else []
 
 

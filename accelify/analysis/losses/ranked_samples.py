@@ -12,7 +12,7 @@ import ast
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, text_of
 from accelify.analysis.values import Imported, Thing
 
 # By the place of the dimension among the arguments, the tensor being the first.
@@ -65,7 +65,7 @@ def _holds_losses(script: ScriptModel, scope: Scope, node: ast.expr, far: int, *
         return False
     if isinstance(node.func, ast.Attribute):
         last = node.func.attr
-        shaped = last in _SHAPING and len(node.args) == 1 and ast.unparse(node.args[0]) == "-1"
+        shaped = last in _SHAPING and len(node.args) == 1 and text_of(node.args[0]) == "-1"
         row = shaped or (last == "flatten" and not node.args)
         if (row or last in _STAYING) and _holds_losses(script, scope, node.func.value, far, flat=flat or row):
             return True

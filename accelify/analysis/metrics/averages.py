@@ -27,6 +27,7 @@ from accelify.analysis.syntax import (
     is_constant,
     names_in,
     target_names,
+    text_of,
     walk,
 )
 from accelify.analysis.values import Class, Thing
@@ -168,7 +169,7 @@ def _by_position(later: Sequence[ast.stmt], gathered: set[str]) -> str | None:
             continue
         for target in stmt.targets:
             if isinstance(target, ast.Subscript) and not _is_key(target.slice):
-                return f"`{ast.unparse(target.value)}` is filled by position"
+                return f"`{text_of(target.value)}` is filled by position"
     return None
 
 
@@ -239,7 +240,7 @@ def _share_of_a_part(later: Sequence[ast.stmt]) -> str | None:
         for node in (n for value in added for n in walk(value)):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
                 if any(isinstance(n, ast.Compare) for n in walk(node.right)):
-                    return f"`{ast.unparse(node)}` is the share in a part of the batch"
+                    return f"`{text_of(node)}` is the share in a part of the batch"
     return None
 
 
@@ -298,7 +299,7 @@ def _sum_by_batches(
         name = dotted(stmt.target)
         for divisor in divisors(script, loop, name) if name is not None else ():
             if counts_own(script, loop, loaders, divisor):
-                return f"`{name}` adds up over samples and is divided by `{ast.unparse(divisor)}`, which counts batches"
+                return f"`{name}` adds up over samples and is divided by `{text_of(divisor)}`, which counts batches"
     return None
 
 
@@ -427,7 +428,7 @@ def samples_divisor(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: as
     if found is None:
         return None
     if _is_worked_out(script, found):  # of samples and the size of a batch
-        return f"`{ast.unparse(found)}`, which stays what it was on one process"
+        return f"`{text_of(found)}`, which stays what it was on one process"
     return "the number of samples"
 
 

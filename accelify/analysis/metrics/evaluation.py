@@ -22,7 +22,7 @@ from accelify.analysis.models.rows_together import parted_again, takes_rows_toge
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.statements.reaching import last_assignment
-from accelify.analysis.syntax import calls_in, dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, is_constant, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing
 
 NO_MODEL = "no call of a model was seen in it"
@@ -393,7 +393,7 @@ class _Analysis:
             if index in forward or stmt in early.statements:
                 continue
             if isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
-                added = ast.unparse(stmt.target)
+                added = text_of(stmt.target)
                 return f"`{added}` is added up before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:

@@ -13,7 +13,7 @@ from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import is_enumerated
-from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, target_names, text_of, walk
 
 BatchLoop = ast.For | ast.AsyncFor | ast.While
 _TABLES = frozenset({"numpy.bincount", "torch.bincount", "torch.histc", "sklearn.metrics.confusion_matrix"})
@@ -46,7 +46,7 @@ def place_of(script: ScriptModel, node: ast.expr) -> Place | None:
     if isinstance(node, ast.Attribute):
         own = script.scope_of(node).self_name()
         if isinstance(node.value, ast.Name) and node.value.id == own:
-            return Place(ast.unparse(node), ast.unparse(node))
+            return Place(text_of(node), text_of(node))
         return None
     if isinstance(node, ast.Subscript):
         base = place_of(script, node.value)
@@ -327,8 +327,8 @@ class Figures:
     def _is(self, node: ast.expr, place: Place) -> bool:
         if isinstance(node, ast.Name):
             return node.id == place.root
-        text = ast.unparse(node)
-        return text in (place.root, ast.unparse(ast.parse(place.text, mode="eval").body))
+        text = text_of(node)
+        return text in (place.root, text_of(ast.parse(place.text, mode="eval").body))
 
     def is_read_behind(self, loop: BatchLoop, place: Place) -> bool:
         """Whether a place is read once the loop is over; an attribute also by other methods."""
@@ -451,13 +451,13 @@ def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
         # mean = (mean * i + value) / (i + 1)
         value = value.left
         if not any(
-            _is_product(side) and ast.unparse(target) in _factors(side) for side in (value.left, value.right)
+            _is_product(side) and text_of(target) in _factors(side) for side in (value.left, value.right)
         ):
             return None, None
     if not isinstance(value.op, ast.Add):
         return None, None
-    text = ast.unparse(target)
-    if ast.unparse(value.left) == text:
+    text = text_of(target)
+    if text_of(value.left) == text:
         return target, value.right
     sides = [value.left, value.right]
     if isinstance(target, ast.Name) and any(_is_product(side) for side in sides):
@@ -470,19 +470,19 @@ def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 def keeps_mean(node: ast.AST) -> bool:
     """Whether what goes on from round to round is a mean by itself: `mean += (value - mean) / n`."""
     if isinstance(node, ast.AugAssign):
-        text = ast.unparse(node.target)
+        text = text_of(node.target)
         return isinstance(node.value, ast.BinOp) and any(
-            isinstance(n, ast.expr) and ast.unparse(n) == text for n in walk(node.value)
+            isinstance(n, ast.expr) and text_of(n) == text for n in walk(node.value)
         )
     target, value = addition(node)
     if target is None or value is None or not isinstance(node, ast.Assign):
         return False
-    whole, text = node.value, ast.unparse(target)
-    return not (isinstance(whole, ast.BinOp) and text in (ast.unparse(whole.left), ast.unparse(whole.right)))
+    whole, text = node.value, text_of(target)
+    return not (isinstance(whole, ast.BinOp) and text in (text_of(whole.left), text_of(whole.right)))
 
 
 def _factors(node: ast.expr) -> list[str]:
-    return [ast.unparse(node.left), ast.unparse(node.right)] if isinstance(node, ast.BinOp) else []
+    return [text_of(node.left), text_of(node.right)] if isinstance(node, ast.BinOp) else []
 
 
 def _is_product(node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, names_in, target_names, walk
+from accelify.analysis.syntax import call_argument, names_in, target_names, text_of, walk
 from accelify.analysis.values import INSTANCE
 
 _PUTTING = frozenset({"append", "extend", "update", "add", "insert", "setdefault"})
@@ -88,14 +88,14 @@ def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
         return False
     methods = [s for s in script.callees(call) if s.is_method]
     kept = {name for s in methods for name in filled(s, {a.arg for a in s.parameters()} - {s.self_name()})}
-    receiver = ast.unparse(call.func.value)
+    receiver = text_of(call.func.value)
     for node in _shown_parts(script, output) if kept else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if ast.unparse(node.func.value) == receiver:
+            if text_of(node.func.value) == receiver:
                 if any(_gives_back(method, kept) for method in script.callees(node)):
                     return True
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(script.tree.parent(node), ast.Call):
-            if ast.unparse(node) == receiver and any(_gives_back(s, kept) for s in _texts(script, node)):
+            if text_of(node) == receiver and any(_gives_back(s, kept) for s in _texts(script, node)):
                 return True
     return False
 

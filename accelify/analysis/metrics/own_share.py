@@ -36,7 +36,7 @@ from accelify.analysis.statements.slots import (
     place_for,
     place_in,
 )
-from accelify.analysis.syntax import names_in, target_names, walk
+from accelify.analysis.syntax import names_in, target_names, text_of, walk
 
 # What a tensor or a container says of itself without its values.
 _FORM = frozenset(
@@ -453,7 +453,7 @@ class OwnShare:
             shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
         )
         if name is not None:
-            self.names.update(dict.fromkeys(kept, f"{ast.unparse(call.func.value)}.{name}"))  # type: ignore[attr-defined]
+            self.names.update(dict.fromkeys(kept, f"{text_of(call.func.value)}.{name}"))  # type: ignore[attr-defined]
             self.outputs[call] = joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
     def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
@@ -517,9 +517,9 @@ class OwnShare:
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and stmt.value is not None:
             grows = isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
             if not grows and names_in(target) <= names_in(stmt.value) and is_growth(stmt.value):
-                text = ast.unparse(target)
+                text = text_of(target)
                 grows = any(
-                    type(n) is type(target) and isinstance(n, ast.expr) and ast.unparse(n) == text
+                    type(n) is type(target) and isinstance(n, ast.expr) and text_of(n) == text
                     for n in walk(stmt.value)
                 )
             if grows:

@@ -15,7 +15,7 @@ from accelify.analysis.metrics.averages import divisors, is_shown
 from accelify.analysis.metrics.figures import BatchLoop, Place, end_of, plain
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import dotted, names_in, target_names, text_of, walk
 
 # What a list is made before it is summed.
 _MADE = frozenset(
@@ -88,7 +88,7 @@ class RecordedSums:
                 if (
                     place.whole
                     or not isinstance(parent.slice, ast.Constant)
-                    or (ast.unparse(parent).replace("'", '"') == wanted)
+                    or (text_of(parent).replace("'", '"') == wanted)
                 ):
                     yield parent
                 continue

@@ -17,7 +17,7 @@ from accelify.analysis.metrics.evaluation import EvaluationLoop
 from accelify.analysis.metrics.figures import Figures, addition, end_of, place_of
 from accelify.analysis.metrics.meters import meter_of
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, target_names, walk
+from accelify.analysis.syntax import call_argument, dotted, target_names, text_of, walk
 from accelify.analysis.values import Thing
 
 _MEANS = frozenset(
@@ -67,7 +67,7 @@ class _Rounds:
             or not isinstance(target, (ast.Name, ast.Attribute, ast.Subscript))
         ):
             return None
-        name = ast.unparse(target)
+        name = text_of(target)
         if self.figures.is_part_of_mean(value):
             assert isinstance(value, ast.BinOp)
             return name if self._counts(value.right) and self._is_mean(value.left) else None
@@ -85,7 +85,7 @@ class _Rounds:
         """`losses.append(loss.item())` whose mean is taken, or a meter that is told of no number of samples."""
         if not isinstance(call.func, ast.Attribute) or not call.args:
             return None
-        name, method = ast.unparse(call.func.value), call.func.attr
+        name, method = text_of(call.func.value), call.func.attr
         if method == "append":
             return name if self._is_averaged(name) and self._is_mean(call.args[0]) else None
         meter, place = meter_of(self.script, call.func.value), place_of(self.script, call.func.value)
@@ -145,12 +145,12 @@ class _Rounds:
         if name is not None:
             yield from divisors(self.script, self.loop, name)
             return
-        text = ast.unparse(target)
+        text = text_of(target)
         for node in self.script.divisions.get(self.script.scope_of(self.loop), ()):
             divided, by = (
                 (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
             )
-            if self.tree.start(node) > self.end and ast.unparse(divided) == text:
+            if self.tree.start(node) > self.end and text_of(divided) == text:
                 yield by
 
     def _is_averaged(self, name: str) -> bool:
@@ -164,7 +164,7 @@ class _Rounds:
                 continue
             if not isinstance(node.ctx, ast.Load) or self.tree.start(node) < self.end:
                 continue
-            if ast.unparse(node) == name and (self._averages(node) or self._is_averaged_by_caller(node)):
+            if text_of(node) == name and (self._averages(node) or self._is_averaged_by_caller(node)):
                 return True
         return False
 
@@ -202,9 +202,9 @@ class _Rounds:
             if isinstance(parent, ast.Attribute) and parent.attr == "mean":
                 return True
             if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and child is parent.left:
-                text, by = ast.unparse(read), parent.right
+                text, by = text_of(read), parent.right
                 whole = isinstance(by, ast.Call) and dotted(by.func) == "len" and len(by.args) == 1
-                return self._counts(by) or (whole and ast.unparse(by.args[0]) == text)  # type: ignore[attr-defined]
+                return self._counts(by) or (whole and text_of(by.args[0]) == text)  # type: ignore[attr-defined]
             if isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Div):
                 return child is parent.target and self._counts(parent.value)
             if isinstance(parent, (ast.stmt, ast.Compare, ast.Subscript)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, names_in, target_names, walk
+from accelify.analysis.syntax import dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Class
 
 _MAKERS = frozenset("zeros ones randn rand empty full new_zeros new_ones new_full new_empty".split())
@@ -52,7 +52,7 @@ def _kept(methods: list[Scope]) -> set[str]:
                     names = names_in(node.value)  # type: ignore[attr-defined]
                     plain = not any(isinstance(n, ast.Call) for n in walk(node.value))  # type: ignore[attr-defined]
                     fits = method.name.endswith("__init__") and plain and bool(names & given)
-                    found.setdefault(ast.unparse(target), []).append(fits)
+                    found.setdefault(text_of(target), []).append(fits)
     return {name for name, fits in found.items() if fits == [True]}
 
 

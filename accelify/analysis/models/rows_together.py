@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from accelify.analysis.syntax import Tree, call_argument, is_constant, names_in, target_names, walk
+from accelify.analysis.syntax import Tree, call_argument, is_constant, names_in, target_names, text_of, walk
 
 _SHAPING = frozenset({"view", "reshape"})
 # What takes several values along a dimension together, or changes them along it.
@@ -44,7 +44,7 @@ def _is_flattened(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) < 2:
         return False
     if node.func.attr in _SHAPING:
-        return isinstance(node.args[0], ast.UnaryOp) and ast.unparse(node.args[0]) == "-1"
+        return isinstance(node.args[0], ast.UnaryOp) and text_of(node.args[0]) == "-1"
     return node.func.attr == "flatten" and is_constant(node.args[0], 0)
 
 
@@ -124,4 +124,4 @@ def _within_samples(tree: Tree, node: ast.AST) -> ast.AST | None:
 
 def _is_inner(dimension: ast.expr | None) -> bool:
     """Whether a dimension is given, and is not the first."""
-    return is_constant(dimension, 1, 2, 3) or (dimension is not None and ast.unparse(dimension) == "-1")
+    return is_constant(dimension, 1, 2, 3) or (dimension is not None and text_of(dimension) == "-1")

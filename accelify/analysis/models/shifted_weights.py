@@ -15,7 +15,7 @@ from collections.abc import Iterator, Set
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing
 
 _SHIFTING = frozenset({"add_", "sub_"})
@@ -42,7 +42,7 @@ def shifted_weights(script: ScriptModel, prepared: Set[Thing]) -> Iterator[tuple
             ]
             if own:
                 told.add(scope)
-                yield stmt, ast.unparse(amount)
+                yield stmt, text_of(amount)
                 break
 
 

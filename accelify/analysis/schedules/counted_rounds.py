@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.schedule_lengths import runs_prepared
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import calls_in, dotted
+from accelify.analysis.syntax import calls_in, dotted, text_of
 from accelify.analysis.values import Thing
 
 _LEAST = frozenset({"min", "max"})
@@ -71,7 +71,7 @@ def _made(script: ScriptModel, name: ast.Name) -> Iterator[ast.expr]:
     scope = script.scope_of(name)
     for stmt in script.tree.assigns(name.id):
         branch = script.tree.parent(stmt)
-        empty = isinstance(branch, ast.If) and ast.unparse(branch.test) in (
+        empty = isinstance(branch, ast.If) and text_of(branch.test) in (
             f"{name.id} == 0",
             f"not {name.id}",
         )

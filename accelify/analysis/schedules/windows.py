@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in, walk
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in, text_of, walk
 
 
 @dataclass
@@ -143,7 +143,7 @@ def _test(test: ast.expr, counter: str, start: int) -> tuple[ast.expr, bool] | N
     """The window's size and whether the last, shorter window steps too."""
     flushes = False
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and len(test.values) == 2:
-        second = ast.unparse(test.values[1])
+        second = text_of(test.values[1])
         if "len(" not in second or counter not in second:
             return None
         flushes, test = True, test.values[0]
@@ -155,7 +155,7 @@ def _test(test: ast.expr, counter: str, start: int) -> tuple[ast.expr, bool] | N
         or not isinstance(test.left.op, ast.Mod)
     ):
         return None
-    left = ast.unparse(test.left.left).replace(" ", "").strip("()")
+    left = text_of(test.left.left).replace(" ", "").strip("()")
     if left != (f"{counter}+1" if start == 0 else counter):
         return None
     steps = test.left.right

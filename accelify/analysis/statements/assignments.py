@@ -8,7 +8,7 @@ from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Tree, dotted, walk
+from accelify.analysis.syntax import Tree, dotted, text_of, walk
 
 
 def blocks(stmt: ast.stmt) -> list[list[Any]]:
@@ -119,7 +119,7 @@ def leaves(stmt: ast.stmt) -> bool:
     if isinstance(stmt, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
         return True
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        text = ast.unparse(stmt.value.func)
+        text = text_of(stmt.value.func)
         return text in ("sys.exit", "exit", "quit", "os._exit") or text.endswith(".error")
     return isinstance(stmt, ast.Assert) and isinstance(stmt.test, ast.Constant) and not stmt.test.value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.syntax import Tree, calls_in
+from accelify.analysis.syntax import Tree, calls_in, text_of
 
 # What counts the devices of a machine, and options that ask for several.
 _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
@@ -22,7 +22,7 @@ _LOOKS = (
 def only_reads(test: ast.expr) -> bool:
     """Whether a condition does nothing but look: names, comparisons, questions about the machine."""
     return all(
-        isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).endswith(_LOOKS)
+        isinstance(n.func, (ast.Name, ast.Attribute)) and text_of(n.func).endswith(_LOOKS)
         for n in calls_in(test)
     )
 
@@ -44,5 +44,5 @@ def asks_for_several(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare):
         limit = test.comparators[0]
         more = isinstance(test.ops[0], ast.Gt) and isinstance(limit, ast.Constant) and limit.value == 1
-        return more and bool(_DEVICE_COUNT.search(ast.unparse(test.left)))
-    return isinstance(test, (ast.Name, ast.Attribute)) and bool(_SEVERAL_DEVICES.search(ast.unparse(test)))
+        return more and bool(_DEVICE_COUNT.search(text_of(test.left)))
+    return isinstance(test, (ast.Name, ast.Attribute)) and bool(_SEVERAL_DEVICES.search(text_of(test)))

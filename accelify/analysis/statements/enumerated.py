@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import text_of, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -41,4 +41,4 @@ def short_of(iterated: ast.expr) -> str:
     """How a loader is named in `for x, y in loader`."""
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
-    return ast.unparse(iterated)
+    return text_of(iterated)

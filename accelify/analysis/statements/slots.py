@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.growing import always_run
-from accelify.analysis.syntax import names_in, target_names
+from accelify.analysis.syntax import names_in, target_names, text_of
 
 SAMPLE, TOTAL = 1, 2
 
@@ -74,8 +74,8 @@ def is_anew(node: ast.AST, slot: Slot) -> bool:
             if isinstance(slot.owner, Scope) and name == slot.root and name not in names_in(node.value):
                 return True
         if isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(slot.owner, ast.ClassDef):
-            text = ast.unparse(target)
-            if text == f"self.{slot.root}" and text not in ast.unparse(node.value):
+            text = text_of(target)
+            if text == f"self.{slot.root}" and text not in text_of(node.value):
                 return True
     return False
 
