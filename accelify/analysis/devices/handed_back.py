@@ -31,7 +31,7 @@ def handed_back(function: Scope) -> str | None:
     return name
 
 
-def is_super(node: ast.expr) -> bool:
+def is_super(node: ast.AST) -> bool:
     """Whether an expression is `super()`, in its short or its long form."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 

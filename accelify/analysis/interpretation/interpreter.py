@@ -15,6 +15,7 @@ from functools import cached_property
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.calls import CallEvaluator
+from accelify.analysis.interpretation.evaluated_around import is_evaluated_around
 from accelify.analysis.interpretation.kinds_by_use import KindsByUse
 from accelify.analysis.interpretation.reads import NoReads, Reads, ReadsOfNodes
 from accelify.analysis.interpretation.strays import drop_strays
@@ -171,7 +172,9 @@ class Interpreter(CallEvaluator, KindsByUse):
             nodes: list[ast.AST] = [
                 n
                 for n in runs
-                if type(n) in _INTERESTING and (not isinstance(n, _DEFINITIONS) or module.is_used(n))
+                if (node_type := type(n)) in _INTERESTING
+                and (node_type not in _DEFINITIONS or module.is_used(n))
+                and (node_type is not ast.Call or not is_evaluated_around(module.tree, n))
             ]
             self._work.append((module, scope, nodes))
 
@@ -575,7 +578,7 @@ class Interpreter(CallEvaluator, KindsByUse):
                     self.add(base.rest, values)
 
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef})
 _INTERESTING = frozenset(
     {
         ast.Import,
