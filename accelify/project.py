@@ -122,11 +122,13 @@ class Imports:
             for path in every:
                 place = self._place(path)
                 data = self._read(place)
-                if name.encode() not in data or not (place == module or self._has_from(path, name, module)):
+                if name.encode() not in data:
                     continue
                 # Files that are converted anyway are asked for their classes alone.
                 spelled = path in asked and (re.search(call, data) or re.search(again, data))
                 if not spelled and not any(_derived(data, name, method or "__init__")):
+                    continue
+                if place != module and not self._has_from(path, name, module):
                     continue
                 known = self._called_names(place)
                 if known is None:

@@ -53,12 +53,14 @@ def _following(
         for model in script.models_run(call) - prepared:
             if isinstance(model.site, ast.Call) and model.module in script.modules:
                 runs.setdefault(model, []).append(call)
+    # The layers of what is prepared go with it.
+    runs = {model: calls for model, calls in runs.items() if not script.owners_of(model) & prepared}
     moved = _moved(script) if runs else set()
     found: dict[Thing, ast.Call] = {}
     for model, calls in runs.items():
-        if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
+        if model in moved or _moves_itself(script, model):
             continue
-        if model in moved or _moves_itself(script, model) or script.owners_of(model) & prepared:
+        if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
             continue
         assert isinstance(model.site, ast.Call)
         found[model] = model.site

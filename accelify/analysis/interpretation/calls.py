@@ -78,35 +78,34 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
         """What an expression can stand for."""
         kept = self.kept
-        if kept is not None:
-            # All has been run, so that nothing changes any more what an expression stands for.
-            found = kept.get(node)
-            if found is None:
-                found = kept[node] = self._evaluate(module, scope, node)
+        if kept is not None and (found := kept.get(node)) is not None:
             return found
-        return self._evaluate(module, scope, node)
-
-    def _evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
         if type(node) is ast.Name:
             own = self._own_names.get(node)
             if own is not None:
-                return self.variable(module.scopes.module, own)
-            return self.lookup(module, scope, node.id)
-        meant = _MEANT.get(type(node))
-        if meant is None or node is None:
-            return set()  # a comparison, a slice and whatever else stands for nothing known
-        return meant(self, module, scope, node)
+                found = self.variable(module.scopes.module, own)
+            else:
+                found = self.lookup(module, scope, node.id)
+        else:
+            meant = _MEANT.get(type(node))
+            # A comparison, a slice and whatever else stands for nothing known.
+            found = meant(self, module, scope, node) if meant is not None else set()
+        if kept is not None:
+            # All has been run, so that nothing changes any more what an expression stands for.
+            kept[node] = found
+        return found
 
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
         if is_super(node.value):
             return self._inherited(module, scope, node.attr)
         found: Values = set()
+        tensors: Values = set()
         for base in self.evaluate(module, scope, node.value):
             if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                 if node.attr in k.TENSOR_SELF:
                     found |= {base} if node.attr == "data" else set()
                 elif node.attr != "device":
-                    found.add(self.derived(module, node, {base}))
+                    tensors.add(base)
             elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
                 if base.cls is not None:
                     for cls in base.cls.ancestry():
@@ -119,6 +118,8 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
                 found.add(base)
             else:
                 found |= self.attribute(base, node.attr, module)
+        if tensors:
+            found.add(self.derived(module, node, tensors))
         if node.attr == "SummaryWriter" and isinstance(node.value, ast.Call):  # import_module(name)
             return {self.things.setdefault(("import", k.TENSORBOARD), Imported(k.TENSORBOARD))}
         return found
@@ -255,19 +256,21 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
         arguments = [self.evaluate(module, scope, a) for a in node.args]
         keywords = {kw.arg: self.evaluate(module, scope, kw.value) for kw in node.keywords}
         found: Values = set()
-        if is_by_name(node.func):
-            held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
-            found = self.made_by_name(module, scope, node, held, arguments, keywords)
-            if found:
-                return found
-        if is_numbered_gpu(node):
-            return {self.thing(node, "device", v.DEVICE, module)}
-        namespace = namespace_of(node.func)
-        if namespace is not None:
-            held = self.evaluate(module, scope, namespace)
-            found = self.data_by_name(module, scope, node, held, arguments, keywords)
-            if found:
-                return found
+        if isinstance(node.func, ast.Attribute):
+            if is_numbered_gpu(node):
+                return {self.thing(node, "device", v.DEVICE, module)}
+        elif not isinstance(node.func, ast.Name):
+            if is_by_name(node.func):
+                held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
+                found = self.made_by_name(module, scope, node, held, arguments, keywords)
+                if found:
+                    return found
+            namespace = namespace_of(node.func)
+            if namespace is not None:
+                held = self.evaluate(module, scope, namespace)
+                found = self.data_by_name(module, scope, node, held, arguments, keywords)
+                if found:
+                    return found
         if module.named and (name := module.named.get(node)) is not None:
             return self._imported(module, name)
         callees = self.evaluate(module, scope, node.func)
@@ -278,7 +281,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
                 return self._dict(module, node, arguments, keywords)
             if hasattr(builtins, node.func.id):
                 return self._builtin(module, scope, node, node.func.id, arguments)
-        if any(isinstance(callee, Imported) for callee in callees):
+        if len(callees) > 1 and any(isinstance(callee, Imported) for callee in callees):
             # `data.DataLoader(...)` where a later loop calls its batch `data` too.
             callees = {c for c in callees if not isinstance(c, Method) or c.receiver.kind != v.BATCH}
         # What is made of several classes is known by the first of them: the same one in every run.
@@ -294,7 +297,7 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
             elif isinstance(callee, Thing):
                 found |= self.call_thing(module, scope, node, callee, arguments, keywords)
         if isinstance(node.func, ast.Attribute):
-            known = bool(found)
+            known, tensors = bool(found), set[Value]()
             for base in self.evaluate(module, scope, node.func.value):
                 if known and not isinstance(base, (Mapping, Sequence)):
                     continue  # a list may be one of the things that a name stands for, and is filled all the same
@@ -302,9 +305,11 @@ class CallEvaluator(Expressions, Factories, LibraryCalls, MadeByName, Parameters
                     if node.func.attr in k.TENSOR_SELF:
                         found.add(base)
                     else:
-                        found.add(self.derived(module, node, {base}))
+                        tensors.add(base)
                 elif isinstance(base, (Mapping, Sequence)):
                     found |= self._container_method(node, base, node.func.attr, arguments)
+            if tensors:
+                found.add(self.derived(module, node, tensors))
         if not callees and not found and self.settled():
             found.add(self.thing(node, "result", v.UNKNOWN, module))
         return found

@@ -68,6 +68,8 @@ class Interpreter(CallEvaluator, KindsByUse):
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Thing, int] = {}
+        self._unknown: list[Thing] = []
+        self._of_things: list[tuple[Thing, object, Thing]] = []
         self._shows_none: dict[Thing, tuple[int, int]] = {}
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
@@ -206,10 +208,17 @@ class Interpreter(CallEvaluator, KindsByUse):
             setattr(found, name, value)
         self.things[key] = found
         self.changed = True
+        if kind == v.UNKNOWN:
+            self._unknown.append(found)
+        if isinstance(site, Thing):
+            self._of_things.append((site, tag, found))
         return found
 
     def part(self, base: Thing, tag: object, module: Module | None) -> Thing:
         """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
+        known = self.things.get((base, tag))
+        if type(known) is Thing:
+            return known
         depth = self._depths.get(base, 0)
         if depth >= _DEEPEST_PART:
             return base
@@ -224,6 +233,8 @@ class Interpreter(CallEvaluator, KindsByUse):
     def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None:
         """Add to what a name can hold."""
         held = self._held(scope, name)
+        if held.issuperset(values):  # as from the second round on
+            return
         if len(held) > _CROWDED or len(values) > _CROWDED:
             values = sorted(values, key=order_of)
         for value in values:
@@ -242,6 +253,8 @@ class Interpreter(CallEvaluator, KindsByUse):
 
     def add(self, held: Values, values: Collection[Value]) -> None:
         """Add to a set of values, noting whether that changed anything."""
+        if held.issuperset(values):
+            return
         if len(held) > _CROWDED or len(values) > _CROWDED:
             values = sorted(values, key=order_of)
         for value in values:
@@ -351,7 +364,11 @@ class Interpreter(CallEvaluator, KindsByUse):
 
     def _method(self, receiver: Thing, name: str) -> Value:
         """The one value that stands for a method of something: a new one each time would never come to an end."""
-        return self.things.setdefault((receiver, ("method", name)), Method(receiver, name))
+        key = (receiver, ("method", name))
+        found = self.things.get(key)
+        if found is None:
+            found = self.things[key] = Method(receiver, name)
+        return found
 
     def _class_attribute(
         self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False

@@ -23,6 +23,9 @@ class KindsByUse:
     variables: dict[tuple[Scope, str], Values]
     changed: bool
     reads: ReadsOfNodes
+    # Those that are still unknown, and those that are part of another, with what they are there.
+    _unknown: list[Thing]
+    _of_things: list[tuple[Thing, object, Thing]]
     # Those whose uses and names, so many, show no kind.
     _shows_none: dict[Thing, tuple[int, int]]
 
@@ -32,9 +35,8 @@ class KindsByUse:
 
     def upgrade(self) -> None:
         """Give unknown things the kind that their use shows."""
-        for value in list(self.things.values()):
-            if type(value) is not Thing or value.kind != v.UNKNOWN:
-                continue
+        self._unknown = [value for value in self._unknown if value.kind == v.UNKNOWN]
+        for value in self._unknown:
             shown = len(value.uses), len(value.names)
             if self._shows_none.get(value) == shown:
                 continue
@@ -54,11 +56,11 @@ class KindsByUse:
     def _upgrade_wholes(self) -> None:
         """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
         parts: dict[Thing, dict[str, Thing]] = {}
-        for (whole, tag), value in self.things.items():
-            if type(whole) is not Thing or whole.cls is not None:
+        for whole, tag, value in self._of_things:
+            if whole.cls is not None:
                 continue
             if whole.kind == v.MODEL or (whole.kind == v.UNKNOWN and "()" in whole.uses):
-                if isinstance(value, Thing) and isinstance(tag, tuple) and tag[0] == "attribute":
+                if isinstance(tag, tuple) and tag[0] == "attribute":
                     parts.setdefault(whole, {})[str(tag[1])] = value
         for whole, named in parts.items():
             if any(k.OPTIONS_NAME.search(name) for name in whole.names):

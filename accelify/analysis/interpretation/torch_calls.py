@@ -272,7 +272,6 @@ class LibraryCalls:
             made = self.thing(node, "result", v.UNKNOWN, module, qualname=NAMED)
             self.keep(made, names_given(callee.site), arguments, keywords)
             return {made}
-        every: Values = set().union(*arguments, *keywords.values()) if arguments or keywords else set()
         if callee.kind == v.MODEL:
             if callee.cls is not None:
                 forward = callee.cls.method("forward")
@@ -287,10 +286,11 @@ class LibraryCalls:
                     )
             made = self.thing(node, "output", v.OUTPUT, module)
             self.link(made, "model", {callee})
-            self.link(made, "sources", {w for w in every if isinstance(w, Thing)})
+            given = set[Value]().union(*arguments, *keywords.values())
+            self.link(made, "sources", {w for w in given if isinstance(w, Thing)})
             return {made}
         if callee.kind == v.CRITERION:
-            made = self.derived(module, node, every)
+            made = self.derived(module, node, set().union(*arguments, *keywords.values()))
             self.link(made, "criterion", {callee})
             return {made}
         if callee.kind == v.INSTANCE and callee.cls is not None:
