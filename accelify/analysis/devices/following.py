@@ -55,16 +55,15 @@ def _following(
                 runs.setdefault(model, []).append(call)
     # The layers of what is prepared go with it.
     runs = {model: calls for model, calls in runs.items() if not script.owners_of(model) & prepared}
-    moved = _moved(script) if runs else set()
     found: dict[Thing, ast.Call] = {}
     for model, calls in runs.items():
-        if model in moved or _moves_itself(script, model):
-            continue
         if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
             continue
-        assert isinstance(model.site, ast.Call)
-        found[model] = model.site
-    return found
+        if not _moves_itself(script, model):
+            assert isinstance(model.site, ast.Call)
+            found[model] = model.site
+    moved = _moved(script) if found else set()
+    return {model: site for model, site in found.items() if model not in moved}
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,24 @@ from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing,
 TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
 _CHAINS = frozenset({"itertools.chain", "itertools.chain.from_iterable"})
 _ITERATORS = _CHAINS | {"itertools.cycle", "itertools.islice"}
+_COPYING = frozenset({"copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"})
+# All of the library's that is known by a whole name.
+_KNOWN = (
+    k.LOADER_CLASSES
+    | k.AVAILABILITY_CALLS
+    | k.DEVICE_CALLS
+    | k.SCALER_CLASSES
+    | k.AUTOCAST_CLASSES
+    | k.WRITER_CLASSES
+    | k.PARALLEL_WRAPPERS
+    | k.DDP_WRAPPERS
+    | k.SYNC_BATCH_NORM
+    | k.SPLIT_RUNS
+    | k.VARIABLE
+    | _COPYING
+    | _ITERATORS
+    | {"apex.amp.initialize", "itertools.repeat"}
+)
 
 
 class LibraryCalls:
@@ -58,85 +77,14 @@ class LibraryCalls:
         keywords: dict[str | None, Values],
     ) -> Values:
         every = [*arguments, *keywords.values()]
-        first = arguments[0] if arguments else set()
         if name in NAMESPACES and keywords:
             made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
             self.keep(made, [], [], keywords)
             return {made}
-        if name in k.LOADER_CLASSES:
-            loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
-            data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
-            if data:  # `loader.dataset` is what it was given
-                self.add(loader.attributes.setdefault("dataset", set()), data)
-            return {loader}
-        if name in k.AVAILABILITY_CALLS:
-            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
-        if name in k.DEVICE_CALLS:
-            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
-        if k.is_optimizer_class(name):
-            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
-            self.link_optimizer(module, made, every)
-            self.reads.relation(made, "models")
-            if not made.links.get("models") and self.settled():
-                self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
-            return {made}
-        if k.is_scheduler_class(name):
-            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
-            optimizer = call_argument(node, 0, "optimizer")
-            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
-            return {made}
-        if k.is_loss_class(name):
-            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
-        if k.is_loss_function(name):
-            made = self.derived(module, node, set().union(*every) if every else set())
-            return {made}
-        if name in k.SCALER_CLASSES:
-            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
-        if name in k.AUTOCAST_CLASSES:
-            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
-        if name in k.WRITER_CLASSES:
-            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
-        if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
-            return first or (keywords.get("module") or set())
-        if k.is_unread_wrapper(name, node):
-            return first or (keywords.get("module") or set())
-        if name in k.SPLIT_RUNS:
-            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
-            inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
-            for value in inputs:
-                self.reads.container(value)
-            given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
-            ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
-            return set().union(*ran)
-        if name == "apex.amp.initialize":
-            return self._initialized(node, arguments, keywords)
-        if k.is_progress(name) and not name.endswith("range"):  # `trange(epochs)` goes over numbers
-            return first or (keywords.get("iterable") or set())
-        if name in k.VARIABLE or name in ("copy.deepcopy", "torch.compile", "torch.jit.script", "copy.copy"):
-            if name == "copy.deepcopy":
-                copies = {self._copied(module, node, value) for value in first}
-                # What is not known to be a model yet may turn out to be one, and its copy then is another.
-                return {
-                    self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
-                }
-            return first
-        if name in _ITERATORS:
-            if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
-                return set().union(*arguments)
-            iterator = self.thing(node, "iterator", v.ITERATOR, module)
-            for argument, values in zip(
-                node.args, arguments if name in _CHAINS else arguments[:1], strict=False
-            ):
-                if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
-                    # One after the other, what goes through each of several is gone through.
-                    values = {e for value in values for e in self.element_values(module, node, value)}
-                self.link(iterator, "iterated", values)
-            return {iterator}
-        if name == "itertools.repeat" and arguments:
-            repeated = self.things.setdefault((node, "sequence"), Sequence())
-            assert isinstance(repeated, Sequence)
-            repeated.rest |= first
-            return {repeated}
+        if _is_known_by_name(name) or k.is_unread_wrapper(name, node):
+            found = self._call_known(module, scope, node, name, arguments, keywords)
+            if found is not None:
+                return found
         if k.is_module_class(name):
             made = self._make(node, v.MODEL, module, name, f"it is a {name}")
             for value in (w for values in every for w in values):
@@ -249,6 +197,94 @@ class LibraryCalls:
                 return set()
             return {self.thing(node, "result", v.UNKNOWN, module)}
         return {self.thing(node, "result", v.UNKNOWN, module)}
+
+    def _call_known(
+        self,
+        module: Module,
+        scope: Scope,
+        node: ast.Call,
+        name: str,
+        arguments: list[Values],
+        keywords: dict[str | None, Values],
+    ) -> Values | None:
+        """What a library's function gives back that is known by its name; None where that depends on more."""
+        every = [*arguments, *keywords.values()]
+        first = arguments[0] if arguments else set()
+        if name in k.LOADER_CLASSES:
+            loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
+            data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
+            if data:  # `loader.dataset` is what it was given
+                self.add(loader.attributes.setdefault("dataset", set()), data)
+            return {loader}
+        if name in k.AVAILABILITY_CALLS:
+            return {self._make(node, v.FLAG, module, name, "it asks for an accelerator")}
+        if name in k.DEVICE_CALLS:
+            return {self._make(node, v.DEVICE, module, name, f"it is made by {name}")}
+        if k.is_optimizer_class(name):
+            made = self._make(node, v.OPTIMIZER, module, name, f"it is a {name}")
+            self.link_optimizer(module, made, every)
+            self.reads.relation(made, "models")
+            if not made.links.get("models") and self.settled():
+                self.link(made, "models", self._models_asked(module, scope, call_argument(node, 0, "params")))
+            return {made}
+        if k.is_scheduler_class(name):
+            made = self._make(node, v.SCHEDULER, module, name, f"it is a {name}")
+            optimizer = call_argument(node, 0, "optimizer")
+            self.link(made, "optimizer", self.evaluate(module, scope, optimizer))
+            return {made}
+        if k.is_loss_class(name):
+            return {self._make(node, v.CRITERION, module, name, f"it is a {name}")}
+        if k.is_loss_function(name):
+            made = self.derived(module, node, set().union(*every) if every else set())
+            return {made}
+        if name in k.SCALER_CLASSES:
+            return {self._make(node, v.SCALER, module, name, f"it is a {name}")}
+        if name in k.AUTOCAST_CLASSES:
+            return {self._make(node, v.AUTOCAST, module, name, f"it is a {name}")}
+        if name in k.WRITER_CLASSES:
+            return {self._make(node, v.WRITER, module, name, f"it is a {name}")}
+        if name in k.PARALLEL_WRAPPERS or name in k.DDP_WRAPPERS or name in k.SYNC_BATCH_NORM:
+            return first or (keywords.get("module") or set())
+        if k.is_unread_wrapper(name, node):
+            return first or (keywords.get("module") or set())
+        if name in k.SPLIT_RUNS:
+            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
+            inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
+            for value in inputs:
+                self.reads.container(value)
+            given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
+            ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
+            return set().union(*ran)
+        if name == "apex.amp.initialize":
+            return self._initialized(node, arguments, keywords)
+        if k.is_progress(name) and not name.endswith("range"):  # `trange(epochs)` goes over numbers
+            return first or (keywords.get("iterable") or set())
+        if name in k.VARIABLE or name in _COPYING:
+            if name == "copy.deepcopy":
+                copies = {self._copied(module, node, value) for value in first}
+                # What is not known to be a model yet may turn out to be one, and its copy then is another.
+                return {
+                    self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
+                }
+            return first
+        if name in _ITERATORS:
+            if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
+                return set().union(*arguments)
+            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            for argument, values in zip(
+                node.args, arguments if name in _CHAINS else arguments[:1], strict=False
+            ):
+                if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
+                    # One after the other, what goes through each of several is gone through.
+                    values = {e for value in values for e in self.element_values(module, node, value)}
+                self.link(iterator, "iterated", values)
+            return {iterator}
+        if name == "itertools.repeat" and arguments:
+            repeated = self.things.setdefault((node, "sequence"), Sequence())
+            assert isinstance(repeated, Sequence)
+            repeated.rest |= first
+            return {repeated}
+        return None
 
     def keep(
         self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
@@ -409,6 +445,19 @@ class LibraryCalls:
         if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
             return {self.derived(module, node, held)}
         return set()
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_known_by_name(name: str) -> bool:
+    """Whether a library's function is one of those that `_call_known` asks for: most are not. Kept for all scripts."""
+    return (
+        name in _KNOWN
+        or k.is_optimizer_class(name)
+        or k.is_scheduler_class(name)
+        or k.is_loss_class(name)
+        or k.is_loss_function(name)
+        or k.is_progress(name)
+    )
 
 
 def is_of(value: Value, kind: str) -> bool:
