@@ -9,6 +9,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.metrics.counts import size_of
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import made_of
@@ -17,6 +18,9 @@ from accelify.analysis.values import Imported, Thing
 
 # How many assignments and calls are followed back.
 _FARTHEST = 12
+# What chooses without an index, and the operators that join conditions.
+_CHOOSING = (b"masked_select", b"pack_padded_sequence")
+_JOINING = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Mult)
 _COMPARISONS = frozenset(
     {"gt", "lt", "ge", "le", "greater", "less", "ne", "eq", "isnan", "isinf", "isfinite"}
 )
@@ -51,6 +55,19 @@ class Chosen:
         self.script = script
         self.of_batch = of_batch
         self.loops = loops
+        self._choosing: dict[Module, bool] = {}
+
+    def _may_choose(self, scope: Scope) -> bool:
+        """Whether anything in the module of a function is indexed by what may be a condition, or packed."""
+        module = self.script.interpreter.module_of(scope)
+        found = self._choosing.get(module)
+        if found is None:
+            tree = module.tree
+            found = any(word in tree.data for word in _CHOOSING) or any(
+                _may_be_mask(node.slice) for node in tree.nodes(ast.Subscript)
+            )
+            self._choosing[module] = found
+        return found
 
     def averaged(self, call: ast.Call, scope: Scope) -> ast.expr | None:
         """The first `loss[y > 0]`, as it is written, that `loss[y > 0].mean()` or a loss takes its mean of.
@@ -59,7 +76,7 @@ class Chosen:
             call: that takes the mean.
             scope: in which it stands.
         """
-        if self.is_for_one_sample(call, scope):
+        if not self._may_choose(scope) or self.is_for_one_sample(call, scope):
             return None
         given = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("input", "target")]]
         own = [call.func.value] if isinstance(call.func, ast.Attribute) and call.func.attr == "mean" else []
@@ -125,7 +142,7 @@ class Chosen:
         if isinstance(node, ast.Tuple):
             return any(self.is_mask(one, scope, far + 1) for one in node.elts)
         if isinstance(node, ast.BinOp):
-            if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Mult)):
+            if isinstance(node.op, _JOINING):
                 return any(self.is_mask(one, scope, far + 1) for one in (node.left, node.right))
             return False
         if isinstance(node, ast.UnaryOp):
@@ -179,6 +196,17 @@ class Chosen:
             for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
                 found += _given_to(target, stmt.value, name.id) if isinstance(stmt, ast.Assign) else []
         return found
+
+
+def _may_be_mask(index: ast.expr) -> bool:
+    """Whether an index may choose by a condition, by its shape alone."""
+    if isinstance(index, ast.Tuple):
+        return any(map(_may_be_mask, index.elts))
+    if isinstance(index, ast.UnaryOp):
+        return isinstance(index.op, ast.Invert)
+    if isinstance(index, ast.BinOp):
+        return isinstance(index.op, _JOINING)
+    return not isinstance(index, (ast.Constant, ast.Slice))
 
 
 def _given_to(target: ast.expr, value: ast.expr, name: str) -> list[ast.expr]:
