@@ -5,7 +5,7 @@ x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
 labels.append(y)                   ->  labels.append(y.cpu())
-names.append(z)                    ->  names.append(z.cpu() if torch.is_tensor(z) else z)    (for NumPy, of who knows what)
+names.append(z)                    ->  names.append(z.cpu() if torch.is_tensor(z) else z)    (for NumPy)
 accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
 baseline = Net()  # on the host    ->  baseline = Net().to(accelerator.device)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
