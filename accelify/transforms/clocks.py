@@ -74,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
         if is_text_of_time(value):
             if not _makes_object(context, value):
                 own.append((stmt, value))
-        elif isinstance(value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
+        elif isinstance(_whole(value), (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
             times = texts.times_in(script.scope_of(stmt))
             if texts.is_text(value, times) and dotted(_target(stmt)) not in times:
                 given.append((stmt, value))
@@ -497,6 +497,13 @@ def _namings(context: Context) -> list[tuple[_Naming, ast.expr]]:
 
 def _target(stmt: _Naming) -> ast.expr:
     return stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """What a part is taken of: `paths()` of `paths()[0]`."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    return value
 
 
 def _names_by_clock(context: Context, texts: ClockTexts, stmt: _Naming, value: ast.expr) -> bool:
