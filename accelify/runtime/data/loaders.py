@@ -199,7 +199,7 @@ class LoaderIterator:
                 batch, self.shares = cut_batch(
                     batch, process.data_ranks, process.data_rank, known.batches, known.last
                 )
-        if self.at_end:
+        if self._ended:
             self.streams.give_last()
         batch = batch if self._fed else loader._place(batch)
         # Held, so that nothing else comes to lie in its place; the script holds it, too, until it asks for the next.
