@@ -105,6 +105,8 @@ class _Body:
     def __post_init__(self) -> None:
         self.module = self.script.interpreter.module_of(self.scope)
         bound = self._bound()
+        # Where a parameter becomes something else for good, for the reads behind that.
+        self._until: dict[str, int] = {}
         # By the name that holds it: the parameters that it comes of, or the calls that made it.
         self._roots = {name: frozenset({name}) for name in self.given}
         self._makers: dict[str, frozenset[ast.Call]] = {}
@@ -115,9 +117,19 @@ class _Body:
                 _hold(self._makers, name, values, self.makers)
                 if name not in self._makers:
                     _hold(self._roots, name, values, self.roots)
-        # A parameter that is something else from a line on is none that can be followed.
-        lost = {n for n in self.given if not all(v is not None and self.roots(v) for v in bound.get(n, ()))}
+        lost = set[str]()
+        for name in self.given:
+            others = [value for value in bound.get(name, ()) if value is None or not self.roots(value)]
+            if others and all(value is not None and not self._is_repeated(value) for value in others):
+                self._until[name] = min(self.module.tree.end(value) for value in others if value is not None)
+            elif others:
+                lost.add(name)
         self._roots = {name: roots for name, roots in self._roots.items() if not roots & lost}
+
+    def _is_repeated(self, node: ast.expr) -> bool:
+        """Whether a node stands in a loop of the function, so that what it binds is read in front of it, too."""
+        loops = (ast.For, ast.AsyncFor, ast.While)
+        return any(isinstance(a, loops) and a in self.scope.nodes for a in self.module.tree.ancestors(node))
 
     def _bound(self) -> dict[str, list[ast.expr | None]]:
         """What each name is bound to; None for what is not written out."""
@@ -147,6 +159,8 @@ class _Body:
     def roots(self, node: ast.expr) -> frozenset[str]:
         """The parameters that an expression is a tensor of; none for what lies elsewhere or is no tensor."""
         if isinstance(node, ast.Name):
+            if node.id in self._until and self.module.tree.start(node) > self._until[node.id]:
+                return _NO_NAMES
             return self._roots.get(node.id, _NO_NAMES)
         if isinstance(node, (ast.Subscript, ast.Starred)):
             return self.roots(node.value)
