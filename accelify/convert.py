@@ -16,7 +16,7 @@ from accelify.analysis.modules.converted_before import (
     imports_package,
     is_handed_an_accelerator,
 )
-from accelify.analysis.modules.evaluated_names import picks_by_name
+from accelify.analysis.modules.evaluated_names import made_by_configuration, picks_by_name
 from accelify.analysis.modules.joining_bases import placing_bases, writing_bases
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.plan import Blocker, Plan
@@ -190,8 +190,12 @@ def convert_source(
     """
     options = options or ConvertOptions()
     name = str(source.path) if source.path else "<stdin>"
-    if not _may_train(source.text) and not (
-        imports is not None and source.path is not None and imports.leads_to_training(Path(source.path))
+    if (
+        not _may_train(source.text)
+        and not (
+            imports is not None and source.path is not None and imports.leads_to_training(Path(source.path))
+        )
+        and not ("hydra" in source.text and "instantiate(" in source.text)
     ):
         _ = source.tree  # what is not Python is said even where nothing trains
         return _left_alone(source, UNCHANGED, NO_LOOP)
@@ -251,6 +255,11 @@ def _convert(
 def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conversion:
     """A script that calls no backward: it trains nothing, or by way of a class that only the run knows."""
     line = picks_by_name(tree)
+    configured = made_by_configuration(tree) if line is None else None
+    beside = imports.training_beside(Path(source.path)) if configured and imports and source.path else None
+    if configured is not None and beside is not None:
+        why = f"line {configured} makes what the configuration names, and its training loop may be in {beside.name}"
+        return _left_alone(source, REFUSED, f"{why}: write the class out, and import it")
     if (
         line is None
         or imports is None

@@ -17,6 +17,8 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _LOOP = b".backward("
+# Files that are looked through for one that a configuration may name.
+_MOST_BESIDE = 200
 # Beyond this a file is data or generated.
 _LARGEST = 1_000_000
 # Outputs make notebooks large.
@@ -92,6 +94,12 @@ class Imports:
                 # Nothing that it reaches can reach more.
                 self._trains.update(dict.fromkeys(reached, False))
         return self._trains[path]
+
+    def training_beside(self, path: Path) -> Path | None:
+        """The first file with a training loop in the folder of a file, or one level below it."""
+        folder = self._place(path).parent
+        near = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])[:_MOST_BESIDE]
+        return next((one for one in near if one != self._place(path) and _LOOP in self._read(one)), None)
 
     def entries(self, paths: Iterable[Path]) -> list[Path]:
         """Those of some files that none of the others imports, in order."""

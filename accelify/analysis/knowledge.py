@@ -94,6 +94,11 @@ def is_progress(qualname: str | None) -> bool:
     )
 
 
+def can_bring(library: str, name: str) -> bool:
+    """Whether `from library import *` can bring a name: tqdm's brings its bars, and no other library's does."""
+    return (library.partition(".")[0] == "tqdm") == (name in _PROGRESS_NAMES)
+
+
 PARALLEL_WRAPPERS = frozenset(
     {
         "torch.nn.DataParallel",

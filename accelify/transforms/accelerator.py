@@ -22,6 +22,8 @@ from accelify.analysis.planning.anchor_statements import sets_attributes
 from accelify.analysis.planning.homes import node_of
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.schedules.separate_runs import begins_run
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Mapping, Thing
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
@@ -74,6 +76,7 @@ def transform(context: Context) -> Iterator[Change]:
         )
         yield context.change(DROPPED, place, message)
     yield from _set_later(context)
+    yield from _kept_elsewhere(context)
     yield from _prepares(context)
     yield from _handed(context)
 
@@ -94,6 +97,40 @@ def _set_later(context: Context) -> Iterator[Change]:
                 "what is given here for the device has no effect"
             )
             yield context.change(DROPPED, call, message)
+
+
+def _kept_elsewhere(context: Context) -> Iterator[Change]:
+    """Name the options that another module keeps as its device: `set_device(args.device)` above `get_device()`."""
+    script, said = context.script, set[ast.Call]()
+    if "cpu" in context.plan.arguments:
+        return
+    for assignment in context.plan.devices.assignments:
+        asked = assignment.value if isinstance(assignment.value, ast.Call) else None
+        for getter in script.callees(asked) if asked is not None else ():
+            for setter, parameter in _setters(script, getter):
+                for call in script.callers(setter):
+                    given = [a for a, name in handed_to(call, setter) if name == parameter]
+                    if call in said or not given or isinstance(given[0], ast.Constant):
+                        continue
+                    said.add(call)
+                    message = (
+                        f"`{context.tree.segment(given[0])}` no longer chooses the device, which is the Accelerator's: "
+                        "where it can be the CPU, give Accelerator(cpu=...) that, or launch with --cpu"
+                    )
+                    yield context.change(DROPPED, call, message)
+
+
+def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
+    """The functions that set the variable of a module which a function gives back, each with what it sets it to."""
+    module = script.interpreter.module_of(getter).scopes.module
+    kept = {
+        n.value.id for n in getter.nodes if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)
+    } - getter.locals
+    for other in module.children.values() if kept else ():
+        for stmt in other.nodes if kept & other.globals else ():
+            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name):
+                if any(isinstance(t, ast.Name) and t.id in kept for t in stmt.targets):
+                    yield other, stmt.value.id
 
 
 def _handed(context: Context) -> Iterator[Change]:

@@ -30,6 +30,7 @@ from accelify import edits as verbs
 from accelify.analysis.files.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.free_names import gives_free_name
 from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
 from accelify.analysis.modules.module_variables import is_read_behind_only
@@ -53,7 +54,7 @@ _PATHS = frozenset(
 _Naming = ast.Assign | ast.AugAssign | ast.AnnAssign
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3
-_LISTING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk")
+_LOOKING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk", b"exists", b"isdir", b"is_dir")
 _REMOVING = frozenset({"remove", "unlink", "rmtree"})
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 
@@ -73,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
         if is_text_of_time(value):
             if not _makes_object(context, value):
                 own.append((stmt, value))
-        elif isinstance(value, (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
+        elif isinstance(_whole(value), (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
             times = texts.times_in(script.scope_of(stmt))
             if texts.is_text(value, times) and dotted(_target(stmt)) not in times:
                 given.append((stmt, value))
@@ -218,7 +219,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)
             data = module.tree.data
-            if module in script.modules or b"dir" not in data or not any(w in data for w in _LISTING_WORDS):
+            if module in script.modules or b"dir" not in data or not any(w in data for w in _LOOKING_WORDS):
                 continue
             made = [n for n in callee.calls if makes_folder(n)]
             if not made or script.enclosing_loops(call):
@@ -227,10 +228,12 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 continue
             paths = [path for making in made if (path := folder_made(making)) is not None]
             listing = gives_numbered(callee, paths, partial(context.effects.qualname, module, callee))
-            if listing is None:
+            search = gives_free_name(callee) if listing is None else None
+            if listing is None and search is None:
                 continue
-            where = _where(module, listing)
-            message = f"every process would make a folder of its own, numbered by what lies there ({where})"
+            named = "numbered by what lies there" if listing is not None else "of the first name that is free"
+            where = _where(module, listing or search or call)
+            message = f"every process would make a folder of its own, {named} ({where})"
             stmt, accelerator = tree.statement(call), context.accelerator(call)
             edits: list[Edit] = []
             if (
@@ -250,6 +253,8 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                     agreement_import(context, stmt),
                 ]
                 context.claim(call)
+            if not edits and listing is None:
+                continue  # said of what writes elsewhere
             advice = "" if edits else f": behind the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
@@ -492,6 +497,13 @@ def _namings(context: Context) -> list[tuple[_Naming, ast.expr]]:
 
 def _target(stmt: _Naming) -> ast.expr:
     return stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """What a part is taken of: `paths()` of `paths()[0]`."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    return value
 
 
 def _names_by_clock(context: Context, texts: ClockTexts, stmt: _Naming, value: ast.expr) -> bool:

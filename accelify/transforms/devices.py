@@ -178,6 +178,7 @@ def written_out(context: Context) -> Iterator[Change]:
     yield from _selections(context)
     yield from _of_objects(context)
     yield from _chosen_before(context)
+    yield from _bound_anew(context)
     yield from _left_to_defaults(context)
 
 
@@ -233,6 +234,28 @@ def _chosen_before(context: Context) -> Iterator[Change]:
         yield context.change(CHOICE, where, message, [edit], core=True)
 
 
+def _bound_anew(context: Context) -> Iterator[Change]:
+    """Options that come out of a checkpoint behind the Accelerator, with the device of the process that saved them."""
+    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    for told in context.plan.named_devices if anchor is not None else ():
+        if told.text.split(".")[:-1] != [told.name]:
+            continue
+        for bound in tree.writes(told.name):
+            stmt = tree.statement(bound)
+            behind = anchor is not None and tree.start(stmt) > anchor.offset
+            if not behind or not isinstance(stmt, ast.Assign) or tree.in_fstring(stmt):
+                continue
+            accelerator = context.accelerator(stmt)
+            if accelerator is None or script.scope_of(bound).resolve(told.name) is not told.owner:
+                continue
+            if told.owner is not None and _is_read_behind(context, told.owner, told.text, tree.end(stmt)):
+                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others)}"
+                message = (
+                    f"`{told.text}` would be that of the process which saved these options, on every process"
+                )
+                yield context.change(CHOICE, stmt, message, [InsertAfter(stmt, (line,))], core=True)
+
+
 def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]:
     """The parameters of the function with the Accelerator whose device is chosen in the call: `train(pick(args))`."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
@@ -255,26 +278,33 @@ def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]
 
 def _is_read_on(context: Context, target: ast.expr) -> bool:
     """Whether a name, or an attribute of an object that is handed on, is read behind the Accelerator as it is set."""
-    script, tree, anchor = context.script, context.tree, context.plan.anchor
+    script, anchor = context.script, context.plan.anchor
     assert anchor is not None
     base = target.value if isinstance(target, ast.Attribute) else target
     owner = script.scope_of(base).resolve(base.id) if isinstance(base, ast.Name) else None
     if not isinstance(base, ast.Name) or owner is None:
         return False
-    behind = [n for n in script.reads(base.id, owner) if tree.start(n) >= anchor.offset]
-    if not isinstance(target, ast.Attribute):
+    return _is_read_behind(context, owner, dotted(target) or "", anchor.offset)
+
+
+def _is_read_behind(context: Context, owner: Scope, text: str, offset: int) -> bool:
+    """The same of a name that a scope binds, or of an attribute of it, behind some offset."""
+    script, tree = context.script, context.tree
+    base, _, attribute = text.partition(".")
+    behind = [n for n in script.reads(base, owner) if tree.start(n) >= offset]
+    if not attribute:
         return not all(map(context.is_claimed, behind))
     found: list[ast.Attribute] = []
     handed = False
     for name in behind:
         parent = tree.parent(name)
         if isinstance(parent, ast.Attribute):
-            found += [parent] if parent.attr == target.attr and isinstance(parent.ctx, ast.Load) else []
+            found += [parent] if parent.attr == attribute and isinstance(parent.ctx, ast.Load) else []
             continue
         call = tree.parent(parent) if isinstance(parent, ast.keyword) else parent
-        for one in holders(script, call, base.id) if isinstance(call, ast.Call) else ():
+        for one in holders(script, call, base) if isinstance(call, ast.Call) else ():
             handed = True
-            found += reads(one, target.attr)
+            found += reads(one, attribute)
     # Who reads it where it is handed to may not be seen: a class that is looked up by its name.
     return not all(map(context.is_claimed, found)) if found else handed
 

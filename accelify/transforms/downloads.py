@@ -2,6 +2,8 @@
 
 dataset = MNIST(root, download=True)    ->  with accelerator.main_process_first():
                                                 dataset = MNIST(root, download=True)
+molecules = Molecules(root)             ->  with accelerator.main_process_first():    (an InMemoryDataset, with a
+                                                molecules = Molecules(root)           process() of its own)
 urlretrieve(url, "data.zip")            ->  if accelerator.is_main_process:
                                                 urlretrieve(url, "data.zip")
                                             accelerator.wait_for_everyone()
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accelify.analysis.data.fetch_options import told_to_download
-from accelify.analysis.data.fetches import asked_to_download, is_download
+from accelify.analysis.data.fetches import asked_to_download, is_download, makes_ready
 from accelify.analysis.data.fetching_functions import Turns, makes_files, turns_of, writes_answer
 from accelify.analysis.files.asked_paths import behind_questions
 from accelify.analysis.files.effect_sites import DOWNLOADS
@@ -52,6 +54,7 @@ class _Fetch:
     call: ast.Call
     every_time: bool = False
     used: bool = True
+    does: str = "download"
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -78,9 +81,8 @@ def transform(context: Context) -> Iterator[Change]:
         if fetch.every_time and not isinstance(stmt, ast.Return):
             edits.append(InsertAfter(run[-1], (f"{accelerator}.wait_for_everyone()",)))
         (context.guarded if alone else context.taking_turns).update(run)
-        yield context.change(
-            DOWNLOAD, fetch.call, "every process would download this at the same time", edits
-        )
+        message = f"every process would {fetch.does} this at the same time"
+        yield context.change(DOWNLOAD, fetch.call, message, edits)
 
 
 def _is_alike(wanted: dict[ast.stmt, _Fetch], fetch: _Fetch, stmt: ast.stmt) -> bool:
@@ -93,8 +95,14 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     """What is to be guarded: the statements that download, or the tests around them that look what is there."""
     tree, script = context.tree, context.script
     wanted: dict[ast.stmt, _Fetch] = {}
+    ready = any(b"torch_geometric" in module.tree.data for module in script.program.modules.values())
     for call in script.calls():
         name = script.qualname(call.func)
+        if ready and makes_ready(script, call):
+            made = tree.statement(call)
+            if isinstance(made, ast.Assign) and _can_take_turns(context, made):
+                wanted.setdefault(made, _Fetch(call, does="process"))
+                continue
         asked = told_to_download(tree, script.scope_of, call)
         if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call):
             continue

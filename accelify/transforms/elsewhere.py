@@ -39,11 +39,12 @@ from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.statements.done import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, calls_in, walk
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
+from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import is_early, scopes_above
+from accelify.transforms.handed_alone import handed_alone
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -121,8 +122,11 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns:
             continue
         if guardable and made and all(s.missing for s in made) and not effects.lists:
-            if context.runs_everywhere(stmt) and not (
-                context.meets_others(stmt) or _runs_model(context, call)
+            if (
+                context.runs_everywhere(stmt)
+                and not (context.meets_others(stmt) or _runs_model(context, call))
+                # Who comes later finds it taken, and makes another one.
+                and not _own_folder(context, call)
             ):
                 context.guarded.add(stmt)
                 guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
@@ -259,9 +263,7 @@ def _guarded(
             context.waiting.update(block[block.index(behind) + 1 :][:1])
     for stmt in run:
         for model in _models(context, stmt):
-            text = context.unwrapped(model, accelerator)
-            edits.append(Replace(tree.start(model), tree.end(model), text))
-            context.claim(model)
+            edits += handed_alone(context, model, accelerator)
     context.guarded.update(run)
     yield context.change(ELSEWHERE, call, f"{_does(effects.sites)} on every process", edits)
 

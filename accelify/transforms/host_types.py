@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from accelify import edits as verbs
 from accelify.analysis.devices.locations import DEVICE, HOST
+from accelify.analysis.devices.made_elsewhere import typed_elsewhere
+from accelify.analysis.syntax import Tree
 from accelify.edits import Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 HOST_TYPE = Rule(
     "ACC121",
@@ -29,7 +33,10 @@ _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let the tests hold for the device's types too."""
     data = context.tree.data
-    if context.plan.arguments.get("cpu") == "True" or not (b"isinstance" in data or b".type()" in data):
+    if context.plan.arguments.get("cpu") == "True":
+        return
+    _elsewhere(context)
+    if not (b"isinstance" in data or b".type()" in data):
         return
     for call in context.script.calls():
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
@@ -45,22 +52,36 @@ def _comes_to_the_device(context: Context, node: ast.expr) -> bool:
 
 
 def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
-    tensor, given = call.args
-    types = given.elts if isinstance(given, ast.Tuple) else [given]
-    found = [_HOST_TYPE.fullmatch(context.script.qualname(one) or "") for one in types]
-    if not any(found) or context.tree.in_fstring(call) or not _comes_to_the_device(context, tensor):
+    if context.tree.in_fstring(call) or not _comes_to_the_device(context, call.args[0]):
         return
+    edit = _with_the_devices(context.tree, call, context.script.qualname)
+    if edit is not None:
+        yield _change(context, call.args[0], call, [edit])
+
+
+def _elsewhere(context: Context) -> None:
+    """The same in functions of modules that are not converted, of what the script hands them."""
+    for module, call in typed_elsewhere(context.script, *context.locations):
+        scope = module.scopes.of(call)
+        edit = _with_the_devices(module.tree, call, partial(context.effects.qualname, module, scope))
+        if edit is not None:
+            message = f"`{module.tree.segment(call.args[0])}` is on the device, where its type is another one"
+            context.mended_elsewhere.append(MendedElsewhere(module, call, edit, HOST_TYPE, message))
+
+
+def _with_the_devices(tree: Tree, call: ast.Call, qualname: Callable[[ast.expr], str | None]) -> Edit | None:
+    """The edit that adds the GPU's types to the CPU's of an `isinstance`; None where there are none to add."""
+    given = call.args[1]
+    types = given.elts if isinstance(given, ast.Tuple) else [given]
+    found = [_HOST_TYPE.fullmatch(qualname(one) or "") for one in types]
     names = {match[1] for match in found if match}
-    known = {(context.script.qualname(one) or "").removeprefix("torch.cuda.") for one in types}
+    known = {(qualname(one) or "").removeprefix("torch.cuda.") for one in types}
     added = "".join(f", torch.cuda.{name}" for name in sorted(names - known))
     if not added:
-        return
-    edits: list[Edit]
+        return None
     if isinstance(given, ast.Tuple):
-        edits = [verbs.insert(context.tree, context.tree.end(types[-1]), added)]
-    else:
-        edits = [verbs.replace(context.tree, given, f"({context.tree.segment(given)}{added})")]
-    yield _change(context, tensor, call, edits)
+        return verbs.insert(tree, tree.end(types[-1]), added)
+    return verbs.replace(tree, given, f"({tree.segment(given)}{added})")
 
 
 def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iterator[Change]:

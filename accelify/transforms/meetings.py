@@ -5,6 +5,7 @@ x = x + torch.rand(x.shape)        ->  x = x + torch.rand(x.shape).to(x.device)
 right = output.cpu() == y          ->  right = output.cpu() == y.cpu()
 weight = table[y]                  ->  weight = table[y.cpu()]
 labels.append(y)                   ->  labels.append(y.cpu())
+names.append(z)                    ->  names.append(z.cpu() if torch.is_tensor(z) else z)    (for NumPy)
 accuracy_of_a_helper(output, y)    ->  accuracy_of_a_helper(output.cpu(), y)
 baseline = Net()  # on the host    ->  baseline = Net().to(accelerator.device)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
@@ -23,7 +24,13 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.devices.meeting_elsewhere import meeting_elsewhere
-from accelify.analysis.metrics.collected import Collecting, collecting, holds_tensors, is_tensor
+from accelify.analysis.metrics.collected import (
+    Collecting,
+    collecting,
+    holds_tensors,
+    is_read_by_numpy,
+    is_tensor,
+)
 from accelify.analysis.script import is_in_model
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.statements.reaching import reaching_assignments
@@ -102,12 +109,19 @@ def _collected(context: Context, one: Collecting) -> Iterator[Change]:
     for value in one.values:
         if after.of(value) != {DEVICE} or before.of(value) != {HOST} or context.is_claimed(value):
             continue
+        edits = _fetched(context, value)
         if not holds_tensors(context.script, one) and not is_tensor(context.script, value):
-            continue
+            # Of texts NumPy makes an array as well, and they cannot be fetched.
+            names_torch = "torch" in context.script.module_of(value).scopes.module.locals
+            if not names_torch or not isinstance(value, ast.Name):
+                continue
+            if not is_read_by_numpy(context.script, one):
+                continue
+            edits = _with_method(context, value, f".cpu() if torch.is_tensor({value.id}) else {value.id}")
         after.settle(value, HOST)
         text = _short(context.tree.segment(value))
         message = f"`{text}` is on the device already, and what is collected of it was on the host"
-        yield context.change(MEETING, value, message, _fetched(context, value), core=True)
+        yield context.change(MEETING, value, message, edits, core=True)
 
 
 def _operands(context: Context, node: ast.expr) -> list[ast.expr]:

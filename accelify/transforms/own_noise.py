@@ -15,6 +15,7 @@ from functools import partial
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.program import Module
@@ -96,9 +97,14 @@ def _elsewhere(context: Context) -> Iterator[Change]:
 
 def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Module) -> ast.Call | None:
     """What a function that a call runs draws for each sample of the batch that it is told the size of."""
-    sizes = {n for a, n in handed_to(call, callee) if size_of(a) is not None or _is_size(context, a)}
+    handed = handed_to(call, callee)
+    sizes = {n for a, n in handed if size_of(a) is not None or _is_size(context, a)}
+    others = {n for a, n in handed if not context.script.things(a, v.BATCH, v.OUTPUT, v.TENSOR)}
     for stmt in callee.nodes:
-        if isinstance(stmt, ast.Assign) and size_of(stmt.value) is not None:
+        if isinstance(stmt, ast.Assign) and (sized := size_of(stmt.value)) is not None:
+            counted = isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "id", "") == "len"
+            if counted and sized in others:
+                continue  # the entries of a dictionary, say
             sizes.update(name for target in stmt.targets for name in target_names(target))
     for node in callee.nodes:
         if isinstance(node, ast.Call) and _is_draw(context.effects.qualname(module, callee, node.func)):

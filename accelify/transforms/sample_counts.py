@@ -4,6 +4,10 @@ seen += batch_size          ->  seen += batch_size * accelerator.num_processes
 seen += x.size(0)           ->  seen += accelerator.reduce(x.size(0), reduction="sum")
 if seen >= limit:               if seen >= limit:
     break                           break
+left -= len(x)              ->  left -= accelerator.reduce(len(x), reduction="sum")
+if left <= 0:                   if left <= 0:
+    evaluate()                      evaluate()
+epoch = seen // len(data_set)   (a finding, where a part of what reads the count means the samples of one process)
 """
 
 from __future__ import annotations
@@ -39,7 +43,10 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _whole(context: Context, count: SampleCount) -> Change:
     tree, added = context.tree, count.added
-    compared = f" and is compared with `{short(tree.segment(count.limits[0]))}`" if count.limits else ""
+    compared = ""
+    if count.limits:
+        verb = "divided by" if isinstance(tree.parent(count.limits[0]), ast.BinOp) else "compared with"
+        compared = f" and is {verb} `{short(tree.segment(count.limits[0]))}`"
     message = f"`{count.name}` counts the samples that one process has seen{compared}: all N have seen N times as many"
     accelerator = context.accelerator(added)
     context.named.add(count.stmt)

@@ -19,6 +19,7 @@ from accelify.analysis.syntax import call_argument, calls_in, dotted, names_in, 
 from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.handed_alone import handed_alone
 
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
 # `load_checkpoint(path, model)`: every process needs what it brings.
@@ -162,9 +163,7 @@ def _handed_over(context: Context) -> Iterator[Change]:
             continue
         edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
         for model in models:
-            text = context.unwrapped(model, accelerator)
-            edits.append(Replace(tree.start(model), tree.end(model), text))
-            context.claim(model)
+            edits += handed_alone(context, model, accelerator)
         context.guarded.add(stmt)
         yield context.change(SAVE, call, "every process would write this file", edits, safety=Safety.REVIEW)
 

@@ -12,6 +12,7 @@ loss = loss + torch.log(torch.sum(torch.exp(scores)))
 scores[:, j] = (x * centres[j]).sum(1)
 loss = F.cross_entropy(scores, torch.arange(len(x)))    (in the forward of a model, too)
 loss = -torch.diag(F.log_softmax(a @ b.t(), dim=1)).mean()
+own = scores[range(n), range(n)]
 loss = (margin + scores - scores.diag().view(-1, 1)).clamp(min=0).sum()
 loss = losses.TripletMarginLoss()(features, target)     (of pytorch_metric_learning)
 loss = F.cross_entropy(scores, y, reduction="none").topk(k, largest=False)[0].mean()
@@ -89,6 +90,9 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, node: ast.AST) -> str:
+    index = context.tree.parent(node)
+    if isinstance(index, ast.Tuple) and isinstance(whole := context.tree.parent(index), ast.Subscript):
+        node = whole  # `scores[range(n), range(n)]`
     text = short(context.tree.segment(node))
     return f"`{text}` compares the samples of a batch; a process sees its own only"
 

@@ -167,3 +167,22 @@ def test_what_a_class_of_its_module_s_name_writes_is_seen(tmp_path: Path) -> Non
     assert "if trainer.accelerator.is_main_process:\n    kept.tell('done')\n" in found.new_text
     (said,) = [one.message for one in found.remaining if one.code == "ACC210"]
     assert "os.makedirs in keep.py, line 11" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "status"),
+    [
+        (TRAINER, "hydra.utils.instantiate(cfg.agent)", "refused"),
+        ("class Trainer:\n    pass\n", "hydra.utils.instantiate(cfg.agent)", "unchanged"),
+        (TRAINER, "hydra.utils.get_class(cfg.agent)", "unchanged"),
+    ],
+)
+def test_a_class_that_a_configuration_names(tmp_path: Path, module: str, call: str, status: str) -> None:
+    (tmp_path / "agent.py").write_text(module)
+    (tmp_path / "train.py").write_text(
+        f"import hydra\nimport torch\ndef main(cfg):\n    agent = {call}\n    agent.run(3)\n"
+    )
+    (found,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert found.status == status
+    assert ("line 4 makes what the configuration names" in (found.reason or "")) is (status == "refused")
+    assert ("in agent.py" in (found.reason or "")) is (status == "refused")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
 
 from accelify.runtime import DataLoaderConfiguration, GradientAccumulationPlugin, skip_first_batches
 from tests.distributed.processes import fresh_accelerator, run_ranks
@@ -423,6 +423,37 @@ def test_ranks_draw_apart_within_a_pass_and_alike_behind_it(nested, leave):
     (first, split), (second, other_split) = run_ranks(2, _rounds, nested, leave)
     assert split == other_split
     assert not set(first) & set(second)
+
+
+def _zipped(shuffle, longer):
+    """Two loaders that are made anew for every round, as where two views of shuffled data are read side by side."""
+    accelerator = fresh_accelerator()
+    torch.manual_seed(3)
+    model = accelerator.prepare(nn.Linear(1, 1))
+    splits, noise = [], []
+    for _ in range(3):
+        data = TensorDataset(torch.rand(16, 1))
+        first = accelerator.prepare(DataLoader(data, batch_size=2, shuffle=shuffle))
+        second = accelerator.prepare(
+            DataLoader(ConcatDataset([data, data]) if longer else data, batch_size=2, shuffle=shuffle)
+        )
+        for (x,), (y,) in zip(first, second, strict=False):
+            accelerator.backward((model(x) - model(y)).square().mean())
+            noise.append(float(torch.rand(())))
+        splits.append(torch.randperm(90).tolist())
+    return splits, noise
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_draw_alike_behind_two_loaders_that_are_read_side_by_side(shuffle):
+    (splits, noise), (other_splits, other_noise) = run_ranks(2, _zipped, shuffle, False)
+    assert splits == other_splits
+    assert not set(noise) & set(other_noise)
+
+
+def test_a_loader_that_is_not_read_to_its_end_leaves_the_ranks_apart():
+    (splits, _), (other_splits, _) = run_ranks(2, _zipped, True, True)
+    assert splits != other_splits
 
 
 def _left(draws, passes):

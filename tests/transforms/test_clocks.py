@@ -239,6 +239,33 @@ def test_a_time_that_a_helper_gives_back() -> None:
     assert "def stamp():" in found.new_text
 
 
+PLACES = """
+from datetime import datetime
+class Places:
+    stamp = None
+    def paths(self):
+        if self.stamp is None:
+            now = datetime.now()
+            self.stamp = now.strftime("%H%M%S")
+        stamp = self.stamp
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "part"),
+    [
+        ("[f'best_{stamp}.pt', f'log_{stamp}.csv']", "[0]"),
+        ("('best.pt', f'runs/{stamp}.pt')", "[-1]"),
+        ("f'best_{stamp}.pt'", ""),
+    ],
+)
+def test_one_of_several_names_that_a_method_gives_back(result: str, part: str) -> None:
+    source = _train(PLACES.format(result=result), f"out = Places().paths(){part}", "out")
+    found = convert_source(Source.from_text(source, PATH))
+    assert f"out = broadcast_object_list([Places().paths(){part}])[0]" in found.new_text
+
+
 def test_a_time_that_a_helper_gives_back_and_that_is_no_path() -> None:
     found = convert_source(Source.from_text(_train(STAMP, "note = stamp()", '"out"'), PATH))
     assert "ACC211" not in codes(found)

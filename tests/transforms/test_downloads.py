@@ -360,3 +360,42 @@ def test_an_archive_that_another_module_unpacks(tmp_path: Path, function: str, u
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     guarded = f"with accelerator.main_process_first():\n    {line}"
     assert place_of(conversion.new_text, "ready") == (guarded if unpacks else line)
+
+
+MOLECULES = """\
+import torch
+from torch_geometric.data import InMemoryDataset
+from torch_geometric import data as pyg
+
+
+class Molecules({base}):
+    def __init__(self, root, kind=None):
+        super().__init__(root)
+        self.data, self.slices = torch.load(self.processed_paths[0])
+
+    {method}
+
+
+class More(Molecules):
+    pass
+"""
+PROCESSES = "def process(self):\n        torch.save(read(self.raw_paths), self.processed_paths[0])"
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "made", "taken"),
+    [
+        ("InMemoryDataset", PROCESSES, "Molecules('d')", True),
+        ("pyg.Dataset", PROCESSES, "More('d', kind=1)", True),
+        ("InMemoryDataset", "def get(self, i):\n        return i", "Molecules('d')", False),
+        ("torch.utils.data.Dataset", PROCESSES, "Molecules('d')", False),
+    ],
+)
+def test_what_a_data_set_of_graphs_makes_ready(
+    tmp_path: Path, base: str, method: str, made: str, taken: bool
+) -> None:
+    (tmp_path / "own.py").write_text(MOLECULES.format(base=base, method=method))
+    text = frame(imports="from own import Molecules, More", setup=LATER, ready=f"data = {made}")
+    new = convert_source(Source.from_text(text, tmp_path / "train.py"), ConvertOptions()).new_text
+    guarded = f"with accelerator.main_process_first():\n    data = {made}"
+    assert place_of(new, "ready") == (guarded if taken else f"data = {made}")

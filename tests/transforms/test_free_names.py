@@ -82,3 +82,35 @@ def test_each_process_can_come_to_a_number_of_its_own(tmp_path: Path, make: str,
 )
 def test_a_folder_of_one_name_is_not(tmp_path: Path, look: str, make: str) -> None:
     assert not _is_said(tmp_path, look, make)
+
+
+FINDS = """
+import os
+def place(root, most=100):
+    for number in range(most):
+        path = os.path.join(root, str(number))
+        {look}
+    raise RuntimeError("too many")
+"""
+FOUND = "args.path = place(args.root)"
+FIRST = "if not os.path.exists(path):\n            os.makedirs(path)\n            return path"
+
+
+@pytest.mark.parametrize(
+    ("look", "use", "told"),
+    [
+        (FIRST, FOUND, True),
+        (FIRST, "folders = [place(args.root)]", False),
+        # One folder for all, where each finds what the first has made.
+        ("os.makedirs(path, exist_ok=True)\n        return path", FOUND, False),
+    ],
+)
+def test_the_main_process_tells_the_others_which_folder_it_has_made(
+    tmp_path: Path, look: str, use: str, told: bool
+) -> None:
+    (tmp_path / "tools.py").write_text(FINDS.format(look=look))
+    script = TRAIN.replace("from tools import begin", "from tools import place").replace("begin(args)", use)
+    found = convert_source(Source.from_text(script, tmp_path / "train.py"))
+    call = "broadcast_object_list([place(args.root) if accelerator.is_main_process else None])[0]"
+    assert (call in found.new_text) is told
+    assert "main_process_first" not in found.new_text or look != FIRST

@@ -75,6 +75,11 @@ def test_a_table_is_made_where_the_batch_is(tmp_path: Path, before: str, after: 
         ("kinds = torch.arange(count)\nreturn rows.view(-1, 1) == kinds", "torch.arange(count"),
         ("rows = rows.long()\nreturn torch.where(rows > 1, rows, torch.zeros(4))", "torch.zeros(4"),
         ("kept = rows.float()\nkept += torch.ones(4)\nreturn kept", "torch.ones(4"),
+        # Up to the line from which the parameter is something else.
+        (
+            "table = torch.zeros(4, count).scatter_(1, rows.view(-1, 1), 1)\nrows = other(table)\nreturn rows",
+            "torch.zeros(4, count",
+        ),
     ],
 )
 def test_whatever_it_is_made_for(tmp_path: Path, body: str, maker: str) -> None:
@@ -106,6 +111,7 @@ def test_what_the_script_reads_of_it_on_the_host_is_fetched(tmp_path: Path) -> N
         "table = torch.zeros(4, count).to(rows.device)\n" + SCATTERED,
         "table = torch.zeros(4, count)\nif rows.is_cuda:\n    table = table.cuda()\n" + SCATTERED,
         "rows = rows.cpu()\ntable = torch.zeros(4, count)\n" + SCATTERED,
+        f"for i in range(2):\n    table = torch.zeros(4, count)\n    {SCATTERED[7:]}\n    rows = other(table)",
         "return torch.zeros(4, count).scatter_(1, rows.view(-1, 1).cpu(), 1)",
         # One number goes with tensors anywhere, as an index too, and so does what is only copied.
         "return rows * torch.tensor(0.5) + torch.ones(3).sum()",

@@ -360,11 +360,15 @@ print({read})
         ("b.float()", "kept[0].numpy()", "b.float().cpu()"),
         ("b == 1", "ax.scatter(c=torch.cat(kept))", "(b == 1).cpu()"),
         ("(b.long(), output)", "[one.numpy() for one, _ in kept]", "(b.long().cpu(), output)"),
+        # It may be a text for each sample, of which NumPy makes an array as well.
+        ("b", "np.concatenate(kept, axis=0)", "b.cpu() if torch.is_tensor(b) else b"),
     ],
 )
 def test_what_was_collected_on_the_host_stays_there(loader: str, value: str, read: str, after: str) -> None:
     text = convert(
-        batch=MOVED, imports="from m import ax", end=COLLECTED.format(loader=loader, value=value, read=read)
+        batch=MOVED,
+        imports="import numpy as np\nfrom m import ax",
+        end=COLLECTED.format(loader=loader, value=value, read=read),
     ).new_text
     assert f"kept.append({after})" in text
     assert read in text

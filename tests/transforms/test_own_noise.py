@@ -112,3 +112,12 @@ def test_a_function_of_another_module_that_no_batch_calls(tmp_path: Path) -> Non
     (tmp_path / "train.py").write_text(frame(imports="import helper", ready="z = helper.noise([1], 8)"))
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     assert "ACC423" not in {f.code for f in conversion.remaining}
+
+
+@pytest.mark.parametrize(("given", "named"), [("kept", False), ("x", True)])
+def test_as_many_as_there_are_entries_of_something_else(tmp_path: Path, given: str, named: bool) -> None:
+    (tmp_path / "helper.py").write_text(HELPER.format(drawn="np.random.choice(list(x), size=size)"))
+    batch = f"kept = {{1: 2}}\nz = helper.noise({given}, 4)"
+    (tmp_path / "train.py").write_text(frame(imports="import helper", batch=batch))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert ("ACC423" in {f.code for f in conversion.remaining}) is named

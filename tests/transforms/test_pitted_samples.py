@@ -46,6 +46,22 @@ def _loss_in_forward(line: str) -> str:
         ("own = scores.diag().view(n, 1); loss = (0.2 + scores - own).clamp(min=0).sum()", True),
         ("own = scores.diag(); loss = F.relu(scores - own.expand_as(scores) + 0.2).sum()", True),
         ("loss = F.relu(1 + scores - torch.diag(scores)[:, None]).mean()", True),
+        (
+            "scores = (scores / 0.1).exp(); own = scores[range(n), range(n)]\n"
+            "        loss = -torch.log(own / (scores.sum(dim=1) - own)).mean()",
+            True,
+        ),
+        (
+            "y = self.b(x); scores = torch.einsum('ik,jk->ij', x, y).exp(); i = torch.arange(n)\n"
+            "        loss = -torch.log(scores[torch.arange(n), torch.arange(n)] / scores.sum(1)).mean()",
+            True,
+        ),
+        ("own = torch.diagonal(scores); loss = (torch.logsumexp(scores, dim=1) - own).mean()", True),
+        # other places than the diagonal, the diagonal alone, rows of one sample
+        ("own = scores[range(n), x.argmax(1)]; loss = -torch.log(own / scores.sum(dim=1)).mean()", False),
+        ("loss = -torch.log(scores[range(n), range(n)]).mean()", False),
+        ("one = self.heads(x); loss = -torch.log(one[range(n), range(n)] / one.sum(dim=1)).mean()", False),
+        ("one = torch.einsum('ik,jk->i', x, x).exp(); loss = one.log().mean()", False),
         # what is off the diagonal, the diagonal alone
         ("loss = (scores - torch.diag(torch.diag(scores))).pow(2).mean()", False),
         ("loss = (0.2 + scores.diag()).clamp(min=0).mean() - scores.mean()", False),

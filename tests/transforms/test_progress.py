@@ -103,11 +103,13 @@ def test_by_module() -> None:
     )
 
 
-def test_a_bar_that_a_star_brings_is_a_bar() -> None:
-    script = """
+@pytest.mark.parametrize("others", ["", "from torchvision.transforms import *"])
+def test_a_bar_that_a_star_brings_is_a_bar(others: str) -> None:
+    script = f"""
     import torch
     from torch.utils.data import DataLoader
     from tqdm import *
+    {others}
     loader = DataLoader([(torch.ones(4), torch.ones(2))] * 8, batch_size=2)
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

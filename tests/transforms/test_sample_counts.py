@@ -142,3 +142,53 @@ def test_a_count_that_a_class_keeps_is_named_where_it_decides(update, named):
         True
     ] * named
     assert found.new_text.count("TODO(accelify ACC412)") == named
+
+
+@pytest.mark.parametrize(
+    ("taken", "after"),
+    [("batch_size", "batch_size * accelerator.num_processes"), ("len(x)", OWN.format("len(x)"))],
+)
+@pytest.mark.parametrize("test", ["seen <= 0", "0 >= seen", "seen < 0"])
+def test_what_is_left_goes_down_by_the_samples_of_all_processes(taken, after, test):
+    update = f"seen -= {{}}\nif {test}:\n    seen = 100\n    torch.save(model.state_dict(), 'm.pt')\n"
+    text, found = _converted(update.format(taken))
+    assert text.startswith(f"seen -= {after}\n")
+    assert "ACC412" in codes(found)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "seen -= len(x)\nprint(seen)",
+        "seen -= 1\nif seen <= 0:\n    break",
+        "seen -= loss.item()\nif seen <= 0:\n    break",
+    ],
+)
+def test_what_goes_down_otherwise_stays(update):
+    text, found = _converted(update)
+    assert "seen -= accelerator" not in text
+    assert "num_processes" not in text
+    assert "ACC412" not in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("divided", "named"),
+    [
+        ("epoch = seen // len(data)", True),
+        ("done = 100 * seen / len(data)", False),
+        ("epoch = seen // 100", False),
+    ],
+)
+def test_an_epoch_that_is_worked_out_of_the_samples_seen(divided, named):
+    text, found = _converted("seen += len(x)", end=f"{divided}\n")
+    assert (text == f"seen += {OWN.format('len(x)')}") is named
+    assert ("ACC412" in codes(found)) is named
+
+
+def test_it_is_named_where_an_average_of_one_process_goes_by_the_count() -> None:
+    update = "seen += len(x)\ndecay = min(0.9, seen / (10 + seen))"
+    text, found = _converted(update, end="epoch = seen // len(data)\n")
+    assert "accelerator.reduce(len(x)" not in text
+    said = [f.message for f in found.remaining if f.code == "ACC412"]
+    assert len(said) == 1
+    assert "is divided by `len(data)`" in said[0]

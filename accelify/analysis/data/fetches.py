@@ -7,7 +7,9 @@ import re
 
 from accelify.analysis.devices.handed_back import is_super
 from accelify.analysis.files.renderings import fetches_repository
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant
+from accelify.analysis.values import Class
 
 _FETCHING = frozenset(
     """nltk.download gdown.download gdown.download_folder git.Repo.clone_from
@@ -24,6 +26,8 @@ _TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|
 _FETCHES_ITSELF = re.compile(
     r"(torch_geometric\.datasets\.(\w+\.)*[A-Z]\w*|ogb\.\w+\.\w*Dataset\w*|dgl\.data\.(\w+\.)*[A-Z]\w*Dataset)$"
 )
+# Their base classes: what a class makes ready in its `process`, its constructor writes where it is not there yet.
+_READY_BASES = re.compile(r"torch_geometric\.data\.(\w+\.)*(InMemoryDataset|Dataset)$")
 _VECTORS = ("glove", "fasttext", "charngram")
 
 
@@ -48,6 +52,16 @@ def is_download(call: ast.Call, name: str | None) -> bool:
         vectors = call_argument(call, 0, "vectors")
         return not isinstance(vectors, ast.Constant) or str(vectors.value).startswith(_VECTORS)
     return asked_to_download(call, name) is not None
+
+
+def makes_ready(script: ScriptModel, call: ast.Call) -> bool:
+    """Whether a call makes a data set of a class of the program whose base has it write what it processes."""
+    return any(
+        isinstance(made, Class)
+        and made.method("process") is not None
+        and any(map(_READY_BASES.match, made.external_bases()))
+        for made in script.values(call.func)
+    )
 
 
 def _unpacks(func: ast.expr) -> bool:

@@ -7,6 +7,7 @@ script, which moves what it gives back, shows nothing of it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -33,6 +34,7 @@ _TAKING_ANY = frozenset(
 _OF_TENSORS = frozenset(
     "size dim view unsqueeze long float int double half bool detach clone contiguous permute new type numel".split()
 )
+_HOST_TYPED = re.compile(rb"\b(Float|Double|Half|Long|Int|Short|Char|Byte|Bool)Tensor\b")
 _FUNCTIONS = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 2
@@ -68,15 +70,40 @@ def made_elsewhere(script: ScriptModel, before: Locations, after: Locations) -> 
         for callee in in_order(script.callees(call)):
             if not _stays(script, callee):
                 continue
-            given = frozenset(
-                name
-                for argument, name in handed_to(call, callee)
-                if after.of(argument) == {DEVICE} and before.of(argument) == {HOST}
-            )
+            given = _given_from_host(call, callee, before, after)
             body = _Body(script, callee, given, _is_given_tensors(script, after, callee, given))
             for scope, maker, beside in body.meetings(_DEEPEST) if given else ():
                 inner = script.interpreter.module_of(scope)
                 yield MadeElsewhere(call, scope, inner, maker, beside, body.gives_only_tensors())
+
+
+def typed_elsewhere(
+    script: ScriptModel, before: Locations, after: Locations
+) -> Iterator[tuple[Module, ast.Call]]:
+    """The `isinstance(rows, torch.LongTensor)` of such functions, each with its module, of what prepare places now.
+
+    Args:
+        script: its model, with the modules that are converted.
+        before: where tensors lie in the script as it is.
+        after: where they lie once prepare places its batches.
+    """
+    others = [m for m in script.program.modules.values() if m not in script.modules]
+    if not any(b"isinstance" in m.tree.data and _HOST_TYPED.search(m.tree.data) for m in others):
+        return
+    for call in script.calls():
+        for callee in in_order(script.callees(call)):
+            given = _given_from_host(call, callee, before, after) if _stays(script, callee) else _NO_NAMES
+            if given:
+                yield from _Body(script, callee, given).typed(_DEEPEST)
+
+
+def _given_from_host(call: ast.Call, callee: Scope, before: Locations, after: Locations) -> frozenset[str]:
+    """The parameters that a call hands what was on the host and is placed by prepare now."""
+    return frozenset(
+        name
+        for argument, name in handed_to(call, callee)
+        if after.of(argument) == {DEVICE} and before.of(argument) == {HOST}
+    )
 
 
 def _stays(script: ScriptModel, scope: Scope) -> bool:
@@ -105,6 +132,8 @@ class _Body:
     def __post_init__(self) -> None:
         self.module = self.script.interpreter.module_of(self.scope)
         bound = self._bound()
+        # Where a parameter becomes something else for good, for the reads behind that.
+        self._until: dict[str, int] = {}
         # By the name that holds it: the parameters that it comes of, or the calls that made it.
         self._roots = {name: frozenset({name}) for name in self.given}
         self._makers: dict[str, frozenset[ast.Call]] = {}
@@ -115,9 +144,19 @@ class _Body:
                 _hold(self._makers, name, values, self.makers)
                 if name not in self._makers:
                     _hold(self._roots, name, values, self.roots)
-        # A parameter that is something else from a line on is none that can be followed.
-        lost = {n for n in self.given if not all(v is not None and self.roots(v) for v in bound.get(n, ()))}
+        lost = set[str]()
+        for name in self.given:
+            others = [value for value in bound.get(name, ()) if value is None or not self.roots(value)]
+            if others and all(value is not None and not self._is_repeated(value) for value in others):
+                self._until[name] = min(self.module.tree.end(value) for value in others if value is not None)
+            elif others:
+                lost.add(name)
         self._roots = {name: roots for name, roots in self._roots.items() if not roots & lost}
+
+    def _is_repeated(self, node: ast.expr) -> bool:
+        """Whether a node stands in a loop of the function, so that what it binds is read in front of it, too."""
+        loops = (ast.For, ast.AsyncFor, ast.While)
+        return any(isinstance(a, loops) and a in self.scope.nodes for a in self.module.tree.ancestors(node))
 
     def _bound(self) -> dict[str, list[ast.expr | None]]:
         """What each name is bound to; None for what is not written out."""
@@ -147,6 +186,8 @@ class _Body:
     def roots(self, node: ast.expr) -> frozenset[str]:
         """The parameters that an expression is a tensor of; none for what lies elsewhere or is no tensor."""
         if isinstance(node, ast.Name):
+            if node.id in self._until and self.module.tree.start(node) > self._until[node.id]:
+                return _NO_NAMES
             return self._roots.get(node.id, _NO_NAMES)
         if isinstance(node, (ast.Subscript, ast.Starred)):
             return self.roots(node.value)
@@ -210,6 +251,19 @@ class _Body:
                     given = frozenset(name for one, name in handed_to(node, callee) if self.roots(one))
                     if given and _stays(self.script, callee):
                         yield from _Body(self.script, callee, given).meetings(depth - 1)
+
+    def typed(self, depth: int) -> Iterator[tuple[Module, ast.Call]]:
+        """The tests for a tensor type of the CPU, here and in what is called with the same tensors."""
+        for node in self.scope.nodes if self._roots else ():
+            if not isinstance(node, ast.Call):
+                continue
+            if isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2:
+                if self.roots(node.args[0]):
+                    yield self.module, node
+            for callee in in_order(self.script.callees(node)) if depth else ():
+                given = frozenset(name for one, name in handed_to(node, callee) if self.roots(one))
+                if given and _stays(self.script, callee):
+                    yield from _Body(self.script, callee, given).typed(depth - 1)
 
     def _together(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
         """The operands of an expression that have to lie together, and the indices that have to lie with them."""

@@ -110,6 +110,8 @@ class ClockTexts:
             return any(self.is_text(n, names) for n in chosen)
         if isinstance(node, ast.Subscript):
             return self.is_text(node.value, names)
+        if isinstance(node, (ast.List, ast.Tuple)):  # `paths = [f"{run}.pt", f"{run}.csv"]`
+            return any(self.is_text(n, names) for n in node.elts)
         if not isinstance(node, ast.Call):
             return False
         last = _last_name(node)

@@ -9,11 +9,18 @@ os.makedirs(path)    subprocess.Popen("mkdir -p %s" % path, shell=True)
 while os.path.exists(root + str(version)):
     version += 1
 os.makedirs(root + str(version))
+
+for number in range(100):
+    path = os.path.join(root, str(number))
+    if not os.path.exists(path):
+        os.makedirs(path)
+        return path
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.shell import SHELL
@@ -26,22 +33,51 @@ _ASKING = frozenset({"exists", "isdir", "is_dir"})
 _FARTHEST = 2
 
 
-def free_name_of(
-    script: ScriptModel, function: Scope, far: int = _FARTHEST
-) -> tuple[Scope, ast.While] | None:
+Loop = ast.While | ast.For
+
+
+def free_name_of(script: ScriptModel, function: Scope, far: int = _FARTHEST) -> tuple[Scope, Loop] | None:
     """Where a function, or one that it calls, looks for a free name of a folder that it makes; None where nowhere."""
-    loops = list(function.of_type(ast.While))
-    for loop in loops:
-        if any(_makes(node, path) for path in _looked_for(loop) for node in function.nodes):
-            return function, loop
-    for call in function.nodes if far else ():
-        for inner in (
-            in_order(script.interpreter.calls.get(call, set())) if isinstance(call, ast.Call) else ()
-        ):
+    for loop, _ in _searches(function):
+        return function, loop
+    for call in function.calls if far else ():
+        for inner in in_order(script.callees(call)):
             found = free_name_of(script, inner, far - 1)
             if found is not None:
                 return found
     return None
+
+
+def gives_free_name(function: Scope) -> Loop | None:
+    """The same loop of a function that gives back where it has made its folder."""
+    returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
+    return next(
+        (loop for loop, path in _searches(function) if any(ast.unparse(value) == path for value in returned)),
+        None,
+    )
+
+
+def _searches(function: Scope) -> Iterator[tuple[Loop, str]]:
+    """The loops of a function that look for a free name, each with the path of the folder that is made then."""
+    for loop in function.of_type(ast.While, ast.For):
+        paths = _looked_for(loop) if isinstance(loop, ast.While) else _first_free(loop)
+        for path in sorted(paths):
+            if any(_makes(node, path) for node in function.nodes):
+                yield loop, path
+
+
+def _first_free(loop: ast.For) -> set[str]:
+    """The paths of which a loop makes the first one that is not there, and goes no further."""
+    return {
+        ast.unparse(path)
+        for choice in walk(loop)
+        if isinstance(choice, ast.If) and isinstance(choice.test, ast.UnaryOp)
+        if isinstance(choice.test.op, ast.Not) and isinstance(choice.body[-1], (ast.Return, ast.Break))
+        if isinstance(call := choice.test.operand, ast.Call) and isinstance(call.func, ast.Attribute)
+        if call.func.attr in _ASKING
+        for path in (call.args or [call.func.value])
+        if any(_makes(node, ast.unparse(path)) for stmt in choice.body for node in walk(stmt))
+    }
 
 
 def _looked_for(loop: ast.While) -> set[str]:
@@ -78,4 +114,4 @@ def _makes(node: ast.AST, path: str) -> bool:
     return mkdir and any(isinstance(n, (ast.Name, ast.Attribute)) and dotted(n) == path for n in inside)
 
 
-__all__ = ["free_name_of"]
+__all__ = ["free_name_of", "gives_free_name"]

@@ -296,8 +296,8 @@ class Interpreter(CallEvaluator, KindsByUse):
         return held
 
     def _from_libraries(self, module: Module, name: str) -> Values:
-        """A name that nothing of the program gives, and that the one library may which is imported with a star."""
-        libraries = self._star_libraries.get(module, ())
+        """A name that nothing of the program gives, and that one library may which is imported with a star."""
+        libraries = [known for known in self._star_libraries.get(module, ()) if k.can_bring(known, name)]
         if len(libraries) != 1 or name.startswith("_") or hasattr(builtins, name):
             return set()
         return self._imported(module, f"{libraries[0]}.{name}")

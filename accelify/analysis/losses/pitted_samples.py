@@ -4,12 +4,15 @@ scores = F.log_softmax(a @ b.t(), dim=1)
 loss = -torch.diag(scores).mean()
 loss = F.cross_entropy(scores, torch.arange(len(x)))
 loss = (margin + scores - scores.diag().view(-1, 1)).clamp(min=0).sum()
+own = scores[range(n), range(n)]
+loss = -torch.log(own / (scores.sum(dim=1) - own)).mean()
 criterion = losses.TripletMarginLoss()      (of pytorch_metric_learning)
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accelify.analysis.scopes import Scope
@@ -32,6 +35,10 @@ _PAIR_LOSSES = {
 }
 _DIAGONALS = frozenset({"diag", "diagonal"})
 _PRODUCTS = frozenset({"mm", "matmul"})
+_RANGES = frozenset({"range", "arange"})
+_LOGARITHMS = frozenset({"log", "logsumexp"})
+# Of rows with rows, `"ik,jk->ij"`.
+_ROWS_WITH_ROWS = re.compile(r"([a-z])([a-z]),([a-z])\2->\1\3")
 _CROSS_ENTROPIES = frozenset({"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"})
 _MOVES = frozenset({"to", "cuda", "long", "type", "type_as"})
 _FARTHEST = 4
@@ -55,14 +62,37 @@ class PittedSamples:
     def pits(self, scope: Scope, call: ast.Call) -> bool:
         """Whether a call in a function compares the samples of a batch, as far as can be seen for sure."""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if last in _RANGES:
+            scores = self._indexed_by(scope, call)
+            return scores is not None and self._is_contrast(scope, scores)
         if last in _DIAGONALS:
             if _is_of_scores(scope, call):
+                return True
+            own = _diagonal_of(call)
+            if isinstance(own, ast.Name) and self._is_contrast(scope, own):
                 return True
             whole = _set_against(scope, call)
             return whole is not None and not self._is_of_products(scope, whole)
         if not call.args:
             return False
         return self._counts_as_classes(scope, call) or (self._libraries and self._is_pair_loss(scope, call))
+
+    def _indexed_by(self, scope: Scope, call: ast.Call) -> ast.Name | None:
+        """The matrix whose diagonal `scores[range(n), range(n)]` is, for the first of the two calls."""
+        tree = self.script.interpreter.module_of(scope).tree
+        pair = tree.parent(call)
+        whole = tree.parent(pair) if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 else None
+        if (
+            not isinstance(pair, ast.Tuple)
+            or not isinstance(whole, ast.Subscript)
+            or pair.elts[0] is not call
+        ):
+            return None
+        same = whole.slice is pair and ast.unparse(pair.elts[1]) == ast.unparse(call)
+        return whole.value if same and isinstance(whole.value, ast.Name) else None
+
+    def _is_contrast(self, scope: Scope, scores: ast.Name) -> bool:
+        return _sets_apart(scope, scores) and not self._is_of_products(scope, scores.id)
 
     def _is_of_products(self, scope: Scope, name: str) -> bool:
         """Whether a matrix is seen to be of products with all rows, here or where it is worked out: said there, but for
@@ -130,12 +160,8 @@ class PittedSamples:
 def _set_against(scope: Scope, call: ast.Call) -> str | None:
     """The name of a matrix whose diagonal is set against all of it, with a margin: how each sample's own score stands
     to those of the others. None where it is not."""
-    whole = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if whole is not None and dotted(whole) in ("torch", "th"):
-        whole = call.args[0] if len(call.args) == 1 else None
-    elif call.args:
-        return None
-    if call.keywords or not isinstance(whole, ast.Name):
+    whole = _diagonal_of(call)
+    if not isinstance(whole, ast.Name):
         return None
     assigned = [n for n in scope.of_type(ast.Assign) if isinstance(n.targets[0], ast.Name)]
     own: set[str] = set()
@@ -145,6 +171,35 @@ def _set_against(scope: Scope, call: ast.Call) -> str | None:
                 own |= set(target_names(stmt.targets[0]))
     hinged = (n for n in scope.of_type(ast.Call) if _called(n) in _HINGES)
     return whole.id if any(_differences(part, whole.id, own, call) for part in hinged) else None
+
+
+def _diagonal_of(call: ast.Call) -> ast.expr | None:
+    """What `scores.diag()`, or `torch.diag(scores)`, is the diagonal of; None where it is another diagonal."""
+    whole = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if call.keywords:
+        return None
+    if whole is not None and dotted(whole) in ("torch", "th"):
+        return call.args[0] if len(call.args) == 1 else None
+    return None if call.args else whole
+
+
+def _sets_apart(scope: Scope, scores: ast.Name) -> bool:
+    """Whether a matrix of products of all rows with all rows is summed along its rows, and a logarithm taken there."""
+    name = scores.id
+    products = any(
+        _is_product(part) or _is_einsum_of_rows(part)
+        for node in scope.nodes
+        if isinstance(node, ast.Assign) and any(name in target_names(t) for t in node.targets)
+        for part in walk(node.value)
+    )
+    if not products or not any(_called(node) in _LOGARITHMS for node in scope.calls):
+        return False
+    return any(
+        _called(call) in ("sum", "logsumexp")
+        and any(isinstance(n, ast.Name) and n.id == name for n in walk(call))
+        and (any(kw.arg in ("dim", "axis") for kw in call.keywords) or bool(call.args))
+        for call in scope.calls
+    )
 
 
 def _differences(node: ast.expr, whole: str, own: set[str], call: ast.Call) -> bool:
@@ -192,6 +247,14 @@ def _called(node: ast.AST) -> str:
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return str(name).lower()
+
+
+def _is_einsum_of_rows(node: ast.AST) -> bool:
+    """`torch.einsum("ik,jk->ij", a, b)`."""
+    if not isinstance(node, ast.Call) or _called(node) != "einsum" or not node.args:
+        return False
+    rule = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
+    return bool(_ROWS_WITH_ROWS.fullmatch(str(rule).replace(" ", "")))
 
 
 def _is_product(node: ast.AST) -> bool:

@@ -95,14 +95,23 @@ def is_list(value: ast.expr) -> bool:
 
 def holds_tensors(script: ScriptModel, one: Collecting) -> bool:
     """Whether what is collected is joined to a tensor anywhere in its function: it may be texts or lists else."""
+    return len(one.values) == 1 and any(name in _JOINING for name in _given_to(script, one))
+
+
+def is_read_by_numpy(script: ScriptModel, one: Collecting) -> bool:
+    """Whether a function of NumPy makes an array of what is collected: of tensors, numbers or texts."""
+    return len(one.values) == 1 and any(name.startswith("numpy.") for name in _given_to(script, one))
+
+
+def _given_to(script: ScriptModel, one: Collecting) -> Iterator[str]:
+    """The functions of libraries that are given the list as their first argument, where it is a variable."""
     if not isinstance(one.container, ast.Name):
-        return False
+        return
     owner = script.scope_of(one.container).resolve(one.container.id)
     for read in script.reads(one.container.id, owner) if owner is not None else ():
         call = script.tree.parent(read)
-        if isinstance(call, ast.Call) and call.args[:1] == [read] and script.qualname(call.func) in _JOINING:
-            return len(one.values) == 1
-    return False
+        if isinstance(call, ast.Call) and call.args[:1] == [read]:
+            yield script.qualname(call.func) or ""
 
 
 def is_tensor(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:

@@ -1,4 +1,8 @@
-"""Counts of the samples that a training loop has seen, by which something is decided: `seen += batch_size`."""
+"""Counts of the samples that a training loop has seen, by which something is decided: `seen += batch_size`.
+
+if left <= 0: evaluate()           of `left -= len(x)`, that go down
+epoch = seen // len(data_set)      from which a run goes on
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.metrics.figures import BatchLoop, Figures, addition
 from accelify.analysis.scopes import Scope
@@ -66,6 +71,14 @@ class SampleCounts:
                 yield replace(count, is_total=whole)
         yield from self._of_attributes(loops)
 
+    def adds_samples(self, added: ast.expr) -> bool:
+        """Whether a number is that of the samples of a batch: of the one at hand, or the configured one."""
+        return self._is_nominal(added) or self._is_own(added)
+
+    def adds_batch(self, added: ast.expr) -> bool:
+        """Whether it is the configured size of a batch."""
+        return self._is_nominal(added)
+
     def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         """Counts that a class keeps, `self.seen += len(x)`: who else reads them is not followed."""
         tree, script = self.script.tree, self.script
@@ -93,6 +106,9 @@ class SampleCounts:
     def _counts(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         for stmt in self.script.tree.nodes(ast.AugAssign, ast.Assign):
             target, added = addition(stmt)
+            down = isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Sub)
+            if down:
+                target, added = stmt.target, stmt.value
             name = target.id if isinstance(target, ast.Name) else None
             if name is None or added is None:
                 continue
@@ -104,7 +120,11 @@ class SampleCounts:
             owner = scope.resolve(name)
             if loop is None or owner is None or self.script.enclosing_loops(stmt)[0] is not loop:
                 continue
-            limits = [limit for read in self._reads_of(name, owner) for limit in self._limits(read, loop)]
+            reads = self._reads_of(name, owner)
+            limits = [limit for read in reads for limit in self._limits(read, loop, down)]
+            limits += [data for read in reads if (data := self._epochs_of(read)) is not None]
+            if down and not any(map(_is_zero, limits)):
+                continue
             yield SampleCount(stmt, name, added, nominal, tuple(limits))
 
     def _reads_of(self, name: str, owner: Scope) -> list[ast.Name]:
@@ -132,8 +152,21 @@ class SampleCounts:
             for n in walk(added)
         )
 
-    def _limits(self, read: ast.expr, loop: BatchLoop) -> Iterator[ast.expr]:
-        """What a count is compared with in a test, unless that is a count of the loop's as well."""
+    def _epochs_of(self, read: ast.Name) -> ast.expr | None:
+        """The `len(data_set)` of `epoch = seen // len(data_set)`, by which a run that goes on knows its epoch."""
+        tree = self.script.tree
+        share = tree.parent(read)
+        if not isinstance(share, ast.BinOp) or not isinstance(share.op, ast.FloorDiv):
+            return None
+        total, stmt = share.right, tree.parent(share)
+        if share.left is not read or not isinstance(stmt, ast.Assign) or not isinstance(total, ast.Call):
+            return None
+        counted = dotted(total.func) == "len" and len(total.args) == 1
+        return total if counted and self.script.is_a(total.args[0], v.DATASET) else None
+
+    def _limits(self, read: ast.expr, loop: BatchLoop, down: bool = False) -> Iterator[ast.expr]:
+        """What a count is compared with in a test, unless that is a count of the loop's as well; one that goes down
+        also with nothing left."""
         tree = self.script.tree
         compare = tree.parent(read)
         if isinstance(compare, ast.BinOp) and isinstance(compare.op, (ast.Add, ast.Sub)):
@@ -146,7 +179,7 @@ class SampleCounts:
         stmt = tree.statement(compare)
         if not isinstance(stmt, (ast.If, ast.While)) or all(n is not compare for n in walk(stmt.test)):
             return
-        if not is_constant(other, 0) and not names_in(other) & {
+        if (down or not is_constant(other, 0)) and not names_in(other) & {
             counter_of(self.script, loop),
             *_counted_in(loop),
         }:
@@ -197,6 +230,10 @@ class SampleCounts:
                     if weighs or isinstance(tree.parent(node), ast.Return):
                         return False
         return True
+
+
+def _is_zero(limit: ast.expr) -> bool:
+    return is_constant(limit, 0)
 
 
 def _counted_in(loop: BatchLoop) -> Iterator[str]:

@@ -89,6 +89,14 @@ def picks_by_name(tree: Tree) -> int | None:
     return None
 
 
+def made_by_configuration(tree: Tree) -> int | None:
+    """The line at which a script makes what Hydra's configuration names: `hydra.utils.instantiate(cfg.agent)`."""
+    for call in tree.nodes(ast.Call) if b"hydra" in tree.data else ():
+        if (dotted(call.func) or "").rpartition(".")[2] == "instantiate" and call.args:
+            return tree.position(tree.start(call))[0]
+    return None
+
+
 def _is_of_module(picked: ast.expr) -> bool:
     """Whether an expression is `module.__dict__[name]`, with a name that is no constant."""
     return (

@@ -67,7 +67,8 @@ def _is_top(folder: Path) -> bool:
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
-    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports.
+    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports, and behind
+    these those of PYTHONPATH.
 
     Args:
         path: where the script lies.
@@ -80,7 +81,17 @@ def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path],
     for module in _imported(path, text, roots):
         if (other := read(module)) is not None:
             found += _added_by(module, other, [path.parent, *roots])
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *_told_by_environment(path.parent)]))
+
+
+def _told_by_environment(folder: Path) -> list[Path]:
+    """The folders of PYTHONPATH that lie in the project around a folder: others are none of its own."""
+    told = os.environ.get("PYTHONPATH", "")
+    top = top_of_project(folder) if told else None
+    if top is None:
+        return []
+    places = [Path(one).resolve() for one in told.split(os.pathsep) if one]
+    return [place for place in places if place != top and place.is_relative_to(top) and place.is_dir()]
 
 
 def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:

@@ -10,6 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.choices import binds_device, chooses_device
 from accelify.analysis.devices.wishes import option_name
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.bound import always_binds
 from accelify.analysis.syntax import dotted, walk
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -121,6 +122,23 @@ def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str])
         isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
         for callee in script.callees(call)
         for inner in walk(callee.node)
+    )
+
+
+def is_moved_by_then(block: list[ast.stmt], index: int, needed: frozenset[str]) -> bool:
+    """Whether a statement binds options anew, out of a checkpoint, by which something was moved in front of it.
+
+    `model.to(args.device)` above `if args.resume: args = checkpoint["args"]`: the Accelerator knew its device there.
+    """
+    again = {n for n in defines(block[index]) & needed if any(always_binds(s, n) for s in block[:index])}
+    return bool(again) and any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+        and any(isinstance(n, ast.Attribute) and dotted(n.value) in again for a in node.args for n in walk(a))
+        for stmt in block[:index]
+        if not isinstance(stmt, DEFINITIONS)
+        for node in walk(stmt)
     )
 
 

@@ -20,6 +20,7 @@ from accelify.analysis.planning.anchor_statements import (
     extends_arguments,
     is_harmless,
     is_header,
+    is_moved_by_then,
     leads,
     makes_role,
     may_set_options,
@@ -446,6 +447,8 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             if not any(extends_arguments(script, s, needed) for s in later):
                 if not may_set_options(script, later[1:]):
                     break
+        if is_moved_by_then(block, index, needed):
+            break
         if is_header(stmt) or (
             index == 0 and isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         ):

@@ -85,7 +85,8 @@ class Reasons:
                 line = script.tree.locate(script.tree.start(call))[1]
                 message = (
                     f"its training loop may be in `{taker}`, which line {line} hands the optimizer and which is not "
-                    "found in this project: put its folder on sys.path in this file, or convert it where it is"
+                    "found in this project: put its folder on sys.path in this file or on PYTHONPATH, or convert it "
+                    "where it is"
                 )
                 return Blocker("ACC009", message, call)
         return Blocker("ACC002", "it has no training loop (no call of backward)")
@@ -160,8 +161,8 @@ class Reasons:
                 file = cls.module.path.name if cls.module.path is not None else "this file"
                 message = (
                     f"`{cls.name}` ({file}) is derived from `{name}` of `{library}`, which is not found in this "
-                    "project, so that it is not known for a model: put its folder on sys.path in this file, or import "
-                    "it by the name that it has from here"
+                    "project, so that it is not known for a model: put its folder on sys.path in this file or on "
+                    "PYTHONPATH, or import it by the name that it has from here"
                 )
                 return Blocker("ACC003", message, call)
         return None

@@ -55,7 +55,10 @@ def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
     """The values that a function's body can give back, branches that the constants rule out left out."""
     for stmt in body:
         if isinstance(stmt, ast.Return) and stmt.value is not None:
-            yield stmt.value
+            value = stmt.value
+            while isinstance(value, ast.IfExp) and (taken := decided(value.test, constants)) is not None:
+                value = value.body if taken else value.orelse
+            yield value
         elif isinstance(stmt, ast.If):
             taken = decided(stmt.test, constants)
             if taken is not False:

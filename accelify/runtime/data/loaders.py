@@ -199,6 +199,8 @@ class LoaderIterator:
                 batch, self.shares = cut_batch(
                     batch, process.data_ranks, process.data_rank, known.batches, known.last
                 )
+        if self._ended:
+            self.streams.give_last()
         batch = batch if self._fed else loader._place(batch)
         # Held, so that nothing else comes to lie in its place; the script holds it, too, until it asks for the next.
         self._batch = batch if len(loader.gradient_state.loaders) > 1 else None
@@ -445,11 +447,16 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
 
     def _open_pass(self) -> int | None:
         """The number of a pass that ranks read apart and end together."""
-        shard = self.shard if self.shard is not None else self.base_dataloader.dataset
-        if not getattr(shard, "even_batches", True):
+        if not self._ends_together:
             return None
         self.__dict__["_pass"] = open_pass(self.__dict__.get("_pass"))
         return self.__dict__["_pass"]  # type: ignore[no-any-return]
+
+    @property
+    def _ends_together(self) -> bool:
+        """Whether the ranks come to the end of a pass behind the same number of batches."""
+        shard = self.shard if self.shard is not None else self.base_dataloader.dataset
+        return bool(getattr(shard, "even_batches", True))
 
     def _after_pass(self) -> None:
         self.__dict__["epoch"] += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import sys
 import threading
@@ -187,16 +186,31 @@ def stream_number() -> int:
 
 # Passes that moved the ranks' streams apart and have not been read to their end, by number.
 _apart: set[int] = set()
-_numbers = itertools.count()
+# Those of them that have given their last batch.
+_spent: set[int] = set()
+_next_number = 0
 
 
 def open_pass(before: int | None) -> int:
     """Note that a pass begins whose ranks draw apart, in the place of one that was left; returns its number."""
+    global _next_number
     if before is not None:
         _apart.discard(before)
-    number = next(_numbers)
+        _spent.discard(before)
+    number, _next_number = _next_number, _next_number + 1
     _apart.add(number)
     return number
+
+
+def next_pass() -> int:
+    """The number that the next such pass will get."""
+    return _next_number
+
+
+def note_last(number: int) -> None:
+    """Note that a pass has given its last batch: nobody may ask it for another one."""
+    if number in _apart:
+        _spent.add(number)
 
 
 def rejoin(number: int) -> None:
@@ -204,13 +218,27 @@ def rejoin(number: int) -> None:
     (a split of the data for the next round, new weights for the next fold) draws the same everywhere.
 
     Inside another such pass the streams stay apart. Every rank comes to the same answer: it counts which passes began
-    and which were read to their end, not which iterators are still there.
+    and which were read to their end, not which iterators are still there. One that began within this one and has given
+    its last batch is over with it: `zip(first, second)` ends with the first of two that are as long.
     """
+    _apart.discard(number)
+    if all(other > number and other in _spent for other in _apart):
+        _join_streams()
+
+
+def rejoin_within(number: int) -> None:
+    """The same behind a pass that moved nothing apart, for those from a number on which began within it."""
+    if _apart and all(other >= number and other in _spent for other in _apart):
+        _join_streams()
+
+
+def _join_streams() -> None:
     from ..collectives import broadcast_tensors
 
-    _apart.discard(number)
-    if _apart or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return
+    _apart.clear()
+    _spent.clear()
     device = PartialState().device
     states = [torch.get_rng_state(), _packed_numpy()]
     if device.type == "cuda":

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..state import PartialState
-from .random_state import DataStream, Resume, move_apart, rejoin, stream_number
+from .random_state import (
+    DataStream,
+    Resume,
+    move_apart,
+    next_pass,
+    note_last,
+    rejoin,
+    rejoin_within,
+    stream_number,
+)
 
 if TYPE_CHECKING:
     from .loaders import DataLoaderShard
@@ -38,6 +47,9 @@ class PassStreams:
             loader.trained = self.parted = True
             self._waits = False
         self._pass = loader._open_pass() if self.parted else None
+        self._is_last = False
+        # What moves the streams apart from here on does so within this pass.
+        self._within = next_pass()
         # The number until the first batch, the way back from then on.
         self._apart: Any = None if number is None or self._resumed else number + loader.epoch
         if self._resumed and self._data is not None:
@@ -52,6 +64,12 @@ class PassStreams:
         if isinstance(self._apart, int):
             self._apart = move_apart(self._apart)
 
+    def give_last(self) -> None:
+        """The batch that the script goes on with is the last one."""
+        self._is_last = True
+        if self._pass is not None:
+            note_last(self._pass)
+
     def note_backward(self) -> None:
         """The pass trains: every rank comes to its end."""
         if not self._waits:
@@ -60,6 +78,8 @@ class PassStreams:
         self._pass = self.loader._open_pass()
         if self._pass is None:
             return  # ranks come to its end at different times
+        if self._is_last:
+            note_last(self._pass)
         self.loader.trained = self.parted = True
         if not self._resumed:
             self._apart = move_apart(stream_number() + self.loader.epoch)
@@ -69,6 +89,8 @@ class PassStreams:
         if self._pass is not None:
             rejoin(self._pass)
             self._pass = None
+        elif self._waits and self.loader._ends_together:
+            rejoin_within(self._within)
 
     def leave(self) -> None:
         """A first look at a batch is over."""

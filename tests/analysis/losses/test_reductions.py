@@ -141,9 +141,19 @@ class Crit(nn.Module):
 """
 
 
+EITHER = """
+def crit(a, mean=True):
+    loss = -torch.sum(a)
+    return loss / a.size()[0] if mean else loss
+"""
+
+
 @pytest.mark.parametrize(
     ("loss", "wanted"),
     [
+        (f"{EITHER}loss = crit(output)", "mean"),
+        (f"{EITHER}loss = crit(output, False)", "sum"),
+        (f"{EITHER}loss = crit(output, args.mean)", "mixed"),
         (f"{BRANCHES}loss = crit(output, y)", "mean"),
         (f"{BRANCHES}loss = crit(output, y, reduction='sum')", "sum"),
         (f"{BRANCHES}loss = crit(output, y, args.reduction)", "mixed"),

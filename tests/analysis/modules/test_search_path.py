@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,22 @@ def test_no_root_is_guessed_above_a_package_without_one(tmp_path: Path) -> None:
     inner.mkdir(parents=True)
     (inner / "__init__.py").write_text("")
     assert roots_of(inner / "train.py") == [inner.resolve(), inner.resolve().parent]
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [("{0}/other:{0}/lib", True), ("{0}/lib:", True), ("{0}/other", False), ("", False)]
+)
+def test_the_folders_of_the_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch, told: str, found: bool
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", told.format(project).replace(":", os.pathsep))
+    assert finds(project, "") is found
+
+
+def test_the_folders_of_the_environment_that_lie_elsewhere_are_not_looked_into(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "net.py").write_text("def make():\n    return 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    assert not finds(project, "")

@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -35,3 +36,16 @@ print([one.numpy() for one, _ in pairs], [other.numpy() for _, other in pairs])
 print(model(inputs[0].to(device)).shape)
 for x in inputs:
     print(model(x.to(device)).sum().item())
+
+
+def arrays(model, loader):
+    outputs, labels = [], []
+    with torch.no_grad():
+        for x, y in loader:
+            outputs.append(model(x.to(device)).argmax(1).cpu().numpy())
+            labels.append(y)
+    return np.concatenate(outputs), np.concatenate(labels, axis=0)
+
+
+outputs, labels = arrays(model, loader)
+print((outputs == labels).mean())
