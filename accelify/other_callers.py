@@ -154,4 +154,10 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
 
 def _files(folders: Iterable[Path], together: set[Path]) -> list[Path]:
     files = [path for folder in folders for path in islice(python_files(folder), _MOST_FILES)]
-    return [path for path in files if path.resolve() not in together]
+    names = {path.name for path in together}
+    # A file of another name is one of them only by a link.
+    return [
+        path
+        for path in files
+        if not (path.name in names or path.is_symlink()) or path.resolve() not in together
+    ]

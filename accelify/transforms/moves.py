@@ -311,8 +311,10 @@ class _Moves:
             and len(stripped.args) == 1
         ):
             return self._identity_comprehension(target, stripped)
-        return (dotted(target) is not None and _dump(target) == _dump(stripped)) or (
-            isinstance(target, ast.Subscript) and stripped is not value and _dump(target) == _dump(stripped)
+        return (dotted(target) is not None and text_of(target) == text_of(stripped)) or (
+            isinstance(target, ast.Subscript)
+            and stripped is not value
+            and text_of(target) == text_of(stripped)
         )
 
     def _identity_comprehension(self, target: ast.expr, value: ast.expr) -> bool:
@@ -331,17 +333,17 @@ class _Moves:
             return (
                 inner is not value.value
                 and isinstance(generator.target, ast.Tuple)
-                and [_dump(e) for e in generator.target.elts] == [_dump(value.key), _dump(inner)]
+                and [text_of(e) for e in generator.target.elts] == [text_of(value.key), text_of(inner)]
                 and isinstance(generator.iter, ast.Call)
                 and isinstance(generator.iter.func, ast.Attribute)
                 and generator.iter.func.attr == "items"
-                and _dump(generator.iter.func.value) == _dump(target)
+                and text_of(generator.iter.func.value) == text_of(target)
             )
         inner = self._stripped(value.elt)
         return (
             inner is not value.elt
-            and _dump(generator.target) == _dump(inner)
-            and _dump(generator.iter) == _dump(target)
+            and text_of(generator.target) == text_of(inner)
+            and text_of(generator.iter) == text_of(target)
         )
 
     def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
@@ -403,7 +405,7 @@ class _Moves:
             for one, other in zip(branch.body, branch.orelse, strict=True):
                 if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
                     return
-                if [_dump(t) for t in one.targets] != [_dump(t) for t in other.targets]:
+                if [text_of(t) for t in one.targets] != [text_of(t) for t in other.targets]:
                     return
                 pairs.append((one.value, other.value))
         else:
@@ -439,7 +441,7 @@ class _Moves:
                     return strip(part.args[0])
             return type(part)(**{name: strip(value) for name, value in ast.iter_fields(part)})
 
-        return _dump(strip(node))
+        return text_of(strip(node))
 
     def _merge(self, branch: ast.If | ast.IfExp, pairs: list[tuple[ast.expr, ast.expr]]) -> list[Edit] | None:
         texts = []
@@ -591,7 +593,3 @@ class _Moves:
         )
         end = self.tree.end(call.func)
         return [Replace(end - len(call.func.attr), self.tree.end(call), f"to({accelerator}.device{extra})")]
-
-
-def _dump(node: ast.AST) -> str:
-    return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
