@@ -3,6 +3,7 @@
 with autocast():          ->  with accelerator.autocast():
 scaler.step(optimizer)    ->  optimizer.step()
 scaler.update()           ->  (gone)
+scaler.unscale_(optimizer)  ->  accelerator.unscale_gradients(optimizer)    (before clipping, which does it: gone)
 
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
 its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
@@ -94,6 +95,11 @@ def _scalers(context: Context) -> Iterator[Change]:
                 f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
             )
             edits = [verbs.replace(tree, call, accelerator_step)]
+        elif func.attr == "unscale_" and call.args and _read_unscaled(context, stmt):
+            accelerator = context.accelerator(call)
+            if accelerator is not None:
+                optimizer = tree.segment(call.args[0])
+                edits = [verbs.replace(tree, call, f"{accelerator}.unscale_gradients({optimizer})")]
         elif func.attr in ("update", "unscale_") and isinstance(stmt, ast.Expr):
             edits = [DeleteStatement(stmt)]
         elif func.attr == "scale":
@@ -127,6 +133,24 @@ def _scalers(context: Context) -> Iterator[Change]:
             edit = DeleteStatement(stmt)
         context.claim(stmt)
         yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
+
+
+def _read_unscaled(context: Context, statement: ast.AST | None) -> bool:
+    """Whether something else than clipping, which unscales by itself, comes between `unscale_` and the step."""
+    if not isinstance(statement, ast.Expr):
+        return False
+    _, _, block = context.tree.block_of(statement)
+    for later in block[block.index(statement) + 1 :]:
+        calls = [node for node in ast.walk(later) if isinstance(node, ast.Call)]
+        scaled = [
+            call.func.attr
+            for call in calls
+            if isinstance(call.func, ast.Attribute) and context.script.is_a(call.func.value, v.SCALER)
+        ]
+        if "unscale_" not in scaled:
+            clips = any(context.script.qualname(call.func) in k.CLIPPING for call in calls)
+            return not clips and "step" not in scaled
+    return False
 
 
 def _read_elsewhere(context: Context, stmt: ast.Assign) -> bool:

@@ -57,6 +57,12 @@ def test_autocast(head: str, scaled: bool) -> None:
             "accelerator.backward(loss)\naccelerator.clip_grad_norm_(model.parameters(), 1.0)",
         ),
         (
+            "backward",
+            f"{SCALED}\nscaler.unscale_(optimizer)\nnorms = [p.grad.norm() for p in model.parameters()]",
+            "accelerator.backward(loss)\naccelerator.unscale_gradients(optimizer)\n"
+            "norms = [p.grad.norm() for p in model.parameters()]",
+        ),
+        (
             "setup",
             MADE,
             'accelerator = Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")\n'
