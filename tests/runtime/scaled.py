@@ -23,6 +23,7 @@ class Setting:
         clip: norm to which gradients are clipped; None: they are not.
         fused: AdamW in one kernel, which leaves overflowing steps out by itself.
         overflows: batches whose gradients are infinite in fp16.
+        compiled: by torch.compile, in "the script" or, with the same numbers, by "the Accelerator".
     """
 
     precision: str = "fp16"
@@ -31,6 +32,7 @@ class Setting:
     clip: float | None = None
     fused: bool = False
     overflows: tuple[int, ...] = ()
+    compiled: str = ""
 
 
 def parts(setting, device):
@@ -63,7 +65,9 @@ def by_hand(setting, device):
         return output.float()
 
     model, optimizer, scheduler, loader = parts(setting, device)
-    scaler = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=5, enabled=setting.precision == "fp16")
+    model = torch.compile(model) if setting.compiled else model
+    scaled = setting.precision == "fp16"
+    scaler = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=5, enabled=scaled)
     history, number = [], 0
     for _ in range(2):
         for i, (x, y) in enumerate(loader):
@@ -98,11 +102,14 @@ def accelerated(setting, cpu):
 
     accelerator = fresh_accelerator(
         cpu=cpu,
+        dynamo_backend="inductor" if setting.compiled == "the Accelerator" else None,
         mixed_precision=setting.precision,
         gradient_accumulation_steps=setting.accumulate,
         kwargs_handlers=[GradScalerKwargs(init_scale=2.0**10, growth_interval=5)],
     )
-    model, optimizer, scheduler, loader = accelerator.prepare(*parts(setting, None))
+    model, *others = parts(setting, None)
+    model = torch.compile(model) if setting.compiled == "the script" else model
+    model, optimizer, scheduler, loader = accelerator.prepare(model, *others)
     history, skipped, number = [], [], 0
     for _ in range(2):
         for x, y in loader:
