@@ -17,6 +17,7 @@ from tests.gpu.support import DEVICE_ERROR, FIXED, FIXTURES, KINDS, SCRIPTS, Out
 
 pytestmark = pytest.mark.distributed
 
+
 @pytest.fixture(scope="module")
 def fixed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     folder = tmp_path_factory.mktemp("fixtures")

@@ -1,7 +1,6 @@
 """The fixtures and the scripts of the simulated GPU on a real one: `verify --gpu` runs each before and after.
 
-Losses, learning rates and weights of the converted script are the original's to the bit. Where they are not, two runs of
-the original have to differ from each other as well, and then the losses are equal to rounding.
+Losses, learning rates and weights of the converted script are the original's to the bit.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ def test_one_gpu_gives_the_numbers_of_the_plain_loop(loop):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("pinned", "asked"), [(False, False), (True, False), (False, True)])
 def test_batches_come_to_the_gpu(workers, pinned, asked):
-    accelerator = fresh_accelerator(
-        cpu=False, dataloader_config=DataLoaderConfiguration(non_blocking=asked)
-    )
+    accelerator = fresh_accelerator(cpu=False, dataloader_config=DataLoaderConfiguration(non_blocking=asked))
     data = [{"x": torch.full((1000,), float(i)), "name": str(i)} for i in range(64)]
     loader = DataLoader(data, batch_size=8, num_workers=workers, pin_memory=pinned)
     prepared = accelerator.prepare(loader)
