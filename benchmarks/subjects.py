@@ -97,7 +97,7 @@ WORKLOADS = {
         "real": Workload("transformer, 5 million weights", _encoder, 4, _square, 4),
     },
     "cuda": {
-        "small": Workload("5 layers of width 128", lambda: _small(400 * 32), 32, _square, 100),
+        "small": Workload("5 layers of width 128", lambda: _small(400 * 32), 32, _square, 50),
         "real": Workload("transformer, 135 million weights", _language_model, 8, _next_token, 4),
     },
 }

@@ -55,8 +55,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     def __setattr__(self, name: str, value: Any) -> None:
         """A switch of an optimizer of the script's own is set where its code reads it."""
         own = self.__dict__
+        if name in own:
+            own[name] = value
+            return
         inner = own.get("optimizer")
-        if inner is not None and name not in own and name in vars(inner) and not hasattr(type(self), name):
+        if inner is not None and name in vars(inner) and not hasattr(type(self), name):
             setattr(inner, name, value)
         else:
             super().__setattr__(name, value)

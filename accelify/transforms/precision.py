@@ -8,6 +8,9 @@ scaler.unscale_(optimizer)  ->  accelerator.unscale_gradients(optimizer)    (bef
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
 its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
 that trains in fp16 without a GradScaler, keeps its own casts and scaler, and with them its figures.
+
+After a step that is left out because gradients overflow in fp16, a prepared scheduler does not advance, as with
+Accelerate. A script that called `scheduler.step()` all the same has its learning rate that many steps later.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def _kept(context: Context) -> Iterator[Change]:
 def _scalers(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     scaled = {b.call for b in script.backwards if b.scaler is not None}
-    kept = False
+    kept = stepped = False
     for call in script.calls():
         func = call.func
         if not isinstance(func, ast.Attribute) or not script.is_a(func.value, v.SCALER):
@@ -91,6 +94,7 @@ def _scalers(context: Context) -> Iterator[Change]:
         stmt = tree.parent(call)
         edits: list[Edit] = []
         if func.attr == "step" and call.args:
+            stepped = True
             accelerator_step = (
                 f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
             )
@@ -118,6 +122,8 @@ def _scalers(context: Context) -> Iterator[Change]:
             continue
         context.claim(call)
         yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
+    if stepped:
+        yield from _schedules_that_wait(context)
     for call in script.calls_to(k.SCALER_CLASSES):
         stmt = tree.statement(call)
         accelerator = context.accelerator(call)
@@ -133,6 +139,28 @@ def _scalers(context: Context) -> Iterator[Change]:
             edit = DeleteStatement(stmt)
         context.claim(stmt)
         yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
+
+
+def _schedules_that_wait(context: Context) -> Iterator[Change]:
+    """A prepared scheduler does not advance for a step that was left out; the script's own may have done so."""
+    tree, script = context.tree, context.script
+    asking: list[ast.AST] = [*tree.named("get_scale")]
+    for node in list(asking):
+        statement = tree.statement(node)
+        if isinstance(statement, ast.Assign):
+            asking += [n for t in statement.targets if isinstance(t, ast.Name) for n in tree.named(t.id)]
+    for call in script.calls():
+        func = call.func
+        if not (isinstance(func, ast.Attribute) and func.attr == "step"):
+            continue
+        if script.things(func.value, v.SCHEDULER) & context.plan.prepared:
+            tests = [a.test for a in tree.ancestors(call) if isinstance(a, ast.If)]
+            if not any(tree.is_within(node, tests) for node in asking):
+                message = (
+                    "a step that overflows in fp16 is left out, and this schedule waits for the next one then"
+                )
+                yield context.change(SCALER, call, message, severity=Severity.INFO)
+                return
 
 
 def _read_unscaled(context: Context, statement: ast.AST | None) -> bool:

@@ -99,7 +99,9 @@ def test_a_resumed_run_goes_on_to_the_bit(precision, fused, tmp_path):
 
 @pytest.mark.parametrize("compiled", ["the script", "the Accelerator"])
 @pytest.mark.parametrize("precision", ["no", "bf16", "fp16"])
-def test_compiled_models_have_the_numbers_of_those_compiled_by_hand(compiled, precision):
+def test_compiled_models_have_the_numbers_of_those_compiled_by_hand(compiled, precision, monkeypatch):
+    # torch 2.11 keeps the graph of one autocast type for that of another, too; 2.13 does not.
+    monkeypatch.setattr("torch._functorch.config.enable_autograd_cache", False)
     setting = Setting(precision, compiled=compiled)
     torch._dynamo.reset()
     expected, weights, _ = by_hand(setting, "cuda")

@@ -76,6 +76,29 @@ def test_scaler(place: str, before: str, after: str) -> None:
     check_transformed(place, before, after, **others)
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (f"{STEP}\nscheduler.step()", True),
+        (f"{STEP}\nif step < 100:\n    scheduler.step()", True),
+        (
+            f"before = scaler.get_scale()\n{STEP}\nif scaler.get_scale() >= before:\n    scheduler.step()",
+            False,
+        ),
+        (
+            f"before = scaler.get_scale()\n{STEP}\nskipped = before > scaler.get_scale()\n"
+            "if not skipped:\n    scheduler.step()",
+            False,
+        ),
+        (STEP, False),
+    ],
+)
+def test_a_schedule_that_went_on_where_a_step_was_left_out(steps: str, said: bool) -> None:
+    made = "step = 0\nscheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)"
+    conversion = convert(setup=MADE, ready=made, backward=SCALED, update=steps, **UNDER)
+    assert any("this schedule waits" in f.message for f in conversion.remaining) is said
+
+
 def test_a_scaler_that_is_saved_keeps_its_name() -> None:
     conversion = convert(
         setup=MADE, backward=SCALED, update=STEP, end="torch.save(scaler.state_dict(), 's.pt')", **UNDER
