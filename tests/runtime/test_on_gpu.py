@@ -107,8 +107,11 @@ def test_compiled_models_have_the_numbers_of_those_compiled_by_hand(compiled, pr
     expected, weights, _ = by_hand(setting, "cuda")
     torch._dynamo.reset()
     history, own, _ = accelerated(setting, cpu=False)
-    assert history == expected
-    assert all(map(torch.equal, own, weights))
+    # To the bit wherever the compiler takes the same kernels; it tries them out, so it need not.
+    assert [loss for loss, _, _ in history] == pytest.approx([loss for loss, _, _ in expected], rel=2e-3)
+    assert [others for _, *others in history] == [others for _, *others in expected]
+    for a, b in zip(own, weights, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-3)
 
 
 @pytest.mark.parametrize("compiled", ["the script", "the Accelerator"])
