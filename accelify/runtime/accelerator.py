@@ -207,7 +207,6 @@ class Accelerator(Exchange, Saving, Tracking):
     @property
     def scaler(self) -> torch.amp.GradScaler:
         """The gradient scaler; a disabled one where nothing is scaled, so that its state can be saved anyway."""
-        self.precision.finish_update()
         return self.precision.scaler or torch.amp.GradScaler(self.device.type, enabled=False)
 
     @property
@@ -463,7 +462,6 @@ class Accelerator(Exchange, Saving, Tracking):
         if self._modelless:
             self._train_parameters_of_no_model()
         if self.precision.scaler is not None:
-            self.precision.finish_update()
             loss = self.precision.scaler.scale(loss)
         self.backend.backward(loss, self._averages_now(), **kwargs)
 
@@ -557,13 +555,13 @@ class Accelerator(Exchange, Saving, Tracking):
                 shard.even_batches = value
 
     def unscale_gradients(self, optimizer: Any = None) -> None:
-        """Divide gradients by the loss scale of fp16; otherwise nothing.
+        """Divide gradients by the loss scale of fp16, at the end of a window; otherwise nothing.
 
         Args:
             optimizer: one or several; default: all prepared ones.
         """
         scaler = self.precision.scaler
-        if scaler is None:
+        if scaler is None or not self.gradient_state.sync_gradients:
             return
         chosen = list(self._optimizers) if optimizer is None else optimizer
         for opt in chosen if isinstance(chosen, (list, tuple)) else [chosen]:

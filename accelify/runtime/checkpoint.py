@@ -65,7 +65,6 @@ def newest(directory: Path) -> Path:
 
 def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int | str) -> None:
     """Write a checkpoint; see `Accelerator.save_state`."""
-    accelerator.precision.finish_update()
     engine = accelerator.backend
     whole = not engine.writes_shards
     weights = [accelerator.get_state_dict(m) for m in accelerator._models] if whole else []

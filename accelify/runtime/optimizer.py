@@ -34,16 +34,18 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     ) -> None:
         self.optimizer = optimizer
         self.gradient_state = GradientState()
-        self.precision = precision
         self.scaler = precision.scaler if precision is not None else None
         self.engine = engine
         self._skipped = False
         self._stepped = False
+        # Whether gradients overflowed, told by the device, where the step itself is left out there (fused optimizers).
+        self._overflowed: torch.Tensor | None = None
         if self.scaler is not None:
             optimizer.register_step_post_hook(self._note_step)
 
-    def _note_step(self, *_: Any) -> None:
+    def _note_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._stepped = True
+        self._overflowed = getattr(optimizer, "found_inf", None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "optimizer" not in self.__dict__:
@@ -53,8 +55,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     def __setattr__(self, name: str, value: Any) -> None:
         """A switch of an optimizer of the script's own is set where its code reads it."""
         own = self.__dict__
+        if name in own:
+            own[name] = value
+            return
         inner = own.get("optimizer")
-        if inner is not None and name not in own and name in vars(inner) and not hasattr(type(self), name):
+        if inner is not None and name in vars(inner) and not hasattr(type(self), name):
             setattr(inner, name, value)
         else:
             super().__setattr__(name, value)
@@ -128,6 +133,9 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     @property
     def step_was_skipped(self) -> bool:
         """Whether the last step was left out because gradients in fp16 overflowed."""
+        if self._overflowed is not None:
+            # Asking waits for the device, which nothing else does after such a step.
+            self._skipped, self._overflowed = bool(self._overflowed), None
         return self._skipped
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -157,15 +165,14 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def _scaled_step(self, closure: Callable[[], Any] | None) -> Any:
         assert self.scaler is not None
-        assert self.precision is not None
         if closure is not None:
             raise ValueError(
                 "an optimizer with a closure cannot run in fp16, which scales the loss; use bf16"
             )
-        self._stepped = False
+        self._stepped, self._overflowed = False, None
         result = self.scaler.step(self.optimizer)
         self._skipped = not self._stepped
-        self.precision.scaler_update_due = True
+        self.scaler.update_due = True
         return result
 
 

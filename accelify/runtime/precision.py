@@ -12,6 +12,41 @@ from .nested import convert_to_fp32
 from .plugins import PRECISIONS, AutocastKwargs, GradScalerKwargs
 
 
+class LossScaler(torch.amp.GradScaler):
+    """torch's gradient scaler, whose scale is updated when it is used or asked for next.
+
+    By hand `scaler.update()` stands behind the steps of all optimizers. A converted script has no such line, and which
+    optimizer's step is the last is known only when something comes after it.
+    """
+
+    update_due = False
+
+    def update_if_due(self) -> None:
+        """Update the scale, where an optimizer has stepped since the last time."""
+        if self.update_due:
+            self.update()
+
+    def update(self, new_scale: float | torch.Tensor | None = None) -> None:
+        """As torch's."""
+        self.update_due = False
+        super().update(new_scale)
+
+    def scale(self, outputs: Any) -> Any:
+        """As torch's."""
+        self.update_if_due()
+        return super().scale(outputs)
+
+    def get_scale(self) -> float:
+        """As torch's."""
+        self.update_if_due()
+        return super().get_scale()
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's."""
+        self.update_if_due()
+        return super().state_dict()
+
+
 class Precision:
     """What `mixed_precision` means on a device.
 
@@ -42,13 +77,12 @@ class Precision:
         self.device_type = device.type
         self.dtype = PRECISIONS[name]
         self.autocast_kwargs = autocast or AutocastKwargs()
-        self.scaler: torch.amp.GradScaler | None = None
-        self.scaler_update_due = False
+        self.scaler: LossScaler | None = None
         # Set while the script's own `accelerator.autocast()` is active.
         self.in_script_region = 0
         if name == "fp16":
             arguments = vars(scaling) if scaling is not None else {}
-            self.scaler = torch.amp.GradScaler(device.type, **arguments)
+            self.scaler = LossScaler(device.type, **arguments)
 
     @property
     def is_mixed(self) -> bool:
@@ -80,12 +114,6 @@ class Precision:
         with self.autocast():
             output = forward(*args, **kwargs)
         return convert_to_fp32(output)
-
-    def finish_update(self) -> None:
-        """Update the loss scale after the steps of all optimizers, as `scaler.update()` does by hand."""
-        if self.scaler_update_due and self.scaler is not None:
-            self.scaler_update_due = False
-            self.scaler.update()
 
 
 class AutocastForward:

@@ -3,10 +3,14 @@
 with autocast():          ->  with accelerator.autocast():
 scaler.step(optimizer)    ->  optimizer.step()
 scaler.update()           ->  (gone)
+scaler.unscale_(optimizer)  ->  accelerator.unscale_gradients(optimizer)    (before clipping, which does it: gone)
 
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
 its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
 that trains in fp16 without a GradScaler, keeps its own casts and scaler, and with them its figures.
+
+After a step that is left out because gradients overflow in fp16, a prepared scheduler does not advance, as with
+Accelerate. A script that called `scheduler.step()` all the same has its learning rate that many steps later.
 """
 
 from __future__ import annotations
@@ -82,7 +86,7 @@ def _kept(context: Context) -> Iterator[Change]:
 def _scalers(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     scaled = {b.call for b in script.backwards if b.scaler is not None}
-    kept = False
+    kept = stepped = False
     for call in script.calls():
         func = call.func
         if not isinstance(func, ast.Attribute) or not script.is_a(func.value, v.SCALER):
@@ -90,10 +94,16 @@ def _scalers(context: Context) -> Iterator[Change]:
         stmt = tree.parent(call)
         edits: list[Edit] = []
         if func.attr == "step" and call.args:
+            stepped = True
             accelerator_step = (
                 f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
             )
             edits = [verbs.replace(tree, call, accelerator_step)]
+        elif func.attr == "unscale_" and call.args and _read_unscaled(context, stmt):
+            accelerator = context.accelerator(call)
+            if accelerator is not None:
+                optimizer = tree.segment(call.args[0])
+                edits = [verbs.replace(tree, call, f"{accelerator}.unscale_gradients({optimizer})")]
         elif func.attr in ("update", "unscale_") and isinstance(stmt, ast.Expr):
             edits = [DeleteStatement(stmt)]
         elif func.attr == "scale":
@@ -112,6 +122,8 @@ def _scalers(context: Context) -> Iterator[Change]:
             continue
         context.claim(call)
         yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
+    if stepped:
+        yield from _schedules_that_wait(context)
     for call in script.calls_to(k.SCALER_CLASSES):
         stmt = tree.statement(call)
         accelerator = context.accelerator(call)
@@ -127,6 +139,46 @@ def _scalers(context: Context) -> Iterator[Change]:
             edit = DeleteStatement(stmt)
         context.claim(stmt)
         yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
+
+
+def _schedules_that_wait(context: Context) -> Iterator[Change]:
+    """A prepared scheduler does not advance for a step that was left out; the script's own may have done so."""
+    tree, script = context.tree, context.script
+    asking: list[ast.AST] = [*tree.named("get_scale")]
+    for node in list(asking):
+        statement = tree.statement(node)
+        if isinstance(statement, ast.Assign):
+            asking += [n for t in statement.targets if isinstance(t, ast.Name) for n in tree.named(t.id)]
+    for call in script.calls():
+        func = call.func
+        if not (isinstance(func, ast.Attribute) and func.attr == "step"):
+            continue
+        if script.things(func.value, v.SCHEDULER) & context.plan.prepared:
+            tests = [a.test for a in tree.ancestors(call) if isinstance(a, ast.If)]
+            if not any(tree.is_within(node, tests) for node in asking):
+                message = (
+                    "a step that overflows in fp16 is left out, and this schedule waits for the next one then"
+                )
+                yield context.change(SCALER, call, message, severity=Severity.INFO)
+                return
+
+
+def _read_unscaled(context: Context, statement: ast.AST | None) -> bool:
+    """Whether something else than clipping, which unscales by itself, comes between `unscale_` and the step."""
+    if not isinstance(statement, ast.Expr):
+        return False
+    _, _, block = context.tree.block_of(statement)
+    for later in block[block.index(statement) + 1 :]:
+        calls = [node for node in ast.walk(later) if isinstance(node, ast.Call)]
+        scaled = [
+            call.func.attr
+            for call in calls
+            if isinstance(call.func, ast.Attribute) and context.script.is_a(call.func.value, v.SCALER)
+        ]
+        if "unscale_" not in scaled:
+            clips = any(context.script.qualname(call.func) in k.CLIPPING for call in calls)
+            return not clips and "step" not in scaled
+    return False
 
 
 def _read_elsewhere(context: Context, stmt: ast.Assign) -> bool:

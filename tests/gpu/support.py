@@ -1,8 +1,10 @@
-"""Scripts run on the simulated GPU, several in one process that has torch already."""
+"""The scripts that run on a GPU before and after conversion, and the simulated one that runs them."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +12,35 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SIMULATOR = Path(__file__).with_name("simulated_gpu.py")
+FIXTURES = ROOT / "fixtures"
+SCRIPTS = Path(__file__).with_name("scripts")
+NEEDS = {
+    "progress_bar_and_writer": ("tqdm", "tensorboard"),
+    "metrics_lists": ("numpy",),
+    "lbfgs_closure": ("numpy",),
+}
+FIXED = sorted(
+    path.parent.name
+    for path in FIXTURES.glob("*/before.py")
+    if all(importlib.util.find_spec(name) for name in NEEDS.get(path.parent.name, ()))
+)
+KINDS = sorted(
+    path.stem for path in SCRIPTS.iterdir() if path.suffix == ".py" or (path / "train.py").exists()
+)
+DEVICE_ERROR = re.compile(
+    r"same device|device type tensor|1D CPU int64|indices should be|type's device|CUDA error"
+)
+
+
+def script_of(kind: str) -> Path:
+    """The file that runs, of one of `KINDS`."""
+    path = SCRIPTS / f"{kind}.py"
+    return path if path.exists() else SCRIPTS / kind / "train.py"
+
+
+def is_said(kind: str) -> bool:
+    """Whether a finding tells that the converted script of one of `KINDS` fails."""
+    return script_of(kind).read_text().startswith("# said:")
 
 
 @dataclass(frozen=True)

@@ -7,36 +7,15 @@ converted one fails, and which finding tells.
 
 from __future__ import annotations
 
-import importlib.util
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from accelify.convert import convert_paths
-from tests.gpu.support import ROOT, Outcome, run_on_gpu
+from tests.gpu.support import DEVICE_ERROR, FIXED, FIXTURES, KINDS, SCRIPTS, Outcome, is_said, run_on_gpu
 
 pytestmark = pytest.mark.distributed
-
-FIXTURES = ROOT / "fixtures"
-SCRIPTS = Path(__file__).with_name("scripts")
-NEEDS = {
-    "progress_bar_and_writer": ("tqdm", "tensorboard"),
-    "metrics_lists": ("numpy",),
-    "lbfgs_closure": ("numpy",),
-}
-FIXED = sorted(
-    path.parent.name
-    for path in FIXTURES.glob("*/before.py")
-    if all(importlib.util.find_spec(name) for name in NEEDS.get(path.parent.name, ()))
-)
-KINDS = sorted(
-    path.stem for path in SCRIPTS.iterdir() if path.suffix == ".py" or (path / "train.py").exists()
-)
-_DEVICE = re.compile(
-    r"same device|device type tensor|1D CPU int64|indices should be|type's device|CUDA error"
-)
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +33,6 @@ def fixed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 @pytest.mark.parametrize("kind", FIXED)
 def test_fixture(kind: str, fixed: dict[str, Outcome]) -> None:
     assert fixed[kind].status == 0, fixed[kind].output[-3000:]
-
-
-def first_line(kind: str) -> str:
-    path = SCRIPTS / f"{kind}.py"
-    return (path if path.exists() else SCRIPTS / kind / "train.py").read_text().splitlines()[0]
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +65,8 @@ def _convert(folder: Path) -> None:
 def test_script(kind: str, converted: dict[str, Outcome]) -> None:
     before, after = converted[f"{kind}_before"], converted[f"{kind}_after"]
     assert before.status == 0, before.output[-3000:]
-    if first_line(kind).startswith("# said:"):
-        assert _DEVICE.search(after.output)
+    if is_said(kind):
+        assert DEVICE_ERROR.search(after.output)
         return
     assert after.status == 0, after.output[-3000:]
     assert bool(after.kernels) == bool(before.kernels)

@@ -36,6 +36,7 @@ def accelify(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedPr
     ("words", "engine"),
     [
         (["--cpu"], "1 x cpu, NO"),
+        (["--cpu", "--mixed_precision", "fp16"], "1 x cpu, NO"),
         (["--cpu", "-n", "2"], "2 x cpu, MULTI_CPU"),
         (
             ["--cpu", "-n", "2", "--use_fsdp", "--fsdp_transformer_layer_cls_to_wrap", "Block"],

@@ -22,6 +22,7 @@ from accelify.runtime import (
     GradScalerKwargs,
     PartialState,
     add_backward_observer,
+    prepare_data_loader,
     remove_backward_observer,
 )
 from accelify.runtime.optimizer import follow_parameters
@@ -413,3 +414,33 @@ def test_a_state_that_is_loaded_between_optimizer_and_model_follows_its_paramete
     optimizer.state[model.weight] = {"exp_avg": loaded}
     accelerator.prepare(model)
     loaded.to.assert_called_once_with(model.weight.device)
+
+
+class Sample:
+    """Notes how it is moved, and that it is pinned."""
+
+    moves: list[bool] = []
+
+    def pin_memory(self):
+        return self
+
+    def to(self, device, non_blocking=False):
+        self.moves.append(non_blocking)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("pinned", "asked", "device", "waits"),
+    [
+        (False, False, "cuda", True),
+        (True, False, "cuda", False),
+        (False, True, "cuda", False),
+        (True, False, "mps", True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+def test_copies_from_pinned_memory_to_a_gpu_are_not_waited_for(pinned, asked, device, waits):
+    Sample.moves = []
+    loader = DataLoader([Sample()], batch_size=None, pin_memory=pinned)
+    list(prepare_data_loader(loader, torch.device(device), put_on_device=True, non_blocking=asked))
+    assert Sample.moves == [not waits]

@@ -162,10 +162,10 @@ def loss_of(setting, output, target):
     return nn.functional.mse_loss(output, target, reduction="none").sum(1).__getattribute__(setting.loss)()
 
 
-def train_plain(setting):
+def train_plain(setting, device="cpu"):
     """(loss and learning rate of every batch, final weights) of the loop without the runtime."""
     torch.manual_seed(3)
-    model = make_model()
+    model = make_model().to(device)
     loader = make_loader(setting)
     optimizer = make_optimizer(setting, model)
     scheduler = make_scheduler(setting, optimizer)
@@ -175,6 +175,7 @@ def train_plain(setting):
             sum(1 for _ in range(len(loader))) if hasattr(loader, "__len__") and setting.accumulate > 1 else 0
         )
         for i, (x, y) in enumerate(loader):
+            x, y = x.to(device), y.to(device)
             loss = loss_of(setting, model(x), y)
             history.append((loss.item(), optimizer.param_groups[0]["lr"]))
             if setting.accumulate > 1:

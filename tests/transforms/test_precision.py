@@ -57,6 +57,12 @@ def test_autocast(head: str, scaled: bool) -> None:
             "accelerator.backward(loss)\naccelerator.clip_grad_norm_(model.parameters(), 1.0)",
         ),
         (
+            "backward",
+            f"{SCALED}\nscaler.unscale_(optimizer)\nnorms = [p.grad.norm() for p in model.parameters()]",
+            "accelerator.backward(loss)\naccelerator.unscale_gradients(optimizer)\n"
+            "norms = [p.grad.norm() for p in model.parameters()]",
+        ),
+        (
             "setup",
             MADE,
             'accelerator = Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")\n'
@@ -68,6 +74,29 @@ def test_scaler(place: str, before: str, after: str) -> None:
     others = {"setup": MADE, "backward": SCALED, "update": STEP, **UNDER}
     others.pop(place)
     check_transformed(place, before, after, **others)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (f"{STEP}\nscheduler.step()", True),
+        (f"{STEP}\nif step < 100:\n    scheduler.step()", True),
+        (
+            f"before = scaler.get_scale()\n{STEP}\nif scaler.get_scale() >= before:\n    scheduler.step()",
+            False,
+        ),
+        (
+            f"before = scaler.get_scale()\n{STEP}\nskipped = before > scaler.get_scale()\n"
+            "if not skipped:\n    scheduler.step()",
+            False,
+        ),
+        (STEP, False),
+    ],
+)
+def test_a_schedule_that_went_on_where_a_step_was_left_out(steps: str, said: bool) -> None:
+    made = "step = 0\nscheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)"
+    conversion = convert(setup=MADE, ready=made, backward=SCALED, update=steps, **UNDER)
+    assert any("this schedule waits" in f.message for f in conversion.remaining) is said
 
 
 def test_a_scaler_that_is_saved_keeps_its_name() -> None:

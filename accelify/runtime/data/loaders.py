@@ -234,7 +234,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         base_dataloader: what is iterated.
         device: where batches go; None leaves them.
         rng_types: generators to synchronise before each pass, besides what the order needs.
-        non_blocking: do not wait for copies to the device.
+        non_blocking: do not wait for copies to the device, as from pinned memory never.
     """
 
     # torch's own __init__ is left out on purpose: it would build samplers and workers of its own.
@@ -252,7 +252,10 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         values["original"] = original if original is not None else base_dataloader
         values["device"] = device
         values["rng_types"] = rng_types
-        values["non_blocking"] = non_blocking
+        # A copy from pinned memory is waited for by nobody but the device, as scripts that pin it have it: nothing here
+        # holds the batch on the host any longer, and torch keeps its memory until the copy is done.
+        pinned = base_dataloader.pin_memory and device is not None and device.type == "cuda"
+        values["non_blocking"] = non_blocking or pinned
         values["gradient_state"] = GradientState()
         values["epoch"] = 0
         # Whether a backward pass was seen in a pass whose order is that of the data.

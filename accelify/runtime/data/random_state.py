@@ -97,7 +97,9 @@ def restore_random_state(state: dict[str, Any]) -> None:
     if "torch" in state:
         torch.set_rng_state(state["torch"].cpu())
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+        # A machine with fewer GPUs has no place for the states of the others.
+        for device, saved in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(saved.cpu(), device)
     if "xla" in state:
         xla_device.set_random_state(state["xla"])
 

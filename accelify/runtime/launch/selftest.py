@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from accelify.runtime import Accelerator, load_weights
+from accelify.runtime import Accelerator, GradScalerKwargs, load_weights
 
 # How far a loss may be from that of plain torch in float32: rounding in another order, or in fewer digits.
 TOLERANCES = {"no": 1e-4, "bf16": 5e-2, "fp16": 5e-2, "fp8": 2e-1}
@@ -84,7 +84,10 @@ class SelfTest:
     """The checks, in order; each gives a few words on what it found."""
 
     def __init__(self) -> None:
-        self.accelerator = Accelerator(split_batches=True)
+        # In fp16 gradients would overflow under the usual scale, and the first steps be left out, which is how a scale
+        # is found and none of the losses of plain torch.
+        scaling = GradScalerKwargs(init_scale=2.0**8)
+        self.accelerator = Accelerator(split_batches=True, kwargs_handlers=[scaling])
         engine = json.loads(os.environ.get("ACCELIFY_ENGINE", "{}"))
         named = engine.get("fsdp", {}).get("fsdp_transformer_layer_cls_to_wrap") or ""
         self.names = [name.strip() for name in named.split(",") if name.strip()]
