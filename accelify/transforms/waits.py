@@ -49,7 +49,7 @@ def read_in_functions(
 def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]) -> ast.stmt | None:
     """The statement behind which all wait for the files of a data set, which a loop makes before the training.
 
-    None where that loop trains, where nothing is trained behind it, and where not all come.
+    None where that loop trains or stands behind prepare, where nothing is trained behind it, and where not all come.
 
     Args:
         context: of the script.
@@ -59,6 +59,8 @@ def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]
     script = context.script
     behind = outermost_question(script, run[-1])
     calls = [call for call in calls_done(run) if is_image_writer(script.qualname(call.func) or "")]
+    if context.plan.after_prepare(behind):
+        return None  # the loaders are there: what a model has made of the data
     if script.enclosing_loops(behind) or not (files or calls or _saves_pictures(context, run)):
         return None
     if not _in_plain_loop(script, run[-1]) or not _trains_behind(script, behind, frozenset()):
