@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.averages import divisors, shown_undivided
+from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, steps_of
 from accelify.analysis.metrics.figures import (
     LEFT,
@@ -35,6 +35,7 @@ from accelify.analysis.metrics.figures import (
     place_of,
 )
 from accelify.analysis.metrics.set_divisors import SetDivisors
+from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.syntax import children, dotted, names_in, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
