@@ -231,9 +231,9 @@ before it is shown:
     print(hits)
 
 What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the mean
-of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`) is
-left as it is, and not said: it is the main process's own, and to put it together would make all processes wait at each
-line.""",
+of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
+the loss of its last batch behind the loop, is left as it is, and not said: it is the main process's own, and to put it
+together would make all processes wait at each line.""",
     "ACC308": """\
 A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
 where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples

@@ -69,7 +69,7 @@ def _use(script: ScriptModel, read: ast.expr, far: int) -> str:
         if isinstance(parent, ast.Compare):
             return _KEPT
         if isinstance(parent, ast.Call):
-            called = (dotted(parent.func) or getattr(parent.func, "attr", "")).rpartition(".")[2]
+            called = str(dotted(parent.func) or getattr(parent.func, "attr", "")).rpartition(".")[2]
             if called in _KEEPING:
                 return _KEPT
             if called not in (_TAKING if child is parent.func else _TURNING):
