@@ -204,7 +204,9 @@ A scheduler that looks at a metric must look at the same number on every process
     "ACC404": """\
 On several processes, and in the last batch, a batch can be smaller than the configured size. Take the size at hand:
 
-    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)""",
+    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)
+
+A sample that is picked by its number, `images[1, 0:1]`, may not be there either.""",
     "ACC405": """\
 When one process leaves the loop, the others wait for it in the next reduction and the run hangs. Let all agree:
 
@@ -231,9 +233,9 @@ before it is shown:
     print(hits)
 
 What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the mean
-of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`) is
-left as it is, and not said: it is the main process's own, and to put it together would make all processes wait at each
-line.""",
+of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
+the loss of its last batch behind the loop, is left as it is, and not said: it is the main process's own, and to put it
+together would make all processes wait at each line.""",
     "ACC308": """\
 A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
 where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples

@@ -74,7 +74,8 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
 
     Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
     with none holds a whole batch again: all that comes of it is left out, whatever its size. A rank with one sample
-    whose dimension is gone beside the others' (`labels.squeeze()`) has it put back.
+    whose dimension is gone beside the others' (`labels.squeeze()`) has it put back; of single numbers those of the
+    ranks with none are left out where none has more than one sample.
     """
     if _no_other_batches():
         return tensor
@@ -86,7 +87,9 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
         most = max(ndim for ndim, _ in shapes)
         if most == 0:
             parts = _all_gather(t.unsqueeze(0))
-            return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not whole])
+            # Where no rank has more than one sample, a number is what came of it, or the sample's own, squeezed.
+            own = whole or max(held) == 1
+            return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not own])
         squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(held, shapes, strict=True)]
         if squeezed[PartialState().data_rank]:
             t = t.unsqueeze(0)

@@ -45,6 +45,7 @@ from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import is_early, scopes_above
 from accelify.transforms.handed_alone import handed_alone
+from accelify.transforms.waits import is_image_writer
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -299,7 +300,8 @@ def _runs_model(context: Context, call: ast.Call) -> bool:
 
 def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     """Whether what it writes can be needed right behind it: data that is made before the training."""
-    if FILES not in effects.kinds() or context.script.enclosing_loops(stmt):
+    images = any(s.kind == PICTURES and is_image_writer(s.name) for s in effects.sites)
+    if not (images or FILES in effects.kinds()) or context.script.enclosing_loops(stmt):
         return False
     scope, end = context.script.scope_of(stmt), context.tree.end(stmt)
     body = scope.nodes

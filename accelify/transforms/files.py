@@ -47,7 +47,7 @@ from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
 from accelify.analysis.syntax import call_argument, text_of, walk
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.waits import all_wait_next, read_in_functions
+from accelify.transforms.waits import all_wait_next, made_one_by_one, read_in_functions
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
 SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
@@ -109,6 +109,7 @@ def transform(context: Context) -> Iterator[Change]:
         else:
             written = [path for one in run for path in _paths(context, one)]
             place = read_in_functions(context, later, written, last)
+            place = place or made_one_by_one(context, run, written)
             if place is not None and place not in waited:
                 waited.add(place)
                 edits.append(InsertAfter(place, (f"{context.accelerator(place)}.wait_for_everyone()",)))
@@ -344,7 +345,7 @@ def _read_before(context: Context, run: list[ast.stmt]) -> bool:
         name = script.qualname(node.func) or ""
         reads = name.startswith(READING) and opens_for_writing(node, name) is None
         reads = reads or any(context.effects.of(s).reads for s in script.callees(node))
-        if reads and any(tree.segment(a) in removed for a in node.args):
+        if reads and any(tree.segment(a) in removed for a in [*node.args, *[k.value for k in node.keywords]]):
             return True
     return False
 

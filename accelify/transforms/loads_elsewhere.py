@@ -1,6 +1,7 @@
 """What functions of modules that are not converted put on one GPU in every process.
 
 model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
+                        ->  model = read(path, map_location=accelerator.device)    (where it takes one, by default None)
 data = Waves(folder)    ->  (a finding, where its class uses "cuda:0" by the number)
 
 A checkpoint without a map_location goes to the GPU that it was saved from. `"cuda"` without a number is the GPU of each
@@ -10,14 +11,18 @@ process, once the Accelerator is made.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 
+from accelify import edits as verbs
 from accelify.analysis import values as v
+from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, dotted, target_names, walk
+from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.device_constants import CONSTANT
 from accelify.transforms.loading import CHECKPOINT, LOAD
@@ -47,7 +52,12 @@ def transform(context: Context) -> Iterator[Change]:
         }  # fmt: skip
         for node in scope.nodes:
             if isinstance(node, ast.Call) and _loads_anywhere(context, module, scope, node, call):
-                loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
+                told = _told_where(node, scope)
+                callers = context.script.callers(scope) if told else []
+                for caller in callers:
+                    yield from _told(context, caller, scope, str(told), f"{file}, line {node.lineno}")
+                if not callers:
+                    loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
             elif isinstance(node, ast.Constant) and _is_used_device(module, node, returned):
                 devices.setdefault(call, []).append(f"{file}, line {node.lineno}")
     for call, places in loads.items():
@@ -69,7 +79,8 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
     """Whether a call loads a checkpoint or a model, and is not told where to."""
     if not (dotted(load.func) or "").endswith("load") or len(load.args) != 1:
         return False
-    if any(kw.arg in ("map_location", None) for kw in load.keywords):
+    placing = [kw for kw in load.keywords if kw.arg in ("map_location", None)]
+    if placing and _told_where(load, scope) is None:
         return False
     if context.effects.qualname(module, scope, load.func) != "torch.load":
         return False
@@ -84,6 +95,32 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
             model = context.script.is_a(call, v.MODEL) and scope in context.script.callees(call)
             return model or _resumes(scope)
     return False
+
+
+def _told_where(load: ast.Call, scope: Scope) -> str | None:
+    """The parameter that tells a load where to, where it is None unless a call gives it."""
+    given = call_keyword(load, "map_location")
+    if not isinstance(given, ast.Name) or is_stored(scope, given.id):
+        return None
+    return next((a.arg for a, d in scope.defaults() if a.arg == given.id and is_constant(d, None)), None)
+
+
+def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
+    """The device for a call that does not tell a function where to load a checkpoint."""
+    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
+        kw.arg is None for kw in call.keywords
+    )
+    if starred or context.plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
+        return
+    if any(name == parameter for _, name in handed_to(call, callee)):
+        return
+    message = f"this call loads a checkpoint to where it was saved (torch.load in {place})"
+    accelerator = context.accelerator(call)
+    edits: list[Edit] = []
+    if accelerator is not None:
+        with contextlib.suppress(verbs.EditError):
+            edits.append(verbs.add_keyword(context.tree, call, f"{parameter}={accelerator}.device"))
+    yield context.change(LOAD, call, message, edits)
 
 
 def _resumes(scope: Scope) -> bool:

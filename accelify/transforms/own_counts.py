@@ -47,18 +47,18 @@ def transform(context: Context) -> Iterator[Change]:
         counts = OwnCounts(context.script, backward, context.plan.reductions)
         said: dict[str, str] = {}
         for node, scope, how in counts.found():
-            said.setdefault(how, f"{how}{_place(context, node, scope)}")
+            said.setdefault(how, f"{how}{_place(context, node, scope, backward.call)}")
         if said:
             yield context.change(COUNT, backward.call, _message(context, list(said.values())))
         for node, scope in list(counts.ratios_of_sums())[:1]:
             message = (
                 f"{_WHAT}: `{short(text_of(node))}` is a ratio of sums over the batch"
-                f"{_line(context, node, scope)}, and each process has that of its own share; made for each sample, and "
-                "averaged behind it, they agree"
+                f"{_line(context, node, scope, backward.call)}, and each process has that of its own share; made for "
+                "each sample, and averaged behind it, they agree"
             )
             yield context.change(COUNT, backward.call, message)
         for curve in counts.curved()[:1]:
-            place = _place(context, curve.node, curve.scope)
+            place = _place(context, curve.node, curve.scope, backward.call)
             message = (
                 f"{_WHAT}: `{short(text_of(curve.node))}` {curve.how}{place}, and each process has that of its own "
                 "share; made for each sample and averaged behind it, or of what all processes have gathered, they agree"
@@ -66,16 +66,20 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(COUNT, backward.call, message)
 
 
-def _place(context: Context, node: ast.expr, scope: Scope) -> str:
-    """Where something stands in a module that is not converted."""
+def _place(context: Context, node: ast.expr, scope: Scope, backward: ast.Call) -> str:
+    """Where something stands in another module than the backward."""
     module = context.script.interpreter.module_of(scope)
-    path = module.path if module not in context.script.modules else None
-    return "" if path is None else f" ({path.name}:{node.lineno})"
+    if module is context.script.module_of(backward) or module.path is None:
+        return ""
+    own = module in context.script.modules
+    line = context.tree.locate(context.tree.start(node))[1] if own else node.lineno
+    return f" ({module.path.name}:{line})"
 
 
-def _line(context: Context, node: ast.expr, scope: Scope) -> str:
+def _line(context: Context, node: ast.expr, scope: Scope, backward: ast.Call) -> str:
     """Where something stands, in whichever module."""
-    return _place(context, node, scope) or f" in line {context.tree.locate(context.tree.start(node))[1]}"
+    place = _place(context, node, scope, backward)
+    return place or f" in line {context.tree.locate(context.tree.start(node))[1]}"
 
 
 def _message(context: Context, said: list[str]) -> str:

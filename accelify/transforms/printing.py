@@ -210,6 +210,9 @@ def _logging(context: Context) -> Iterator[Change]:
     made: Edit = InsertAfter(place, lines, order=-40)
     if anchor.before is not None:
         made = InsertBefore(place, lines, order=-40, above_comment=True)
+    again = _loaded_again(context, place)
+    if again is not None:
+        made = InsertAfter(again, lines, order=-40)
     edits = [made]
     if line is not None:
         edits.append(context.import_for(place, line))
@@ -225,6 +228,20 @@ def _logging(context: Context) -> Iterator[Change]:
         at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
         message = f"every process logs this, where there is no Accelerator to ask ({at})"
         yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
+
+
+def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
+    """Where `reload(logging)` loads it anew behind the Accelerator, and takes back what was switched off."""
+    script, tree = context.script, context.tree
+    scope = script.scope_of(place)
+    found = [
+        stmt
+        for call in (script.calls() if b"reload(" in tree.data else ())
+        if (script.qualname(call.func) or "").rpartition(".")[2] == "reload" and len(call.args) == 1
+        if script.qualname(call.args[0]) == "logging" and script.scope_of(call) is scope
+        if isinstance(stmt := tree.statement(call), ast.Expr) and tree.start(stmt) > tree.start(place)
+    ]
+    return max(found, key=tree.start, default=None)
 
 
 def _by_loguru(context: Context) -> Iterator[Change]:

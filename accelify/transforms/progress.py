@@ -10,6 +10,10 @@ bar = tqdm(total=n)           ->  bar = tqdm(total=n, file=None if accelerator.i
 print(total / bar.n)                         else open(os.devnull, "w"))
                                   print(total / bar.n)
 
+A bar that ends at what counts the data of all processes ends where those of one do:
+
+bar = tqdm(total=len(data))   ->  bar = tqdm(total=math.ceil(len(data) / accelerator.num_processes), ...)
+
 Bars of the library `progress` have no such switch, and are written there. Those of other modules are named.
 """
 
@@ -21,6 +25,7 @@ from collections.abc import Iterable, Iterator
 
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
+from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.planning.homes import node_of
 from accelify.analysis.scopes import Scope, handed_to
@@ -83,7 +88,53 @@ def transform(context: Context) -> Iterator[Change]:
             )
         except verbs.EditError:
             continue
+        edits += _own_total(context, call, accelerator)
         yield context.change(PROGRESS, call, "every process would draw this bar", edits)
+
+
+def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
+    """The edits after which a bar that goes along with a process's own share of the data ends with it."""
+    tree, total = context.tree, call_keyword(call, "total")
+    if total is None or context.for_accelerate or not is_set(context.script, total):
+        return []
+    shared = set(context.shared_loops())
+    steps = list(_steps(context, call))
+    loops = [loop for step in steps for loop in context.script.enclosing_loops(step)[:1]]
+    around = next(
+        (loop for loop in shared if not isinstance(loop, ast.While) and call in walk(loop.iter)), None
+    )
+    if around is None and (not steps or len(loops) < len(steps) or not shared.issuperset(loops)):
+        return []
+    by_batches = around is not None or any(not s.args or is_constant(s.args[0], 1) for s in steps)
+    if by_batches and context.plan.batch_size == "total":
+        return []  # as many as on one process
+    math, line = module_at(context.script, call, "math")
+    text = tree.segment(total)
+    if isinstance(total, (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BinOp)):
+        text = f"({text})"
+    edits: list[Edit] = [verbs.replace(tree, total, f"{math}.ceil({text} / {accelerator}.num_processes)")]
+    if line is not None:
+        edits.append(context.import_for(call, line))
+    return edits
+
+
+def _steps(context: Context, call: ast.Call) -> Iterator[ast.Call]:
+    """The calls by which a bar goes on, where it is kept under one name: `bar.update(n)`."""
+    script, parent = context.script, context.tree.parent(call)
+    target = parent.optional_vars if isinstance(parent, ast.withitem) else None
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0]
+    if not isinstance(target, ast.Name):
+        return
+    owner = script.scope_of(target).resolve(target.id)
+    for read in script.reads(target.id, owner) if owner is not None else ():
+        method = context.tree.parent(read)
+        step = context.tree.parent(method) if isinstance(method, ast.Attribute) else None
+        if isinstance(step, ast.Call) and isinstance(method, ast.Attribute) and method.attr == "update":
+            # Of several bars under one name, each is gone on with in its own block.
+            block = context.tree.parent(parent) if isinstance(parent, ast.withitem) else None
+            if block is None or any(a is block for a in context.tree.ancestors(read)):
+                yield step
 
 
 def _is_near(context: Context, call: ast.Call) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.averages import divisors, shown_undivided
+from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, steps_of
 from accelify.analysis.metrics.figures import (
     LEFT,
@@ -34,6 +34,8 @@ from accelify.analysis.metrics.figures import (
     place_of,
 )
 from accelify.analysis.metrics.set_divisors import SetDivisors
+from accelify.analysis.metrics.set_numbers import is_set
+from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.syntax import children, dotted, names_in, text_of, walk
 from accelify.edits import Edit
 from accelify.findings import Safety, Severity
@@ -56,6 +58,11 @@ def transform(context: Context) -> Iterator[Change]:
         totals = sums.found()
         for place, node in sums.unclear.items():
             message = f"`{place.text}` adds up something of one process's share of the data"
+            by = list(divisors(context.script, loop, place.text))
+            if by and all(is_set(context.script, one) for one in by) and not sums.splits_batches:
+                message += (
+                    f", and `{ast.unparse(by[0])}` counts that of all processes: sum it over them first"
+                )
             context.named.add(node)
             yield context.change(TOTALS, node, message)
         for place in sums.undivided if totals else ():
@@ -143,7 +150,7 @@ class _Totals:
                 continue  # it counts the samples of all processes
             self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
-            if self._splits_batches and self.figures.share_of_set_size(value) == LEFT:
+            if self.splits_batches and self.figures.share_of_set_size(value) == LEFT:
                 kind = None
             if kind is None:
                 own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
@@ -174,7 +181,7 @@ class _Totals:
             if any(text_of(d) in unclear for d in divisors(self.script, self.loop, place.text)):
                 # What it is divided by stays this process's own.
                 found[place] = "mean"
-        return found if self._splits_batches else self._by_batches(found)
+        return found if self.splits_batches else self._by_batches(found)
 
     @cached_property
     def _trained_on(self) -> set[str | None]:
@@ -208,7 +215,7 @@ class _Totals:
         return None
 
     @property
-    def _splits_batches(self) -> bool:
+    def splits_batches(self) -> bool:
         """Whether every process has its part of each batch, and with it as many batches as one process alone."""
         return self.context.plan.batch_size == "total" or self.context.plan.hand_cut is not None
 
@@ -252,7 +259,7 @@ class _Totals:
         _, added = addition(self.additions[place])
         if (
             kind != "mean"
-            or self._splits_batches
+            or self.splits_batches
             or keeps_mean(self.additions[place])
             or (added is not None and self.figures.is_part_of_mean(added))
         ):

@@ -5,8 +5,14 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.files.asked_paths import asked_paths, outermost_question
+from accelify.analysis.files.pictures import saves_picture
 from accelify.analysis.files.read_later import ReadLater
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.done import calls_done
 from accelify.transforms.base import Context
+
+_IMAGE_WRITERS = frozenset("imwrite imsave write_png write_jpeg save".split())
 
 
 def read_in_functions(
@@ -40,6 +46,59 @@ def read_in_functions(
     return behind
 
 
+def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]) -> ast.stmt | None:
+    """The statement behind which all wait for the files of a data set, which a loop makes before the training.
+
+    None where that loop trains or stands behind prepare, where nothing is trained behind it, and where not all come.
+
+    Args:
+        context: of the script.
+        run: the statements that write.
+        files: the paths of what they write, but for pictures.
+    """
+    script = context.script
+    behind = outermost_question(script, run[-1])
+    calls = [call for call in calls_done(run) if is_image_writer(script.qualname(call.func) or "")]
+    if context.plan.after_prepare(behind):
+        return None  # the loaders are there: what a model has made of the data
+    if script.enclosing_loops(behind) or not (files or calls or _saves_pictures(context, run)):
+        return None
+    if not _in_plain_loop(script, run[-1]) or not _trains_behind(script, behind, frozenset()):
+        return None
+    if all_wait_next(context, behind) or not context.runs_everywhere(behind):
+        return None
+    return behind if context.accelerator(behind) is not None else None
+
+
+def is_image_writer(name: str) -> bool:
+    """Whether a library's function writes one picture as it is: a sample of a data set, and no plot."""
+    return name.rpartition(".")[2] in _IMAGE_WRITERS
+
+
+def _saves_pictures(context: Context, run: list[ast.stmt]) -> bool:
+    bindings = context.locations[1].bindings
+    return any(saves_picture(context.script, bindings, call) for call in calls_done(run))
+
+
+def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement, or every call of its function, stands in a loop, none of which trains."""
+    loops = script.enclosing_loops(stmt)
+    if loops:
+        return not script.trains_around(stmt)
+    scope = script.scope_of(stmt)
+    calls = script.callers(scope) if scope.kind == "function" else []
+    return bool(calls) and all(script.enclosing_loops(c) and not script.trains_around(c) for c in calls)
+
+
+def _trains_behind(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) -> bool:
+    """Whether something is trained behind a statement, in its function or in one that calls it."""
+    scope, end = script.scope_of(stmt), script.tree.end(stmt)
+    if any(isinstance(n, ast.stmt) and script.tree.start(n) > end and script.trains(n) for n in scope.nodes):
+        return True
+    calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
+    return any(_trains_behind(script, script.tree.statement(c), seen | {scope}) for c in calls)
+
+
 def all_wait_next(context: Context, stmt: ast.stmt) -> bool:
     """Whether all wait at once behind a statement, or behind the `if` that it ends: for who reads a file there."""
     tree = context.tree
@@ -51,4 +110,4 @@ def all_wait_next(context: Context, stmt: ast.stmt) -> bool:
         stmt = owner
 
 
-__all__ = ["all_wait_next", "read_in_functions"]
+__all__ = ["all_wait_next", "is_image_writer", "made_one_by_one", "read_in_functions"]

@@ -143,6 +143,21 @@ def test_a_share_of_one_sample_that_lost_its_dimension_beside_longer_ones():
         assert [shape for _, _, shape in found] == [(2,)] * 2
 
 
+def _single_labels(samples):
+    accelerator = fresh_accelerator()
+    labels = DataLoader(torch.arange(samples).view(-1, 1), batch_size=4)
+    return [
+        [part.tolist() for part in accelerator.gather_for_metrics((batch, batch.squeeze()))]
+        for batch in accelerator.prepare(labels)
+    ]
+
+
+def test_labels_of_the_one_sample_of_the_last_batch_that_lost_their_dimension():
+    for found in run_ranks(2, _single_labels, 9):
+        assert [label for _, labels in found for label in labels] == list(range(9))
+        assert [one for rows, _ in found for (one,) in rows] == list(range(9))
+
+
 def _whole_batches(split):
     accelerator = fresh_accelerator(split_batches=split)
     loader = accelerator.prepare(DataLoader(Batches([4, 4, 2, 3, 1]), batch_size=None))

@@ -730,3 +730,33 @@ def test_an_evaluation_in_a_comprehension_is_every_process_s(line: str, said: in
     setup = "def measured(net, batch):\n    return net(batch[0]).sum().item()\n"
     conversion = check_transformed("epoch", line, line, setup=setup)
     assert len([f for f in conversion.remaining if f.code == "ACC303"]) == said
+
+
+SHOWN = """\
+for n, (a, b) in enumerate({data}):
+    picture = torch.cat((a, model(a)), 1)
+    plt.imsave(str(n) + '.png', picture.cpu().numpy())
+{end}
+"""
+SOME = "    if n == 4:\n        break"
+IMPORTS = {"imports": "import matplotlib.pyplot as plt"}
+
+
+def test_pictures_of_some_batches_are_no_metrics() -> None:
+    shown = "\n".join(SHOWN.format(data=data, end=SOME) for data in ("loader", "test_loader"))
+    found = codes(convert(epoch=shown, **IMPORTS))
+    assert not found & {"ACC301", "ACC303", "ACC308", "ACC412"}
+
+
+def test_a_picture_of_every_batch_of_a_share_is_named() -> None:
+    (said,) = [
+        f.message
+        for f in convert(epoch=SHOWN.format(data="loader", end=""), **IMPORTS).remaining
+        if f.code == "ACC301"
+    ]
+    assert "`plt.imsave` writes a file for every batch" in said
+
+
+def test_a_name_that_may_hold_the_last_batch_is_no_look() -> None:
+    behind = "if os.environ:\n    picture = 0\nprint(picture.mean())"
+    assert "ACC301" in codes(convert(epoch=f"{SHOWN.format(data='loader', end=SOME)}{behind}", **IMPORTS))

@@ -438,6 +438,13 @@ def test_what_all_have_read_is_removed_when_they_have() -> None:
     )
 
 
+def test_what_all_have_read_by_a_function_that_is_told_its_name_is_removed_when_they_have() -> None:
+    reading = "def read(folder):\n    return open(folder + '/a.txt').read()\n\nlines = read(folder='a')\n"
+    text = convert(imports="import shutil", end=f"{reading}shutil.rmtree('a')").new_text
+    guarded = "if accelerator.is_main_process:\n    shutil.rmtree('a')"
+    assert f"lines = read(folder='a')\naccelerator.wait_for_everyone()\n{guarded}" in text
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -156,3 +156,32 @@ def test_a_method_without_an_accelerator_loads_to_the_host(call: str, given: str
     before = NET.format(call=call, given="")
     after = convert_source(Source.from_text(before, PATH)).new_text
     assert f"torch.load(path{given})" in after
+
+
+PLACED = """\
+def load_checkpoint(path, map_location=None):
+    parts = torch.load(path, map_location=map_location)
+    return parts
+
+
+def begun(path):
+    return load_checkpoint(path)
+"""
+
+
+def test_a_helper_that_can_be_told_where_to_is_told(tmp_path: Path) -> None:
+    build = """\
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = helper.load_checkpoint("a")
+    other = helper.load_checkpoint("b", map_location="cpu")
+    """
+    conversion = converted(tmp_path, PLACED, build=build)
+    assert findings(conversion) == []
+    assert 'state = helper.load_checkpoint("a", map_location=accelerator.device)\n' in conversion.new_text
+    assert 'other = helper.load_checkpoint("b", map_location="cpu")\n' in conversion.new_text
+
+
+def test_a_helper_that_another_helper_does_not_tell_is_named(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, PLACED, ready="state = helper.begun('a')")
+    assert findings(conversion) == [("ACC207", 5)]

@@ -516,3 +516,89 @@ def test_what_such_a_class_is_given_may_be_one_sample_or_no_output(name: str) ->
     masked = "return (F.l1_loss(p, y.float(), reduction='none') * mask).sum() / mask.sum()"
     (said,) = _said(name, made, "loss = overlap(model(x), y, (y > 0).float())", masked, ", mask")
     assert "it is divided by `mask.sum()`" in said
+
+
+RARE = """
+class Rare(nn.Module):
+    def forward(self, scores, y, marks):
+        shares = torch.mean(marks, axis=0)
+        shares = {weights}
+        weight = torch.sum(marks.mul(shares), axis=1)
+        each = F.cross_entropy(scores, y, reduction="none")
+        return torch.mean(weight * each), each.mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        ("torch.Tensor([1 / share if share > 0 else 8 for share in shares])", True),
+        ("torch.reciprocal(shares + 1)", True),
+        ("torch.Tensor([2 * share for share in shares])", False),
+    ],
+)
+def test_weights_by_the_inverse_of_a_mean_of_the_batch_are_named(weights: str, named: bool) -> None:
+    setup = f"{RARE.format(weights=weights)}\nrare = Rare()"
+    conversion = convert(setup=setup, loss="loss, plain = None, None\nloss, plain = rare(model(x), y, x)")
+    said = [f.message for f in conversion.remaining if f.code == "ACC425"]
+    assert len(said) == named
+    assert all("a mean over the batch" in one for one in said)
+
+
+OVERLAPS = """
+import torch
+import torch.nn as nn
+
+class Overlaps(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.classes = classes
+
+    def one(self, p, y):
+        both = torch.sum(p * y)
+        loss = (2 * both + 1) / (torch.sum(p * p) + torch.sum(y * y) + 1)
+        loss = 1 - loss
+        return loss
+
+    def forward(self, p, y, weight=None):
+        if weight is None:
+            weight = [1] * self.classes
+        loss = 0.0
+        for n in range(self.classes):
+            one = self.one(p[:, n], y[:, n])
+            loss += one * weight[n]
+        return loss / self.classes
+"""
+TRAINER = """
+import torch.nn.functional as F
+from overlaps import Overlaps
+
+def train(model, optimizer, loader):
+    overlaps = Overlaps(2)
+    for x, y in loader:
+        scores = model(x)
+        plain = F.cross_entropy(scores, y)
+        apart = overlaps(scores, F.one_hot(y, 2))
+        loss = 0.4 * plain + 0.6 * apart
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ENTRY = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from trainer import train
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+train(model, optimizer, DataLoader(data, batch_size=8))
+"""
+
+
+def test_ratios_of_the_classes_are_named_in_a_trainer_beside_the_script(tmp_path: Path) -> None:
+    for name, text in {"overlaps": OVERLAPS, "trainer": TRAINER, "train": ENTRY}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    conversions = convert_project(Source.read(tmp_path / "train.py"))
+    (said,) = [f.message for c in conversions for f in c.remaining if f.code == "ACC425"]
+    assert "is a ratio of sums over the batch (overlaps.py:12), and" in said

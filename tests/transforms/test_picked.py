@@ -183,3 +183,39 @@ def test_sizes_and_maxima_are_no_first_sample(read: str) -> None:
         epoch=f"n = 0\nfor a, b in test_loader:\n    output = model(a)\n    n += {read}\nprint(n)"
     )
     assert "gather_for_metrics" in conversion.new_text
+
+
+EVALUATE = """
+def evaluate():
+    total, hits = 0, 0
+    with torch.no_grad():
+        for a, b in test_loader:
+            scores = model(a)
+            total += F.cross_entropy(scores, b).item()
+            hits += (scores.argmax(1) == b).sum().item()
+    {told}
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "epoch", "whole"),
+    [
+        ("line = f'{total:.3f}'\n    print(line)\n    return hits", "evaluate()", True),
+        ("return total, hits", "total, hits = evaluate()\nkept.append(total)\nprint('%.3f' % total)", True),
+        ("last = total\n    print(last)\n    return hits", "evaluate()", True),
+        ("return total, hits", "total, hits = evaluate()\nprint(hits, total / len(test_loader))", False),
+        (
+            "total /= len(test_loader)\n    return total",
+            "print(evaluate())\ntotal = evaluate()\nprint(total)",
+            False,
+        ),
+        ("return total, hits", "found = evaluate()\nprint(found)", False),
+        ("return total", "total = evaluate()\nprint(total, measured(total))", False),
+    ],
+)
+def test_a_sum_of_means_that_is_told_later_keeps_the_data_whole(told: str, epoch: str, whole: bool) -> None:
+    places = {"imports": "from m import measured", "ready": f"kept = []\n{EVALUATE.format(told=told)}"}
+    conversion = convert(epoch=epoch, **places)
+    said = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert any("larger batches are fewer" in one for one in said) == whole
+    assert ("gather_for_metrics" in conversion.new_text) != whole

@@ -94,6 +94,19 @@ def test_logging_is_quiet_on_the_other_processes() -> None:
         assert place_of(conversion.new_text, "epoch") == call
 
 
+@pytest.mark.parametrize("line", ["import imp", "import importlib as imp", "from importlib import reload"])
+def test_logging_that_is_loaded_anew_is_made_quiet_behind_that(line: str) -> None:
+    reload = "reload(logging)" if line.endswith("reload") else "imp.reload(logging)"
+    quiet = "if not accelerator.is_main_process:\n    logging.disable(logging.INFO)"
+    check_transformed(
+        "ready",
+        f"{reload}\nlogging.basicConfig(level=logging.INFO)",
+        f"{reload}\n{quiet}\nlogging.basicConfig(level=logging.INFO)",
+        imports=f"import logging\n{line}",
+        epoch="logging.info('x')",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "quiet"),
     [("import glog as log", "logging"), ("from absl import logging as log", "logging")],

@@ -9,7 +9,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, frame
+from tests.transforms.support import check_noop, check_transformed, convert, frame
 
 TQDM = "from tqdm import tqdm, trange"
 OFF = "disable=not accelerator.is_local_main_process"
@@ -219,3 +219,50 @@ def test_a_text_bar_that_a_package_hands_on(tmp_path: Path, handed_on: str, edit
     script.write_text(frame(imports="from utils import Bar", epoch="bar = Bar('train', max=3)"))
     text = convert_source(Source.read(script)).new_text
     assert ("bar = Bar('train', max=3, file=sys.stderr if" in text) is edited
+
+
+def _bar(total: str, step: str) -> str:
+    return (
+        f"with tqdm(total={total}) as bar:\n    for x, y in loader:\n        optimizer.zero_grad()\n"
+        f"        F.cross_entropy(model(x), y).backward()\n        optimizer.step()\n        bar.update({step})\n"
+    )
+
+
+SHARE = "total=math.ceil({} / accelerator.num_processes), disable=not accelerator.is_local_main_process"
+
+
+@pytest.mark.parametrize(
+    ("total", "step", "own"),
+    [
+        ("len(data)", "len(x)", "len(data)"),
+        ("len(data) // 8", "1", "(len(data) // 8)"),
+        ("len(data) // 8", "", "(len(data) // 8)"),
+        ("rows", "x.size(0)", "rows"),
+        ("len(loader)", "1", None),
+        ("count", "len(x)", None),
+    ],
+)
+def test_a_bar_over_all_the_data_ends_with_a_process_s_share(total: str, step: str, own: str | None) -> None:
+    imports = "import math\nfrom tqdm import tqdm\nfrom m import count"
+    text = convert(imports=imports, epoch=_bar(total, step), ready="rows = len(data)").new_text
+    assert (SHARE.format(own) in text) == (own is not None)
+    assert ("math.ceil" in text) == (own is not None)
+
+
+def test_a_bar_over_all_the_data_that_a_loop_draws() -> None:
+    loop = (
+        "for x, y in tqdm(loader, total=len(data) // 8):\n    optimizer.zero_grad()\n"
+        "    F.cross_entropy(model(x), y).backward()\n    optimizer.step()"
+    )
+    imports = "import math\nfrom tqdm import tqdm"
+    assert SHARE.format("(len(data) // 8)") in convert(imports=imports, epoch=loop).new_text
+    assert "math.ceil" not in convert("total", imports=imports, epoch=loop).new_text
+
+
+def test_bars_that_count_batches_of_the_original_or_data_that_all_go_through_keep_their_total() -> None:
+    imports = "import math\nfrom tqdm import tqdm"
+    assert "math.ceil" not in convert("total", imports=imports, epoch=_bar("len(data) // 8", "1")).new_text
+    shares = convert("total", imports=imports, epoch=_bar("len(data)", "len(x)")).new_text
+    assert SHARE.format("len(data)") in shares
+    whole = "with tqdm(total=len(data)) as bar:\n    for row in data:\n        bar.update(1)"
+    assert "math.ceil" not in convert(imports=imports, epoch=whole).new_text

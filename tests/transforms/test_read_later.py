@@ -103,3 +103,54 @@ def test_functions_of_other_modules_and_objects_that_read(tmp_path: Path) -> Non
     (tmp_path / "train.py").write_text(text)
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     assert f"f.write('1')\n{WAIT}\nrows = Rows('a')" in found.new_text
+
+
+CUT = """\
+import cv2
+
+
+def cut(source, folder):
+    os.makedirs(folder)
+    for n, name in enumerate(os.listdir(source)):
+        picture = cv2.imread(os.path.join(source, name))
+        {write}
+"""
+PICTURE = "cv2.imwrite(os.path.join(folder, f'{n}.png'), picture)"
+ASKED = """\
+device = torch.device('cuda')
+if not os.path.isdir('data/cut'):
+    cut('data/all', 'data/cut')
+else:
+    print('there')
+"""
+
+
+@pytest.mark.parametrize(
+    "write", [PICTURE, "with open(f'{folder}/{n}.txt', 'w') as file:\n            file.write('1')"]
+)
+def test_files_of_a_data_set_that_a_loop_makes_are_waited_for(write: str) -> None:
+    setup = place_of(convert(imports=CUT.format(write=write), setup=ASKED).new_text, "setup")
+    assert setup.endswith(f"else:\n    accelerator.print('there')\n{WAIT}")
+
+
+def test_pictures_that_a_module_makes_are_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "cutting.py").write_text(f"import os\n{CUT.format(write=PICTURE)}")
+    (tmp_path / "train.py").write_text(frame(imports="from cutting import cut", setup=ASKED))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert place_of(conversion.new_text, "setup").endswith(f"else:\n    accelerator.print('there')\n{WAIT}")
+
+
+def test_pictures_of_the_training_and_plots_are_not_waited_for(tmp_path: Path) -> None:
+    shown = "for n in range(3):\n    cv2.imwrite(f'{n}.png', model(x).detach().numpy())"
+    assert "wait_for" not in convert(imports="import cv2", epoch=shown).new_text
+    first = "for n, (x, y) in enumerate(test_loader):\n    cv2.imwrite(f'{n}.png', model(x).detach().numpy())"
+    assert "wait_for" not in convert(imports="import cv2", ready=first).new_text
+    assert (
+        "wait_for" not in convert(imports="import cv2", end="cv2.imwrite('0.png', model(x).numpy())").new_text
+    )
+    (tmp_path / "drawing.py").write_text(
+        "import matplotlib.pyplot as plt\n\n\ndef draw(x):\n    plt.plot(x)\n    plt.savefig('x.png')\n"
+    )
+    (tmp_path / "train.py").write_text(frame(imports="from drawing import draw", setup="draw([1])"))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert "wait_for" not in conversion.new_text

@@ -104,6 +104,11 @@ def test_what_lies_on_the_host_is_said(tmp_path: Path, changed: dict[str, str]) 
         {"shown": "len(extract(model, loader))"},
         {"name": "embed", "shown": "embed(model, torch.zeros(1, 4).cuda())"},
         {"shown": "len(test)"},
+        {
+            "name": "embed",
+            "shown": "len(test))\nfor rows, _ in test:\n    if len(data) > 3:\n        rows = rows.cuda()\n"
+            "    print(embed(model, rows)",
+        },
     ],
 )
 def test_what_is_moved_or_never_was_is_not(tmp_path: Path, changed: dict[str, str]) -> None:

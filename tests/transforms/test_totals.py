@@ -366,3 +366,38 @@ for run in range(2):
         {update}
     print(mean)
 """
+
+
+UNKNOWN = """
+def train(steps):
+    total = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        parts = measure(model(x), y)
+        parts[-1].backward()
+        optimizer.step()
+        total += parts[-1].item()
+    return total / steps
+
+train({steps})
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ("len(lines) // 4", True),
+        ("len(lines) // size", True),
+        ("len(lines) // (8 if size else 4)", True),
+        ("len(lines) // given", False),
+        ("len(loader)", False),
+    ],
+)
+def test_what_divides_a_total_of_unknown_parts_is_told(steps: str, told: bool) -> None:
+    setup = "lines = open('a').readlines()\nsize = 8 if os.environ else 4"
+    conversion = convert(
+        imports="from m import given, measure", setup=setup, ready=UNKNOWN.format(steps=steps)
+    )
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC302"]
+    assert said.startswith("`total` adds up something of one process's share of the data")
+    assert ("`steps` counts that of all processes: sum it over them first" in said) == told

@@ -54,6 +54,12 @@ def one_by_one(
     return f"`{written}` writes a file for every batch" if written is not None else None
 
 
+def writes_all(script: ScriptModel, loop: ast.For | ast.AsyncFor, statements: Sequence[ast.stmt]) -> bool:
+    """Whether a loop makes a file of every batch, and does not end after some of them."""
+    ends = (n for stmt in loop.body for n in walk(stmt) if isinstance(n, (ast.Break, ast.Return)))
+    return next(_written(script, statements), None) is not None and next(ends, None) is None
+
+
 class _Parts:
     """The variables that hold the batch, or one part of it (inputs, targets) of all samples."""
 
@@ -175,4 +181,4 @@ def is_text(script: ScriptModel, read: ast.Name) -> bool:
     return False
 
 
-__all__ = ["is_text", "one_by_one"]
+__all__ = ["is_text", "one_by_one", "writes_all"]

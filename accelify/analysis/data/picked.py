@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelify.analysis.metrics.averages import samples_divisor, shown_undivided
+from accelify.analysis.metrics.averages import samples_divisor
+from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, text_of, walk
 

@@ -64,7 +64,9 @@ def runs_on_host(
         for callee in in_order(script.callees(call)):
             given = [(name, argument) for argument, name in handed_to(call, callee)]
             loaders = frozenset(n for n, a in given if _is_unprepared(script, a, prepared))
-            tensors = frozenset(n for n, a in given if n not in loaders and HOST in after.of(a))
+            tensors = frozenset(
+                n for n, a in given if n not in loaders and HOST in after.of(a) and not _is_moved(script, a)
+            )
             found = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
             if found is None and script.interpreter.module_of(callee) not in script.modules:
                 told = {name for name, argument in given if script.models_of(argument) & models}
@@ -147,6 +149,16 @@ def _runs_what_it_makes(
 def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]) -> bool:
     loaders = script.things(argument, v.LOADER)
     return bool(loaders) and not loaders & prepared
+
+
+def _is_moved(script: ScriptModel, argument: ast.expr) -> bool:
+    """Whether a function moves what it hands on under a name, where it is told to: `if cuda: x = x.cuda()`."""
+    return isinstance(argument, ast.Name) and any(
+        argument.id in {name for target in stmt.targets for name in target_names(target)}
+        and _moves(script, stmt.value)
+        for stmt in script.scope_of(argument).nodes
+        if isinstance(stmt, ast.Assign)
+    )
 
 
 def _run(

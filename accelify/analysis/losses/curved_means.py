@@ -20,7 +20,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.given import Given
 from accelify.analysis.statements.plain_numbers import PlainNumbers
-from accelify.analysis.syntax import dotted, is_constant, is_minus_one, target_names
+from accelify.analysis.syntax import dotted, is_constant, is_minus_one, target_names, walk
 from accelify.analysis.values import Imported, Thing
 
 _CURVES = frozenset("exp log log1p log10 pow reciprocal rsqrt sigmoid sqrt square tanh".split())
@@ -32,6 +32,10 @@ _SPREADS = frozenset({"std", "var"})
 # Weights of several draws are averaged over these too, between `exp` and `log`.
 _REARRANGING = frozenset("chunk exp expand permute repeat split stack t transpose unfold unsqueeze".split())
 _RESHAPING = frozenset({"reshape", "view"})
+_METHODS: dict[str, type[ast.operator]] = {
+    "mul": ast.Mult, "multiply": ast.Mult, "div": ast.Div, "divide": ast.Div,
+}  # fmt: skip
+_MAKING = frozenset("tensor Tensor FloatTensor as_tensor stack".split())
 _DEEPEST = 6
 
 
@@ -86,8 +90,8 @@ class CurvedMeans:
             bent = self._bent(node, frame)
             if bent is not None:
                 queue.append((bent, frame, far))
-            elif isinstance(node, ast.BinOp):
-                queue += [(node.left, frame, far), (node.right, frame, far)]
+            elif (sides := _sides(node)) is not None:
+                queue += [(side, frame, far) for side in sides[1:]]
             elif isinstance(node, ast.UnaryOp):
                 queue.append((node.operand, frame, far))
             elif isinstance(node, ast.Name):
@@ -107,15 +111,17 @@ class CurvedMeans:
         bent = self._bent(node, frame)
         if bent is not None:
             return "bends a mean over the batch" if self._is_mean(bent, frame) else ""
-        if isinstance(node, ast.BinOp):
-            sides = [node.left, node.right]
-            if isinstance(node.op, ast.Mult) and all(self._is_mean(side, frame) for side in sides):
+        if (parts := _sides(node)) is not None:
+            op, sides = parts[0], list(parts[1:])
+            if op is ast.Mult and all(self._is_mean(side, frame) for side in sides):
                 # A bend in one of them is the plainer word, and comes next.
                 return "" if any(map(self._how, sides, [frame] * 2)) else "multiplies means over the batch"
-            divides = isinstance(node.op, ast.Div) and self._is_mean(node.right, frame)
+            divides = op is ast.Div and self._is_mean(sides[1], frame)
             return "divides by a mean over the batch" if divides else ""
         if not isinstance(node, ast.Call):
             return ""
+        if self._divides_each(node, frame):
+            return "divides by a mean over the batch"
         if self._folded(node, frame) or self._compared(node, frame):
             return "bends a mean over the batch"
         summed = self._over_samples(node, frame, _SPREADS)
@@ -147,6 +153,16 @@ class CurvedMeans:
         means = [side for side in sides if self._is_mean(side, frame)]
         hinge = bool(means) and all(s in means or self._numbers.has(s, self._module(frame)) for s in sides)
         return hinge or self._is_mean(inner, frame)
+
+    def _divides_each(self, call: ast.Call, frame: _Frame) -> bool:
+        """`torch.tensor([1 / share for share in shares])`, where the shares are means over the samples."""
+        made = call.args[0] if _last(call) in _MAKING and len(call.args) == 1 else None
+        if not isinstance(made, ast.ListComp) or len(made.generators) != 1:
+            return False
+        over = made.generators[0]
+        divisors = [n.right for n in walk(made.elt) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+        named = {n.id for one in divisors for n in walk(one) if isinstance(n, ast.Name)}
+        return bool(named.intersection(target_names(over.target))) and self._is_mean(over.iter, frame)
 
     def _compared(self, call: ast.Call, frame: _Frame) -> bool:
         """`F.mse_loss(fake.mean(0), real.mean(0))`: what a loss of torch's compares is a mean already."""
@@ -281,14 +297,33 @@ class CurvedMeans:
         stmts = self._written(name, frame)
         if handed:
             return [frame.given[name.id]] if not stmts and name.id in frame.given else []
+        around = next((n for n in self._module(frame).tree.ancestors(name) if isinstance(n, ast.stmt)), None)
+        stmts = [s for s in stmts if s is not around] or stmts  # what it held before
         plain = [
             (s.value, frame)
             for s in stmts
             if isinstance(s, ast.Assign)
             and any(isinstance(t, ast.Name) and t.id == name.id for t in s.targets)
         ]
-        # `loss = loss.sqrt()` is made of what the name held before.
-        return plain if len(plain) == len(stmts) else []
+        return plain if len(plain) == len(stmts) else self._unpacked(name, stmts, frame)
+
+    def _unpacked(
+        self, name: ast.Name, stmts: list[ast.stmt], frame: _Frame
+    ) -> list[tuple[ast.expr, _Frame]]:
+        """What a function gives back at the place of a name: `loss, distance = criterion(scores, y)`."""
+        made = [s for s in stmts if not _holds_nothing(s)]
+        one = made[0] if len(made) == 1 else None
+        if not isinstance(one, ast.Assign) or not isinstance(one.value, ast.Call):
+            return []
+        target = one.targets[0]
+        names = [dotted(t) for t in target.elts] if isinstance(target, (ast.Tuple, ast.List)) else []
+        if name.id not in names:
+            return []
+        return [
+            (value.elts[names.index(name.id)], inner)
+            for value, inner in self._returned(one.value, frame)
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(names)
+        ]
 
     def _added(self, name: ast.Name, frame: _Frame) -> list[tuple[ast.expr, _Frame]]:
         """The terms of a loss that is put together bit by bit: `loss = fit`, and `loss += 0.1 * spread`."""
@@ -305,6 +340,24 @@ class CurvedMeans:
         module = self._module(frame)
         writes = [w for w in module.tree.writes(name.id) if module.scopes.of(w) is frame.scope]
         return [module.tree.statement(write) for write in writes]
+
+
+def _holds_nothing(stmt: ast.stmt) -> bool:
+    """`loss, distance = None, None`"""
+    value = stmt.value if isinstance(stmt, ast.Assign) else None
+    held = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+    return all(is_constant(one, None) for one in held)
+
+
+def _sides(node: ast.expr) -> tuple[type[ast.operator], ast.expr, ast.expr] | None:
+    """The operator and both sides of `a * b`, of `a.mul(b)` and of `torch.mul(a, b)`."""
+    if isinstance(node, ast.BinOp):
+        return type(node.op), node.left, node.right
+    op = _METHODS.get(_last(node)) if isinstance(node, ast.Call) and not node.keywords else None
+    if op is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    both = node.args if dotted(node.func.value) == "torch" else [node.func.value, *node.args]
+    return (op, both[0], both[1]) if len(both) == 2 else None
 
 
 def _last(call: ast.Call) -> str:

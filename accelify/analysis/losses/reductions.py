@@ -45,7 +45,7 @@ from accelify.analysis.values import Function, Imported, Thing
 _BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 # Divided by so many, a sum over the batch stays one.
 _CLASSES = re.compile(r"(?:^|[._])(?:n|num)_?class(?:es)?$|(?:^|\.)classes$", re.I)
-_DEEPEST = 12
+_DEEPEST = 16
 _PASSING = frozenset(
     "sum squeeze view float double to cuda clone clamp requires_grad_ item detach cpu numpy".split()
 )

@@ -88,7 +88,7 @@ class SumRatios:
         """The calls of criteria that run a forward, which the interpreter does not look into."""
         interpreter = self.script.interpreter
         found = {}
-        for module in dict.fromkeys([self.script.module, interpreter.module_of(forward)]):
+        for module in dict.fromkeys([*self.script.modules, interpreter.module_of(forward)]):
             for call in module.tree.nodes(ast.Call):
                 scope = module.scopes.of(call)
                 held = interpreter.evaluate(module, scope, call.func)

@@ -18,6 +18,7 @@ from accelify.analysis.losses.reduction_kinds import MEAN
 from accelify.analysis.losses.reductions import LossReductions
 from accelify.analysis.metrics.counts import counts_own, made_once
 from accelify.analysis.metrics.set_numbers import is_set
+from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import (
@@ -40,9 +41,6 @@ _NO_AVERAGE_LOSS = re.compile(rf"{_OVERLAP}|tversky|lovasz", re.I)
 _MOST_CALLED = 12
 _CURVED = frozenset({"log", "log2", "log10", "sqrt", "exp", "pow"})
 _MATH = ("math", "numpy", "torch", "cmath")
-_SHOWING = frozenset(
-    {"print", "info", "debug", "write", "log", "log_metric", "log_value", "add_scalar", "set_postfix"}
-)
 # What makes a row for every sample without looking at one.
 _LABELLING = frozenset({"torch.arange", "torch.eye", "torch.linspace", "numpy.arange", "torch.range"})
 
@@ -389,35 +387,6 @@ def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name
                 continue
             if any(dotted(factor) == name for factor in factors):
                 yield node.right
-
-
-def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> bool:
-    """Whether a total is only printed or logged behind its loop, as it is: the sum over all batches is meant."""
-    tree, scope = script.tree, script.scope_of(loop)
-    owner = scope.resolve(name) if name.isidentifier() else None
-    reads = (
-        [n for n in script.reads(name, owner) if tree.start(n) > tree.end(loop)] if owner is not None else []
-    )
-    return bool(reads) and all(script.scope_of(n) is scope and is_shown(script, n) for n in reads)
-
-
-def is_shown(script: ScriptModel, read: ast.expr) -> bool:
-    """Whether a value is printed or logged as it is."""
-    child: ast.AST = read
-    for parent in script.tree.ancestors(read):
-        if isinstance(parent, ast.stmt) or (
-            isinstance(parent, ast.BinOp) and not isinstance(parent.op, ast.Mod)
-        ):
-            return False
-        if isinstance(parent, ast.Call) and child is not parent.func:
-            func = parent.func
-            last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-            if last in _SHOWING:
-                return True
-            if last not in ("format", "round", "float", "str"):
-                return False
-        child = parent
-    return False
 
 
 def samples_divisor(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: ast.expr) -> str | None:

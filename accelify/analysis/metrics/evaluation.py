@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
-from accelify.analysis.data.one_by_one import is_text, one_by_one
+from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.data.picked import Picked, PickedEntries
 from accelify.analysis.data.taken_before import TakenBefore, taken_before
@@ -20,6 +20,7 @@ from accelify.analysis.metrics.entry_counts import count_of, entry_counts
 from accelify.analysis.models.model_calls import run_elsewhere
 from accelify.analysis.models.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.bound_anew import is_read_behind
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.statements.reaching import last_assignment
 from accelify.analysis.syntax import calls_in, dotted, is_constant, names_in, target_names, text_of, walk
@@ -257,6 +258,8 @@ class _Analysis:
         """
         if isinstance(self.loop.body[-1], ast.Break) or self._only_steps():
             return False
+        if writes_all(self.script, self.loop, self.statements):
+            return True
         stored: set[str] = set()
         for node in (n for stmt in self.loop.body for n in walk(stmt)):
             if isinstance(node, (ast.AugAssign, ast.Return, ast.Yield)):
@@ -270,13 +273,7 @@ class _Analysis:
                 stored.add(node.id)
         end = self.script.tree.end(self.loop)
         scope = self.script.scope_of(self.loop)
-        for name in stored:
-            owner = scope.resolve(name)
-            if owner is not None and any(
-                self.script.tree.start(r) > end for r in self.script.reads(name, owner)
-            ):
-                return True
-        return False
+        return any(is_read_behind(self.script, scope, name, end) for name in stored)
 
     def _only_steps(self) -> bool:
         """Whether a loop reads nothing of its batches and only sets learning rates or steps a schedule, to show it."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from accelify.analysis.metrics.averages import divisors, is_shown
+from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.figures import BatchLoop, Place, end_of, plain
 from accelify.analysis.metrics.set_numbers import is_set
+from accelify.analysis.metrics.undivided import is_shown
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, target_names, text_of, walk
 

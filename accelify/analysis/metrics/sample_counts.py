@@ -71,14 +71,6 @@ class SampleCounts:
                 yield replace(count, is_total=whole)
         yield from self._of_attributes(loops)
 
-    def adds_samples(self, added: ast.expr) -> bool:
-        """Whether a number is that of the samples of a batch: of the one at hand, or the configured one."""
-        return self._is_nominal(added) or self._is_own(added)
-
-    def adds_batch(self, added: ast.expr) -> bool:
-        """Whether it is the configured size of a batch."""
-        return self._is_nominal(added)
-
     def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
         """Counts that a class keeps, `self.seen += len(x)`: who else reads them is not followed."""
         tree, script = self.script.tree, self.script

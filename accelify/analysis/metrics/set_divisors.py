@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.averages import divisors, is_shown
+from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.counts import counts_own
 from accelify.analysis.metrics.set_numbers import is_set
+from accelify.analysis.metrics.undivided import is_shown
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, walk
 from accelify.analysis.values import Thing

@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.counts import arguments_for, counts_all
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import assigned_pairs, dotted, is_constant
+from accelify.analysis.syntax import assigned_pairs, call_argument, dotted, is_constant
 
 _ROUNDED = frozenset(
     "builtins.float builtins.int builtins.max builtins.min builtins.round math.ceil math.floor numpy.ceil "
@@ -49,7 +49,8 @@ def is_set(script: ScriptModel, number: ast.expr, depth: int = 0) -> bool | None
     if isinstance(number, ast.Constant):
         return number.value >= _FEWEST if isinstance(number.value, (int, float)) else None
     if isinstance(number, ast.BinOp):
-        return _of_parts(script, (number.left, number.right), depth)
+        divides = isinstance(number.op, (ast.Div, ast.FloorDiv)) and is_written(script, number.right, depth)
+        return _of_parts(script, (number.left,) if divides else (number.left, number.right), depth)
     if isinstance(number, ast.IfExp):
         return _of_parts(script, (number.body, number.orelse), depth)
     if isinstance(number, ast.Name):
@@ -66,6 +67,18 @@ def is_set(script: ScriptModel, number: ast.expr, depth: int = 0) -> bool | None
     if counted is not None:
         return True if is_listed(script, counted, depth + 1) else None
     return _of_parts(script, number.args, depth) if script.qualname(number.func) in _ROUNDED else None
+
+
+def is_written(script: ScriptModel, number: ast.expr, depth: int = 0) -> bool:
+    """Whether a number is written out in the script, by whatever name: the size of a batch."""
+    if depth > _DEEPEST:
+        return False
+    if isinstance(number, ast.IfExp):
+        return all(is_written(script, part, depth + 1) for part in (number.body, number.orelse))
+    if isinstance(number, ast.Name):
+        given = _given_to(script, number)
+        return bool(given) and all(is_written(script, one, depth + 1) for one in given)
+    return isinstance(number, ast.Constant) and isinstance(number.value, (int, float))
 
 
 def _of_parts(script: ScriptModel, parts: Iterable[ast.expr], depth: int) -> bool | None:
@@ -128,7 +141,7 @@ def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
     """Whether an expression lists what the script has beside its loaders: files, lines, samples."""
     if depth > _DEEPEST or script.things(node, v.LOADER):
         return False
-    if script.is_a(node, v.DATASET):
+    if script.is_a(node, v.DATASET) or _is_loaded(script, node):
         return True
     if isinstance(node, (ast.List, ast.Tuple)):
         return True
@@ -148,6 +161,19 @@ def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
         return bool(node.args) and is_listed(script, node.args[0], depth + 1)
     return name in _LISTING or (
         isinstance(node.func, ast.Attribute) and node.func.attr in _LISTING_METHODS and name is None
+    )
+
+
+def _is_loaded(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether a loader goes through what a name holds, of whatever class."""
+    owner = script.scope_of(node).resolve(node.id) if isinstance(node, ast.Name) else None
+    if owner is None:
+        return False
+    sites = (loader.site for _, loaders in script.loader_loops for loader in loaders)
+    given = (call_argument(site, 0, "dataset") for site in sites if isinstance(site, ast.Call))
+    return any(
+        isinstance(one, ast.Name) and one.id == node.id and script.scope_of(one).resolve(one.id) is owner  # type: ignore[attr-defined]
+        for one in given
     )
 
 
