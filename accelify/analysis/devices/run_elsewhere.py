@@ -16,7 +16,7 @@ from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKER
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, calls_in, dotted, target_names, walk
+from accelify.analysis.syntax import call_keyword, calls_in, dotted, names_in, target_names
 from accelify.analysis.values import Imported, Thing
 
 # Functions of helpers may call others, as far as this.
@@ -60,6 +60,7 @@ def runs_on_host(
         behind_prepare: whether a call runs when the models are prepared.
     """
     makes = _makes_on_host(script)
+    known: dict[tuple[Scope, frozenset[str], frozenset[str]], tuple[Scope, list[ast.Call]] | None] = {}
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             given = [(name, argument) for argument, name in handed_to(call, callee)]
@@ -67,7 +68,11 @@ def runs_on_host(
             tensors = frozenset(
                 n for n, a in given if n not in loaders and HOST in after.of(a) and not _is_moved(script, a)
             )
-            found = _run(script, models, callee, loaders, tensors, _DEEPEST) if loaders or tensors else None
+            key = callee, loaders, tensors
+            if key not in known:
+                told_some = bool(loaders or tensors)
+                known[key] = _run(script, models, callee, loaders, tensors, _DEEPEST) if told_some else None
+            found = known[key]
             if found is None and script.interpreter.module_of(callee) not in script.modules:
                 told = {name for name, argument in given if script.models_of(argument) & models}
                 if told and behind_prepare(call):
@@ -156,8 +161,7 @@ def _is_moved(script: ScriptModel, argument: ast.expr) -> bool:
     return isinstance(argument, ast.Name) and any(
         argument.id in {name for target in stmt.targets for name in target_names(target)}
         and _moves(script, stmt.value)
-        for stmt in script.scope_of(argument).nodes
-        if isinstance(stmt, ast.Assign)
+        for stmt in script.scope_of(argument).of_type(ast.Assign)
     )
 
 
@@ -201,7 +205,7 @@ def _held(script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: f
     known = -1
     while known < len(held) + len(moved):
         known = len(held) + len(moved)
-        for node in scope.nodes:
+        for node in scope.of_type(ast.For, ast.AsyncFor, ast.Assign):
             if isinstance(node, (ast.For, ast.AsyncFor)):
                 if _goes_through(node.iter, loaders) or _is_held(script, node.iter, held):
                     held.update(target_names(node.target))
@@ -231,7 +235,7 @@ def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
         return any(_is_held(script, e, held) for e in node.elts)
     if isinstance(node, ast.Attribute):
         return node.attr not in _NUMBERS and _is_held(script, node.value, held)
-    if not isinstance(node, ast.Call) or _moves(script, node):
+    if not isinstance(node, ast.Call) or held.isdisjoint(names_in(node)) or _moves(script, node):
         return False
     if isinstance(node.func, ast.Attribute) and _is_held(script, node.func, held):
         return True
@@ -242,12 +246,9 @@ def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
 
 def _moves(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression moves something to a device, itself or in a function that it calls."""
-    calls = list(calls_in(node))
-    inner = [c for call in calls for callee in script.callees(call) for c in walk(callee.node)]
+    calls = calls_in(node)
+    inner = [c for call in calls for callee in script.callees(call) for c in calls_in(callee.node)]
     return any(
-        isinstance(part, ast.Call)
-        and (
-            (dotted(part.func) or "").rpartition(".")[2] in _MOVES or getattr(part.func, "attr", "") in _MOVES
-        )
+        (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")) in _MOVES
         for part in [*calls, *inner]
     )

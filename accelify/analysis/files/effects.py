@@ -420,7 +420,7 @@ class SideEffects:
     def shown_in_losses(self, call: ast.Call) -> list[Site]:
         """What the forwards of other modules' losses print that a call of the script runs: `criterion(output, y)`."""
         script = self.script
-        if not self._has_others or self.interpreter.calls.get(call):
+        if not self._has_own_losses or self.interpreter.calls.get(call):
             return []
         module, scope = script.module_of(call), script.scope_of(call)
         found: list[Site] = []
@@ -430,9 +430,13 @@ class SideEffects:
         return found
 
     @cached_property
-    def _has_others(self) -> bool:
-        """Whether the program has modules that are not converted."""
-        return not set(self.script.program.modules.values()) <= set(self.script.modules)
+    def _has_own_losses(self) -> bool:
+        """Whether a module that is not converted has a loss of its own, or a base of one."""
+        return any(
+            self.interpreter.kind_of_class(cls) == v.CRITERION
+            and any(own.module not in self.script.modules for own in cls.ancestry())
+            for cls in self.interpreter.classes()
+        )
 
     def _shown_by(self, scope: Scope) -> list[Site]:
         return [site for site in self.of(scope).sites if site.kind == TERMINAL]
