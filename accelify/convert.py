@@ -245,7 +245,9 @@ def _convert(
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return finished(refused, options.runtime)
-    found = _apply([source], script.tree, *_changes(script, plan, name))[0]
+    context, changes = _changes(script, plan, name)
+    found = _apply([source], script.tree, context, changes)[0]
+    context.release()
     if imports is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
         found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
@@ -348,20 +350,24 @@ def convert_project(
     Raises:
         SourceError: when the script is not Python.
     """
-    found = _convert_project(source, options or ConvertOptions(), imports or Imports())
+    models: list[ScriptModel] = []
+    found = _convert_project(source, options or ConvertOptions(), imports or Imports(), models)
+    for model in models:
+        model.release()
     return [*found, *found[0].helpers]
 
 
-def _convert_project(source: Source, options: ConvertOptions, imports: Imports) -> list[Conversion]:
-    models: list[ScriptModel] = []
+def _convert_project(
+    source: Source, options: ConvertOptions, imports: Imports, models: list[ScriptModel]
+) -> list[Conversion]:
     alone = convert_source(source, options, imports, models)
     if source.path is None:
         return [alone]
     if any(f.code == "ACC009" for f in alone.remaining):
-        return _convert_together(source, models[0], options, imports)
+        return _convert_together(source, models, options, imports)
     if any(f.code == "ACC005" for f in alone.remaining):
         # What it trains may be kept by a class of another module, which can come along.
-        together = _convert_together(source, models[0], options, imports)
+        together = _convert_together(source, models, options, imports)
         return together if together[0].status == CONVERTED else [alone]
     if (
         alone.status == CONVERTED
@@ -369,24 +375,25 @@ def _convert_project(source: Source, options: ConvertOptions, imports: Imports) 
         and (models[0].trains_more_elsewhere() or placing_bases(models[0]))
     ):
         # Other modules train, too, or have the base class that places what trains: else it is its own loop alone.
-        together = _convert_together(source, models[0], options, imports)
+        together = _convert_together(source, models, options, imports)
         if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
             return together
     elif _done_by_all([alone]) and not _may_be_lowered(source.text, options):
         bases = {module.path for module in writing_bases(models[0])}
-        together = _convert_together(source, models[0], options, imports) if bases else [alone]
+        together = _convert_together(source, models, options, imports) if bases else [alone]
         if any(_place(c) in bases for c in together) and _done_by_all(together) < _done_by_all([alone]):
             return together
     return [alone]
 
 
 def _convert_together(
-    source: Source, known: ScriptModel, options: ConvertOptions, imports: Imports
+    source: Source, models: list[ScriptModel], options: ConvertOptions, imports: Imports
 ) -> list[Conversion]:
-    """Convert a script with the modules of its project that train."""
+    """Convert a script with the modules of its project that train; adds the model of them all to that of its own."""
     assert source.path is not None
     try:
-        script = ScriptModel(known.tree, Path(source.path), project=True, known=known)
+        script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
+        models.append(script)
         if bases := placing_bases(script):
             script.join(bases)
         found = _convert_group(source, script, options, imports)
@@ -432,7 +439,9 @@ def _convert_group(
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return [finished(refused, options.runtime)]
-    found = _apply(sources, script.tree, *_changes(script, plan, name))
+    context, changes = _changes(script, plan, name)
+    found = _apply(sources, script.tree, context, changes)
+    context.release()
     found[0] = finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]

@@ -93,6 +93,11 @@ class Context:
         self.mended_elsewhere: list[MendedElsewhere] = []  # in modules that stay as they are else
         self.effects = SideEffects(script)
 
+    def release(self) -> None:
+        """Let go of everything, when nothing is asked any more: see `ScriptModel.release`."""
+        vars(self.effects).clear()
+        vars(self).clear()
+
     @property
     def for_accelerate(self) -> bool:
         """Whether the script is written for Hugging Face Accelerate and not for accelify's own runtime."""
