@@ -18,6 +18,7 @@ NAMED = {
     "an f-string": "for n, name in enumerate(ids):\n    torch.save(x[n], f'{name}.pt')",
     "a path": "for n in range(8):\n    path = os.path.join('out', ids[n].split('/')[-1])\n    save_image(x, path)",
     "a file": "for n, name in zip(range(8), ids):\n    with open(name + '.txt', 'w') as f:\n        f.write(name)",
+    "a list": "names = [str(n.item()) for n in ids]\nfor n in range(8):\n    np.save('out/%s.npy' % names[n], x)",
     "an index": "torch.save(x, 'out/%d.pt' % y.item())",
 }
 CUDA = "model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -39,7 +40,13 @@ def test_names_that_a_function_takes_out_of_the_batch(given: str, own: bool) -> 
     assert (text == writing) == own
 
 
-@pytest.mark.parametrize("path", ["'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'", "['%d.npy' % n for n in range(8)][0]",
+        "[f'{model(one)}.npy' for one in x][0]",
+    ],
+)  # fmt: skip
 def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
     check_transformed(
         "update",

@@ -106,6 +106,11 @@ class _Named:
             return any(
                 self.carries(n) for n in (node.values if isinstance(node, ast.JoinedStr) else node.elts)
             )
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):  # `[os.path.basename(p) for p in paths]`
+            for part in node.generators:
+                if any(self.carries(n) for n in walk(part.iter) if isinstance(n, ast.Name)):
+                    self._bind(part.target, part.iter)
+            return self.carries(node.elt)
         if isinstance(node, ast.Call):
             func, given = node.func, [*node.args, *[kw.value for kw in node.keywords]]
             name = self.script.qualname(func) or ""
