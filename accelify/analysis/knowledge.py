@@ -77,6 +77,7 @@ PROGRESS_CALLS = frozenset(
         "tqdm.auto.trange",
         "tqdm.notebook.trange",
         "tqdm.tnrange",
+        "rich.progress.track",
     }
 )
 _PROGRESS_NAMES = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})

@@ -87,6 +87,8 @@ class Context:
         self.said: set[ast.AST] = set()  # of which it is told already that processes can differ in them
         self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
         self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
+        # That make a folder in which each process puts the files of its own samples at once.
+        self.own_folders: set[ast.Call] = set()
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
         self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward

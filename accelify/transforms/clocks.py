@@ -15,9 +15,10 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
-The processes read the clock one after the other, and what `uuid4` draws goes by no seed. A name is meant where the text
-of a time, or such an id, becomes part of a path. What a function of another module names without giving it back is
-said. A folder that such a function makes and numbers by what lies beside it is one for all, too.
+The processes read the clock one after the other, and what `uuid4` draws goes by no seed. A name is meant where the
+text of a time, or such an id, becomes part of a path. What a function of another module names without giving it back
+is said, and so is what such a module names when it is imported, where every process makes or reads it. A folder that
+such a function makes and numbers by what lies beside it is one for all, too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
 from accelify.analysis.modules.module_variables import is_read_behind_only
 from accelify.analysis.planning.anchors import node_of
-from accelify.analysis.program import Module
+from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
 from accelify.analysis.syntax import call_keyword, calls_in, dotted, walk
@@ -101,6 +102,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
+    yield from _named_on_import(context, texts)
 
 
 def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Iterator[Change]:
@@ -206,6 +208,64 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 f"would {'draw' if drawn else 'read'} for itself: behind this call, {ADVICE}",
             )
             break
+
+
+def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
+    """Names that a module which is not converted makes when it is imported, of what every process opens or makes."""
+    script, tree = context.script, context.tree
+    for title, module in script.program.modules.items():
+        held = texts.named_in(module.scopes.module) if module not in script.modules else set()
+        names = _read_as(context, title, held) if held else {}
+        nodes = [n for n in tree.nodes(ast.Attribute, ast.Name) if names and dotted(n) in names]
+        used = (n for n in nodes if isinstance(n.ctx, ast.Load) and _is_used_by_all(context, texts, n))
+        node = min(used, key=tree.start, default=None)
+        if node is None:
+            continue
+        name = str(dotted(node))
+        made = next(n for n in module.scopes.module.of_type(ast.Name) if n.id == names[name])
+        own = "an id that it draws itself" if texts.is_drawn(module.scopes.module.nodes) else "its own clock"
+        message = (
+            f"every process would name `{name}` by {own}, on import ({_where(module, made)}): behind the Accelerator, "
+            f"and before this, {ADVICE}"
+        )
+        yield context.change(CLOCK, node, message)
+
+
+def _read_as(context: Context, title: str, held: set[str]) -> dict[str, str]:
+    """How the script reads variables of a module: `config.folder`, or the name that it imports one by."""
+    found: dict[str, str] = {}
+    for node in context.tree.nodes(ast.Import, ast.ImportFrom):
+        package = context.script.module_of(node).package if isinstance(node, ast.ImportFrom) else ""
+        base = absolute_name(node, package) if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            own = alias.asname or alias.name
+            if (f"{base}.{alias.name}" if base else alias.name) == title:
+                found.update({f"{own}.{name}": name for name in held})
+            elif base == title:
+                found.update({name: name for name in held} if own == "*" else {})
+                found.update({own: alias.name} if alias.name in held else {})
+    return found
+
+
+def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr) -> bool:
+    """Whether a path is that of a folder which every process makes or looks into, or of a log that it opens."""
+    script = context.script
+    for call in _within_statement(context, node):
+        if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
+            continue
+        if context.plan.on_main_only(call):
+            continue
+        name = script.qualname(call.func)
+        if makes_folder(call) or name in _READS or opens_log(call):
+            return True
+        logs = any(opens_log(n) for callee in script.callees(call) for n in callee.calls)
+        if (
+            logs
+            and isinstance(node, (ast.Name, ast.Attribute))
+            and _hands_path_on(context, texts, call, node)
+        ):
+            return True
+    return False
 
 
 def _removes(node: ast.AST) -> bool:

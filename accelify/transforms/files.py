@@ -5,6 +5,8 @@ os.makedirs(path)                   ->  if accelerator.is_main_process:
 if not os.path.exists(path): ...    ->  if accelerator.is_main_process and not os.path.exists(path): ...
 log = open(path, "w")               ->  log = open(path if accelerator.is_main_process else os.devnull, "w")
 
+Files that samples of the batch give their names are written by each process, here and in a function that is given those
+names, and the folder that is made for them there may exist already.
 A folder that must not be there yet is made when every process has asked for it.
 What is read, imported or asked for behind it is waited for: behind the `if` that asks whether it is there, where who
 comes late finds it. Where such an `if` writes in one branch and reads in the other, one process runs it after the
@@ -40,8 +42,9 @@ from accelify.analysis.files.renderings import RENDERING, renders
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
+from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.modules.module_names import module_at
-from accelify.analysis.scopes import Scope
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
 from accelify.analysis.syntax import call_argument, text_of, walk
@@ -59,12 +62,15 @@ _SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 _FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
 _TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}
 _WRITING_ON_DISK = WRITING - _SHOWING - _TERMINAL
+# How many calls are followed back from what writes a file to what names its folder.
+_FARTHEST = 2
 # What can be opened on nothing, so that the other processes write nowhere.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield main-process guards for statements that write."""
+    context.own_folders.update(_folders_of_own_files(context))
     yield from _in_turns(context)
     done: set[ast.stmt] = set()
     waited: set[ast.stmt] = set()
@@ -211,12 +217,57 @@ def _own_folders(context: Context) -> Iterator[Change]:
     for call in context.script.calls():
         stmt = statement_for(context.tree, call)
         if stmt is not None and makes_folder(call) and not makes_folder_again(call):
-            if _is_writing(context, call) and writes_own(context.plan, context.effects, call):
-                message = (
-                    "each process makes the folders of its own samples: another may have made one already"
+            shared = call in context.own_folders
+            if shared or (_is_writing(context, call) and writes_own(context.plan, context.effects, call)):
+                does = (
+                    "writes the files of its own samples there"
+                    if shared
+                    else "makes the folders of its own samples"
                 )
+                message = f"each process {does}: another may have made {'it' if shared else 'one'} already"
                 if edits := _may_be_there(context, call):
                     yield context.change(FILES, stmt, message, edits)
+
+
+def _folders_of_own_files(context: Context) -> Iterator[ast.Call]:
+    """The calls that make a folder into which processes write the files of their own samples: none waits for it."""
+    script, tree = context.script, context.tree
+    making = [call for call in script.calls() if makes_folder(call) and not makes_folder_again(call)]
+    making = [call for call in making if statement_for(tree, call) is not None and _is_writing(context, call)]
+    # Above the training all processes meet before the first file.
+    making = [c for c in making if script.enclosing_loops(c) or script.scope_of(c).kind == "function"]
+    if not making:
+        return
+    parts: set[tuple[Scope, str]] = set()
+    for call in script.calls():
+        name = script.qualname(call.func)
+        writes = (
+            _is_writing(context, call) or name == "torch.save" or opens_for_writing(call, name) is not None
+        )
+        if writes and not makes_folder(call) and writes_own(context.plan, context.effects, call):
+            paths = paths_given(context.effects, call) or []
+            parts.update(part for path in paths for part in _parts_of_path(context, path))
+    for call in making:
+        folder, scope = folder_made(call), script.scope_of(call)
+        named = folder is not None and (scope, text_of(folder)) in parts
+        if named and not context.plan.on_main_only(call) and _may_be_there(context, call):
+            yield call
+
+
+def _parts_of_path(context: Context, path: ast.expr, far: int = 0) -> Iterator[tuple[Scope, str]]:
+    """What a path is put together of, as it is written in its function and in those that call it."""
+    script, scope = context.script, context.script.scope_of(path)
+    parts = [node for node in walk(path) if isinstance(node, ast.expr)]
+    names = {node.id for node in parts if isinstance(node, ast.Name)}
+    for stmt in (s for name in sorted(names) for s in context.tree.assigns(name)):
+        if script.scope_of(stmt) is scope:
+            parts += [node for node in walk(stmt.value) if isinstance(node, ast.expr)]
+    yield from ((scope, text_of(part)) for part in parts)
+    names = {node.id for node in parts if isinstance(node, ast.Name)}
+    for call in script.callers(scope) if scope.kind == "function" and far < _FARTHEST else ():
+        for argument, name in handed_to(call, scope):
+            if name in names:
+                yield from _parts_of_path(context, argument, far + 1)
 
 
 def _in_values(context: Context) -> Iterator[Change]:
@@ -476,6 +527,7 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
         return (
             bool(written)
             and not _needs_all(context, stmt)
+            and not context.own_folders.issuperset(written)
             and not any(writes_own(context.plan, context.effects, call) for call in written)
         )
     if isinstance(stmt, ast.With):

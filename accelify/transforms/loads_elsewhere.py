@@ -21,6 +21,7 @@ from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.statements.given_none import is_ruled_out
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
@@ -84,6 +85,8 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
         return False
     if context.effects.qualname(module, scope, load.func) != "torch.load":
         return False
+    if is_ruled_out(context.script, load, scope):
+        return False  # `if pretrained:`, where every call leaves it at False
     for ancestor in module.tree.ancestors(load):
         if isinstance(ancestor, ast.Call) and isinstance(ancestor.func, ast.Attribute):
             if ancestor.func.attr == "load_state_dict":

@@ -6,7 +6,7 @@ print(loss)       ->  agent.accelerator.print(loss)     (where only an object at
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 pprint(options)   ->  if accelerator.is_main_process:
-                          pprint(options)
+                          pprint(options)     (the same for rich's console.print(table))
 
 What functions of modules print that are not converted is named where all processes have to call them, and so is what
 functions and classes print that are called by others than those which have the Accelerator.
@@ -27,6 +27,7 @@ from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
+from accelify.analysis.values import Thing
 from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -38,6 +39,7 @@ LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", e
 _LOGGING = ("logging.", "absl.logging.", "glog.")
 _LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
+_OF_CONSOLE = frozenset({"print", "print_json", "log", "rule"})
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
 
@@ -134,6 +136,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
         if statement is not None and needed_beside(context.effects, statement):
             continue
         beside = isinstance(func, ast.Attribute) and func.attr == "write" and _is_bar(context, func.value)
+        beside = beside or _is_of_console(context, func)
         if not beside and script.qualname(func) not in PRINTERS:
             continue
         if not _to_terminal(context, call):
@@ -160,6 +163,18 @@ def _is_body_of_lambda(context: Context, call: ast.Call) -> bool:
     """`lambda text: bar.write(text)`, which hands on how to print beside the bar."""
     around = context.tree.parent(call)
     return isinstance(around, ast.Lambda) and around.body is call and not context.tree.in_fstring(call)
+
+
+def _is_of_console(context: Context, func: ast.expr) -> bool:
+    """`console.print(table)` of rich's console."""
+    if (
+        not isinstance(func, ast.Attribute)
+        or func.attr not in _OF_CONSOLE
+        or b"Console" not in context.tree.data
+    ):
+        return False
+    held = context.script.values(func.value)
+    return any(isinstance(one, Thing) and one.qualname == "rich.console.Console" for one in held)
 
 
 def _is_bar(context: Context, node: ast.expr) -> bool:

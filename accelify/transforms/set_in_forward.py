@@ -35,6 +35,7 @@ IN_FORWARD = Rule(
 )
 _ANEW = frozenset({"update_bn", "bn_update"})
 _FILLING = frozenset({"copy_", "set_"})
+_BOUNDING = frozenset("clamp clip clamp_min clamp_max abs relu detach clone".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -152,7 +153,10 @@ def _set_in_forward(cls: Class) -> ast.AST | None:
         if made is not None:
             return made
         for node in method.nodes:
-            if _registered(node) is not None or any(name in own for name, _ in _filled(node)):
+            if _registered(node) is not None or any(
+                name in own and not all(_keeps_to_itself(value, name) for value in values)
+                for name, values in _filled(node)
+            ):
                 return node
     return None
 
@@ -198,9 +202,27 @@ def _updated_in_forward(cls: Class) -> list[str] | None:
                 first = [] if beside and target not in read else [target]
                 return list(dict.fromkeys([*first, *beside]))
         for base, values in (filled for node in method.nodes for filled in _filled(node)):
-            if any(base in _attributes_in(value) for value in values):
+            if any(base in _attributes_in(value) and not _keeps_to_itself(value, base) for value in values):
                 return list(dict.fromkeys([base, *beside]))
     return None
+
+
+def _keeps_to_itself(value: ast.expr, name: str) -> bool:
+    """Whether a parameter is only held within bounds: `torch.clamp(self.a.data, 0.1, 3.0)`, on all processes alike."""
+    while (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _BOUNDING
+    ):
+        known = dotted(value.func.value) == "torch" and bool(value.args)
+        bounds = [*value.args[int(known) :], *[kw.value for kw in value.keywords]]
+        if not all(_is_number(bound) for bound in bounds):
+            return False
+        value = value.args[0] if known else value.func.value
+    return (dotted(value) or "").removesuffix(".data") == name
+
+
+def _is_number(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
 
 
 def _listed(names: list[str]) -> str:

@@ -471,3 +471,42 @@ def test_a_numbered_folder_that_an_object_keeps_is_named(tmp_path: Path) -> None
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     assert place_of(found.new_text, "ready") == ready
     assert "ACC211" in {f.code for f in found.remaining}
+
+
+ON_IMPORT = """
+import time, uuid
+begun = {begun}
+run = "run-" + begun
+folder = "out/" + run + "/"
+count = "3"
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "read", "by"),
+    [
+        ("import settings", "settings.folder", "clock"),
+        ("import settings as s", "s.run", "clock"),
+        ("from settings import folder as place", "place", "clock"),
+        ("from settings import *", "folder", "an id"),
+        ("import settings", "settings.count", ""),
+    ],
+)
+def test_a_name_that_a_module_makes_on_import(tmp_path: Path, imported: str, read: str, by: str) -> None:
+    begun = "uuid.uuid4().hex" if by == "an id" else "time.strftime('%H-%M-%S')"
+    (tmp_path / "settings.py").write_text(ON_IMPORT.format(begun=begun))
+    for use, said in ((f"os.makedirs({read}, exist_ok=True)", True), (f"print({read})", False)):
+        text = frame(imports=f"import os\n{imported}", setup=use, end=SAVED.replace("folder", read))
+        found = convert_source(Source.from_text(text, tmp_path / "train.py"))
+        named = [f.message for f in found.remaining if f.code == "ACC211"]
+        assert len(named) == (said and bool(by))
+        assert all(f"`{read}` by" in message and by in message for message in named)
+        assert all("on import (settings.py, line" in message for message in named)
+
+
+def test_a_folder_that_the_main_process_makes_by_the_clock_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(ON_IMPORT.format(begun="time.strftime('%H-%M-%S')"))
+    text = frame(imports="import os\nimport settings", ready="os.makedirs(settings.folder)")
+    found = convert_source(Source.from_text(text, tmp_path / "train.py"))
+    assert "if accelerator.is_main_process:\n" in found.new_text
+    assert "ACC211" not in codes(found)

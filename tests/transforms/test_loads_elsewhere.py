@@ -185,3 +185,10 @@ def test_a_helper_that_can_be_told_where_to_is_told(tmp_path: Path) -> None:
 def test_a_helper_that_another_helper_does_not_tell_is_named(tmp_path: Path) -> None:
     conversion = converted(tmp_path, PLACED, ready="state = helper.begun('a')")
     assert findings(conversion) == [("ACC207", 5)]
+
+
+@pytest.mark.parametrize(("given", "said"), [("", False), (", old=False", False), (", old=True", True)])
+def test_a_checkpoint_that_no_call_asks_for(tmp_path: Path, given: str, said: bool) -> None:
+    helper = "def fill(net, old=False):\n    if old:\n        net.load_state_dict(torch.load('a'))\n    return net\n"
+    found = findings(converted(tmp_path, helper, ready=f"model = helper.fill(model{given})"))
+    assert found == ([("ACC207", 6)] if said else [])

@@ -602,3 +602,20 @@ def test_ratios_of_the_classes_are_named_in_a_trainer_beside_the_script(tmp_path
     conversions = convert_project(Source.read(tmp_path / "train.py"))
     (said,) = [f.message for c in conversions for f in c.remaining if f.code == "ACC425"]
     assert "is a ratio of sums over the batch (overlaps.py:12), and" in said
+
+
+@pytest.mark.parametrize(
+    ("divisor", "found"), [("mask[i].sum() + 1e-6", False), ("own", False), ("mask.sum()", True)]
+)
+def test_a_count_of_each_sample_by_itself_is_silent(divisor: str, found: bool) -> None:
+    setup = (
+        "def masked(scores, y):\n"
+        "    mask, total = (y > 0).float(), 0\n"
+        "    each = F.cross_entropy(scores, y, reduction='none')\n"
+        "    for i in range(scores.shape[0]):\n"
+        "        own = torch.sum(mask[i])\n"
+        f"        total = total + torch.sum(each[i] * mask[i]) / ({divisor})\n"
+        "    return total / scores.shape[0]\n"
+    )
+    conversion = convert(setup=setup, loss="loss = masked(model(x), y)")
+    assert ("ACC425" in codes(conversion)) is found

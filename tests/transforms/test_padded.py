@@ -39,6 +39,12 @@ def to_a_width(batch):
 def to_the_width_of_all(batch, n=WIDTH):
     rows = torch.tensor([b[0].tolist() + [0] * (n - len(b[0])) for b in batch])
     return rows, torch.tensor([b[1] for b in batch])
+def without_none(batch):
+    batch = list(filter(lambda b: b is not None, batch))
+    return torch.utils.data.default_collate(batch)
+def chosen(batch):
+    batch = [b for b in batch if b[1] >= 0]
+    return torch.stack([b[0] for b in batch]), torch.tensor([b[1] for b in batch])
 """
 
 
@@ -253,3 +259,13 @@ def test_of_single_samples_no_more_is_said_than_is_known() -> None:
     conversion = convert(ready="other = DataLoader(data, batch_size=1)", epoch=snippet + "print(hits)")
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
     assert "its batches are single samples, which may have shapes, and give figures, of their own" in said
+
+
+@pytest.mark.parametrize("collate", ["without_none", "chosen"])
+def test_samples_that_are_left_out_leave_batches_of_other_sizes(collate: str) -> None:
+    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
+    ready = f"other = DataLoader(data, 8, collate_fn={collate})"
+    conversion = convert(setup=COLLATES, ready=ready, epoch=snippet + "print(hits)")
+    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert "its collate function leaves samples out" in said
+    assert "gather_for_metrics" not in conversion.new_text

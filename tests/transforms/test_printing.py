@@ -283,3 +283,15 @@ def test_prints_where_such_an_object_may_not_be_there() -> None:
     assert "accelerator.print" not in text
     text = of_an_agent("agent = Agent()", "agent.learn(torch.randn(1, 4))", "agent = None", "print('done')")
     assert "accelerator.print" not in text
+
+
+@pytest.mark.parametrize("line", ["console.print(rows)", "console.rule('done')"])
+@pytest.mark.parametrize(("made", "library"), [("Console()", True), ("Sheet()", False)])
+def test_the_console_of_rich(line: str, made: str, library: bool) -> None:
+    setup = f"class Sheet:\n    def print(self, x): pass\n    rule = print\nrows, console = [], {made}"
+    imports = "from rich.console import Console"
+    if library:
+        after = f"if accelerator.is_main_process:\n    {line}"
+        check_transformed("epoch", line, after, imports=imports, setup=setup)
+    else:
+        check_noop("epoch", line, "ACC201", imports=imports, setup=setup)

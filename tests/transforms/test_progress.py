@@ -266,3 +266,8 @@ def test_bars_that_count_batches_of_the_original_or_data_that_all_go_through_kee
     assert SHARE.format("len(data)") in shares
     whole = "with tqdm(total=len(data)) as bar:\n    for row in data:\n        bar.update(1)"
     assert "math.ceil" not in convert(imports=imports, epoch=whole).new_text
+
+
+def test_a_bar_of_rich() -> None:
+    before, after = (f"for k in track(test_loader, 'testing'{off}):\n    pass" for off in ("", f", {OFF}"))
+    check_transformed("epoch", before, after, imports="from rich.progress import track")

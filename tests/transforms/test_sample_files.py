@@ -18,6 +18,7 @@ NAMED = {
     "an f-string": "for n, name in enumerate(ids):\n    torch.save(x[n], f'{name}.pt')",
     "a path": "for n in range(8):\n    path = os.path.join('out', ids[n].split('/')[-1])\n    save_image(x, path)",
     "a file": "for n, name in zip(range(8), ids):\n    with open(name + '.txt', 'w') as f:\n        f.write(name)",
+    "a list": "names = [str(n.item()) for n in ids]\nfor n in range(8):\n    np.save('out/%s.npy' % names[n], x)",
     "an index": "torch.save(x, 'out/%d.pt' % y.item())",
 }
 CUDA = "model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -39,7 +40,13 @@ def test_names_that_a_function_takes_out_of_the_batch(given: str, own: bool) -> 
     assert (text == writing) == own
 
 
-@pytest.mark.parametrize("path", ["'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'", "['%d.npy' % n for n in range(8)][0]",
+        "[f'{model(one)}.npy' for one in x][0]",
+    ],
+)  # fmt: skip
 def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
     check_transformed(
         "update",
@@ -192,3 +199,52 @@ def test_which_argument_names_the_file_of_a_helper(tmp_path: Path, call: str, ow
 def test_a_sample_that_is_written_names_no_file(writing: str) -> None:
     guarded = f"if accelerator.is_main_process:\n    {writing}"
     check_transformed("batch", writing, guarded, imports=f"{MORE}\nimport pickle\nimport given")
+
+
+HELPED = """
+def put(names, x, folder, count):
+    for n in range(len(x)):
+        name = names[n] + '.npy'
+        np.save({path}, x[n])
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("folder + name", True),
+        ("os.path.join(folder, names[n])", True),
+        ("folder + '%d.npy' % n", False),
+        ("folder + '%d.npy' % count", False),
+    ],
+)
+def test_files_that_a_function_names_by_the_samples_it_is_given(path: str, own: bool) -> None:
+    setup = HELPED.format(path=path)
+    writing = "ids = y\nput(ids, x, 'out/', epoch)"
+    conversion = convert(batch=writing, imports="import os\nimport numpy as np", setup=setup)
+    assert (f"        np.save({path}, x[n])" in conversion.new_text.splitlines()) is own
+    assert ("if accelerator.is_main_process:" in conversion.new_text) is not own
+
+
+def test_a_function_that_is_called_beyond_the_loop_too_writes_once() -> None:
+    setup = HELPED.format(path="folder + name")
+    writing = "ids = y\nput(ids, x, 'out/', epoch)"
+    imports = "import os\nimport numpy as np"
+    conversion = convert(batch=writing, imports=imports, setup=setup, end="put(['a'], [1], 'out/', 0)")
+    assert "if accelerator.is_main_process:" in conversion.new_text
+
+
+@pytest.mark.parametrize("writing", ["np.save(folder + ids[0], 1)", "put(ids, x, folder, epoch)"])
+def test_the_folder_of_files_that_each_process_writes_may_be_there(writing: str) -> None:
+    setup = HELPED.format(path="folder + name")
+    made = "ids = y\nfolder = 'out%d/' % epoch\nif not os.path.isdir(folder):\n    {}\n" + writing
+    check_transformed(
+        "batch", made.format("os.makedirs(folder)"), made.format("os.makedirs(folder, exist_ok=True)"),
+        imports="import os\nimport numpy as np", setup=setup,
+    )  # fmt: skip
+
+
+def test_the_folder_of_other_files_is_made_by_the_main_process() -> None:
+    made = "ids = y\nfolder = 'out%d/' % epoch\nif not os.path.isdir(folder):\n    os.makedirs(folder)\n"
+    conversion = convert(batch=made + "np.save(ids[0], 1)", imports="import os\nimport numpy as np")
+    assert "if accelerator.is_main_process and not os.path.isdir(folder):" in conversion.new_text

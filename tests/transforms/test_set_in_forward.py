@@ -35,6 +35,10 @@ class Net(nn.Linear):
         ("self.bias.data = x.mean(0)[:2]", False),
         ("self.late.data = x.mean(0)", True),
         ("self.mean.copy_(x.mean(0))", False),
+        ("self.shift.data = torch.clamp(self.shift.data, -1, max=1.0)", False),
+        ("self.shift.data.copy_(self.shift.clamp(-1.0, 1.0).detach())", False),
+        ("self.shift.data = torch.clamp(self.shift.data, max=x.max())", True),
+        ("self.shift.data = torch.clamp(self.shift.data + x.mean(0), -1.0, 1.0)", True),
         ("x.copy_(self.shift)", False),
     ],
 )

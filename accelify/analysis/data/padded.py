@@ -32,6 +32,7 @@ _CLASSIFIERS = re.compile(r"For(Sequence|Image|Audio|Video)Classification|ForMul
 # Their data set is not looked into: a test set of images as they come needs this, and one of crops does not.
 SINGLE = "its batches are single samples, which may have shapes, and give figures, of their own"
 PADDED = "its batches are padded, each to its own length"
+LEFT_OUT = "its collate function leaves samples out, so that the batches of a round differ in size"
 
 
 def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing]) -> str | None:
@@ -56,6 +57,8 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
 
 def _unlike(script: ScriptModel, loader: Thing) -> str | None:
     """Why the batches of a loader have no common shape; None where nothing speaks against it."""
+    if any(_leaves_out(body) for body in collating(script, loader)):
+        return LEFT_OUT
     padding = _padding_of(script, loader)
     if padding is not None:
         if not (isinstance(padding, ast.Call) and _puts_time_first(padding)):
@@ -166,6 +169,15 @@ def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
                 if whole or isinstance(value, ast.ListComp) or _is_zip(value):
                     return not _calls_itself(body)
     return False
+
+
+def _leaves_out(body: ast.AST) -> bool:
+    """Whether a collate function chooses among its samples: `filter(None, batch)`, `[x for x in batch if x]`."""
+    args = body.args.args if isinstance(body, (ast.FunctionDef, ast.Lambda)) else []
+    samples = args[-1].arg if args else ""
+    chosen_of = [n.args[1] for n in calls_in(body) if dotted(n.func) == "filter" and len(n.args) == 2]
+    chosen_of += [n.iter for n in walk(body) if isinstance(n, ast.comprehension) and n.ifs]
+    return any(isinstance(whole, ast.Name) and whole.id == samples for whole in chosen_of)
 
 
 def _is_zip(value: ast.expr) -> bool:

@@ -7,6 +7,8 @@ import ast
 from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.planning.plan import Plan
+from accelify.analysis.scopes import handed_to
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import is_enumerated
 from accelify.analysis.syntax import dotted, target_names, walk
 
@@ -15,6 +17,8 @@ _TEXT_METHODS = frozenset(
 )
 # Ways from a part of the batch to the number or text in it.
 _SAME = frozenset("item tolist cpu numpy detach int long".split())
+# How many calls are followed from what writes to the loop over the data.
+_FARTHEST = 2
 _PATHS = ("os.path.", "pathlib.", "builtins.str", "builtins.int", "builtins.format", "builtins.repr")
 
 
@@ -23,13 +27,9 @@ def writes_own(plan: Plan, effects: SideEffects, call: ast.Call) -> bool:
 
     What is gathered is there on all processes, and needs one of them to write it.
     """
-    script = plan.script
-    loops = [loop for loop in script.enclosing_loops(call) if isinstance(loop, (ast.For, ast.AsyncFor))]
-    shared = [loop for loop, loaders in script.loader_loops if loop in loops and plan.is_sharded(loaders)]
-    gathered = {e.loop for e in plan.evaluations if e.problem is None}
-    if not shared or any(loop in gathered for loop in shared):
+    named = _named_at(plan, call)
+    if named is None:
         return False
-    named = _Named(plan, shared[-1])
     paths = paths_given(effects, call)
     if paths is not None:
         return any(named.carries(path) for path in paths)
@@ -37,16 +37,46 @@ def writes_own(plan: Plan, effects: SideEffects, call: ast.Call) -> bool:
     return any(named.carries(argument) and named.is_text(argument) for argument in arguments)
 
 
-class _Named:
-    """The variables of a loop that hold parts of its batch as they are, and those that hold text made of them."""
+def _named_at(plan: Plan, call: ast.Call, far: int = 0) -> _Named | None:
+    """What is named after samples at a call, in a loop over shared out data or a function that such loops call."""
+    script = plan.script
+    loops = [loop for loop in script.enclosing_loops(call) if isinstance(loop, (ast.For, ast.AsyncFor))]
+    shared = [loop for loop, loaders in script.loader_loops if loop in loops and plan.is_sharded(loaders)]
+    if shared:
+        gathered = {e.loop for e in plan.evaluations if e.problem is None}
+        return None if any(loop in gathered for loop in shared) else _Named(script, shared[-1], set())
+    scope = script.scope_of(call)
+    callers = script.callers(scope) if scope.kind == "function" and far < _FARTHEST else []
+    if not callers or script.called_from_elsewhere(scope):
+        return None
+    given: list[set[str]] = []
+    for caller in callers:
+        around = _named_at(plan, caller, far + 1)
+        if around is None:
+            return None
+        given.append({name for argument, name in handed_to(caller, scope) if around.carries(argument)})
+    parts = set.intersection(*given)
+    return _Named(script, scope.node, parts) if parts else None
 
-    def __init__(self, plan: Plan, loop: ast.For | ast.AsyncFor) -> None:
-        self.script = plan.script
-        self.parts: set[str] = set()
+
+class _Named:
+    """The variables of a loop, or of a function, that hold parts of its batch as they are, and those that hold text
+    made of them.
+
+    Args:
+        script: its model.
+        block: the loop over the batches, or the function.
+        parts: the parameters of the function that are given parts of the batch.
+    """
+
+    def __init__(self, script: ScriptModel, block: ast.AST, parts: set[str]) -> None:
+        self.script = script
+        self.parts = parts
         self.texts: set[str] = set()
-        self._bind(loop.target, loop.iter)
-        for node in sorted(walk(loop), key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0))):
-            if isinstance(node, (ast.For, ast.comprehension)) and node is not loop:
+        if isinstance(block, (ast.For, ast.AsyncFor)):
+            self._bind(block.target, block.iter)
+        for node in sorted(walk(block), key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0))):
+            if isinstance(node, (ast.For, ast.comprehension)) and node is not block:
                 if any(self.carries(n) for n in walk(node.iter) if isinstance(n, ast.Name)):
                     self._bind(node.target, node.iter)
             elif isinstance(node, ast.Assign) and self.carries(node.value):
@@ -76,6 +106,11 @@ class _Named:
             return any(
                 self.carries(n) for n in (node.values if isinstance(node, ast.JoinedStr) else node.elts)
             )
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):  # `[os.path.basename(p) for p in paths]`
+            for part in node.generators:
+                if any(self.carries(n) for n in walk(part.iter) if isinstance(n, ast.Name)):
+                    self._bind(part.target, part.iter)
+            return self.carries(node.elt)
         if isinstance(node, ast.Call):
             func, given = node.func, [*node.args, *[kw.value for kw in node.keywords]]
             name = self.script.qualname(func) or ""

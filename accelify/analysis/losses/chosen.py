@@ -13,7 +13,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import dotted, target_names
+from accelify.analysis.syntax import dotted, names_in, stored_in, target_names
 from accelify.analysis.values import Imported, Thing
 
 # How many assignments and calls are followed back.
@@ -84,13 +84,21 @@ class Chosen:
 
     def is_for_one_sample(self, part: ast.expr, scope: Scope) -> bool:
         """Whether a call or another part stands in a loop over the samples of a batch: their means are averaged."""
+        return self._loop_over_samples(part, scope) is not None
+
+    def is_of_one_sample(self, part: ast.expr, scope: Scope) -> bool:
+        """Whether a part within such a loop is made of the sample at hand: `mask[i].sum()`, and not `mask.sum()`."""
+        loop = self._loop_over_samples(part, scope)
+        return loop is not None and bool(names_in(part) & stored_in(loop))
+
+    def _loop_over_samples(self, part: ast.expr, scope: Scope) -> ast.For | None:
         for node in self.script.interpreter.module_of(scope).tree.ancestors(part):
             if node is scope.node:
-                return False
+                return None
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node not in self.loops:
                 if dotted(node.iter.func) == "range" and len(node.iter.args) == 1:
-                    return self._is_first_dimension(node.iter.args[0], scope)
-        return False
+                    return node if self._is_first_dimension(node.iter.args[0], scope) else None
+        return None
 
     def _is_first_dimension(self, node: ast.expr, scope: Scope) -> bool:
         """`x.size(0)`, `x.shape[0]` or a name for one; `len(x)` may count scales, or layers."""

@@ -74,6 +74,8 @@ class OwnCounts:
         """Where, and in which scope, a loss is averaged over such a count, with how that is put."""
         averaging = self.reductions.averaging(self.backward.loss)
         for divisor, scope in self._in_order(averaging.divisors):
+            if self.chosen.is_of_one_sample(divisor, scope):
+                continue  # each sample by its own: their mean is that of the whole batch
             counts = list(self._counts(divisor, scope))
             # Of several counts each is one of what a condition chooses: sums of outputs are a quotient of their own.
             several = len(counts) > 1 and all(self._counts_chosen(count, scope) for count in counts)
