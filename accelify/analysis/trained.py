@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -232,8 +232,18 @@ class TrainedModels:
         things = self.interpreter.things.values()
         return [t for t in things if isinstance(t, Thing) and t.kind == v.CRITERION]
 
-    def owners_of(self, model: Thing) -> set[Thing]:
+    def owners_of(self, model: Thing) -> Set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
+        found = self._owners.get(model)
+        if found is None:
+            found = self._owners[model] = self._owners_of(model)
+        return found
+
+    @cached_property
+    def _owners(self) -> dict[Thing, Set[Thing]]:
+        return {}
+
+    def _owners_of(self, model: Thing) -> Set[Thing]:
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
             instances = {
