@@ -377,7 +377,11 @@ def _constants(context: Context) -> Iterator[Change]:
             if not isinstance(text, str) or not text.startswith("cuda"):
                 continue
             accelerator = context.accelerator(call)
-            if accelerator is None or context.is_claimed(value):
+            if context.is_claimed(value):
+                continue
+            if accelerator is None:
+                if ":" in text and script.scope_of(call) not in script.dormant:
+                    yield _unreached(context, value)
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
@@ -388,6 +392,15 @@ def _constants(context: Context) -> Iterator[Change]:
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
+
+
+def _unreached(context: Context, value: ast.expr) -> Change:
+    shown = short(context.tree.segment(value))
+    message = (
+        f"every process would use the GPU that `{shown}` names by its number, and the Accelerator cannot be had here: "
+        "make this behind it, or move it where it is used (x.to(accelerator.device))"
+    )
+    return context.change(CHOICE, value, message)
 
 
 def _is_foreign(context: Context, call: ast.Call) -> bool:

@@ -123,3 +123,50 @@ def test_of_another_module_it_is_said(tmp_path: Path, place: str) -> None:
 )
 def test_of_another_module_the_rest_is_right(tmp_path: Path, place: str, default: str) -> None:
     assert "ACC118" not in [one.code for one in project(tmp_path, place, default).remaining]
+
+
+AHEAD = """\
+import argparse
+
+import torch
+from torch import nn
+
+
+def train(args, batches):
+    model = nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", type=int, default=0)
+    args = parser.parse_args()
+    batches = MADE
+    train(args, batches)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "is_said"),
+    [
+        ("torch.ones(8, 2, 4, device=args.gpu)", True),
+        ("torch.ones(8, 2, 4).to(0)", True),
+        ('torch.ones(8, 2, 4, device="cuda:0")', True),
+        ("torch.ones(8, 2, 4)", False),
+    ],
+)
+def test_ahead_of_the_accelerator_it_is_said(made: str, is_said: bool) -> None:
+    """`main` makes the data, and the Accelerator comes in the function that trains."""
+    found = convert_source(Source.from_text(AHEAD.replace("MADE", made), PATH))
+    assert found.status == "converted", found.reason
+    said = [one.message for one in found.remaining if one.code == "ACC103"]
+    assert any("the Accelerator cannot be had here" in message for message in said) is is_said
