@@ -2,6 +2,7 @@
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
+noise = noise.to(0)                                     ->  noise = noise.to(accelerator.device)
 noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 
@@ -23,6 +24,7 @@ from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
 from accelify.analysis.devices.named import device_arguments, device_for
+from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.selected import SelectedDevices
@@ -345,6 +347,8 @@ def _copies(context: Context) -> Iterator[Change]:
 def _constants(context: Context) -> Iterator[Change]:
     """`device="cuda"` and `torch.device("cuda")` written where a device is used, or handed to a function."""
     tree, script = context.tree, context.script
+    numbers = NumberedDevices(script)
+    numbered = any(numbers.stands_in(module.tree) for module in script.modules)
     for call in script.calls():
         if context.is_claimed(call) or tree.in_fstring(call):
             continue
@@ -367,10 +371,17 @@ def _constants(context: Context) -> Iterator[Change]:
                 text = "cuda" if chosen else None
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
+            elif numbered and numbers.is_number(value) and not script.callees(call):
+                # What is no torch's own may count devices of another kind.
+                text = None if _is_foreign(context, call) else "cuda:"
             if not isinstance(text, str) or not text.startswith("cuda"):
                 continue
             accelerator = context.accelerator(call)
-            if accelerator is None or context.is_claimed(value):
+            if context.is_claimed(value):
+                continue
+            if accelerator is None:
+                if ":" in text and script.scope_of(call) not in script.dormant:
+                    yield _unreached(context, value)
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
@@ -381,6 +392,15 @@ def _constants(context: Context) -> Iterator[Change]:
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
+
+
+def _unreached(context: Context, value: ast.expr) -> Change:
+    shown = short(context.tree.segment(value))
+    message = (
+        f"every process would use the GPU that `{shown}` names by its number, and the Accelerator cannot be had here: "
+        "make this behind it, or move it where it is used (x.to(accelerator.device))"
+    )
+    return context.change(CHOICE, value, message)
 
 
 def _is_foreign(context: Context, call: ast.Call) -> bool:

@@ -38,7 +38,7 @@ from accelify.analysis.files.only_written import is_only_written
 from accelify.analysis.files.opened_paths import opened_path
 from accelify.analysis.files.pictures import saves_picture
 from accelify.analysis.files.read_later import ReadLater
-from accelify.analysis.files.renderings import RENDERING, renders
+from accelify.analysis.files.renderings import RENDERING, opens_window, renders
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
@@ -542,7 +542,16 @@ def _writes(context: Context, stmt: ast.stmt) -> bool:
 def _shows(context: Context, stmt: ast.stmt) -> bool:
     """Whether a statement shows a picture and writes nothing."""
     calls = calls_done([stmt])
-    return bool(calls) and all(context.script.qualname(call.func) in _SHOWING for call in calls)
+    return bool(calls) and all(
+        context.script.qualname(call.func) in _SHOWING or _opens_window(context, call) for call in calls
+    )
+
+
+def _opens_window(context: Context, call: ast.Call) -> bool:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "render":
+        return False
+    return opens_window(call, context.tree.parent(call), context.script.values(func.value))
 
 
 def _needs_all(context: Context, stmt: ast.Expr) -> str:
@@ -571,6 +580,8 @@ def _may_write(context: Context, call: ast.Call) -> bool:
     if call.func.attr in WRITING_METHODS:
         return True
     if call.func.attr in RENDERING and renders(context.script.values(call.func.value)):
+        return True
+    if _opens_window(context, call):
         return True
     if name is None and dumps_to_file(call, partial(path_text, context.script)):
         return True

@@ -2,7 +2,7 @@
 
 model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
                         ->  model = read(path, map_location=accelerator.device)    (where it takes one, by default None)
-data = Waves(folder)    ->  (a finding, where its class uses "cuda:0" by the number)
+data = Waves(folder)    ->  (a finding, where its class uses "cuda:0" by the number, or `device=args.gpu`)
 
 A checkpoint without a map_location goes to the GPU that it was saved from. `"cuda"` without a number is the GPU of each
 process, once the Accelerator is made.
@@ -16,7 +16,10 @@ import re
 from collections.abc import Iterator
 
 from accelify import edits as verbs
+from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.handed_numbers import handed_numbers
+from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
@@ -61,6 +64,8 @@ def transform(context: Context) -> Iterator[Change]:
                     loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
             elif isinstance(node, ast.Constant) and _is_used_device(module, node, returned):
                 devices.setdefault(call, []).append(f"{file}, line {node.lineno}")
+    for call, place in _by_number(context):
+        devices.setdefault(call, []).append(place)
     for call, places in loads.items():
         message = (
             f"this call loads a checkpoint to where it was saved (torch.load in {'; '.join(places)}), from a GPU on "
@@ -74,6 +79,34 @@ def transform(context: Context) -> Iterator[Change]:
             'process: without the number, "cuda" is each process\'s own'
         )
         yield context.change(CONSTANT, call, message)
+
+
+def _by_number(context: Context) -> Iterator[tuple[ast.Call, str]]:
+    """Where such functions go by a written number, or by that of an option: `Iterator(data, device=args.gpu)`."""
+    numbers = NumberedDevices(context.script)
+    apart = {
+        module
+        for module in context.script.program.modules.values()
+        if module not in context.script.modules and numbers.stands_in(module.tree)
+    }
+    if not apart:
+        return
+    named = {told.text.rpartition(".")[2] for told in context.plan.named_devices}
+    said = {one.place for one in handed_numbers(context.script)}
+    for call, module, scope in come_to(context.script, b"device", b".cuda(", b".to("):
+        if module not in apart or context.plan.on_main_only(call) or context.is_guarded(call):
+            continue
+        for node in scope.calls:
+            given = numbers.of(node) if node not in said else None
+            if given is None or getattr(given, "attr", "") in named:
+                continue
+            library = (context.effects.qualname(module, scope, node.func) or "torch").partition(".")[0]
+            if library not in k.TORCH_LIBRARIES or context.script.interpreter.calls.get(node):
+                continue
+            yield (
+                call,
+                f"{module.path.name if module.path is not None else 'another module'}, line {node.lineno}",
+            )
 
 
 def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Call, call: ast.Call) -> bool:

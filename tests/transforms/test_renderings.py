@@ -53,9 +53,18 @@ def test_graphs_are_rendered_once(made: str) -> None:
     )
 
 
-def test_what_else_renders() -> None:
+def test_a_simulator_shows_its_window_once() -> None:
     made = "env = gym.make('CartPole-v0')\nenv.render()"
-    check_noop("ready", made, "ACC203", imports="import gym")
+    text = convert(ready=made, imports="import gym").new_text
+    assert "if accelerator.is_main_process:\n    env.render()\n" in text
+
+
+@pytest.mark.parametrize(
+    "made", ["env = gym.make('CartPole-v0')\nframe = env.render()", "env = scenes.make()\nenv.render()"]
+)
+def test_what_else_renders(made: str) -> None:
+    """A picture that the script takes, and what is not known."""
+    check_noop("ready", made, "ACC203", imports="import gym, scenes")
 
 
 def test_graphs_of_another_module(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What libraries write or fetch behind words that say neither: pictures of graphviz, repositories of torch.hub."""
+"""What libraries write, show or fetch behind words that say none of it: pictures of graphviz, windows of simulators,
+repositories of torch.hub."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ import ast
 from accelify.analysis.syntax import call_argument, is_constant
 from accelify.analysis.values import Thing, Values
 
-# Methods of a graph that write its source and its picture; a simulator has a `render`, too.
+# Methods of a graph that write its source and its picture; a simulator opens a window by its `render`.
 RENDERING = frozenset("render view save".split())
 _GRAPHS = ("graphviz.", "torchviz.", "pydot.", "pygraphviz.")
+_SIMULATORS = ("gym.make", "gymnasium.make")
 
 
 def renders(held: Values) -> bool:
@@ -18,7 +20,23 @@ def renders(held: Values) -> bool:
     Args:
         held: what the object can be.
     """
-    return any(isinstance(one, Thing) and (one.qualname or "").startswith(_GRAPHS) for one in held)
+    return _is_of(held, _GRAPHS)
+
+
+def opens_window(call: ast.Call, parent: ast.AST | None, held: Values) -> bool:
+    """Whether a call shows an environment in a window of its own: `env.render()`, whose picture nobody takes.
+
+    Args:
+        call: the call of a method.
+        parent: what the call stands in.
+        held: what the object can be.
+    """
+    named = isinstance(call.func, ast.Attribute) and call.func.attr == "render"
+    return named and isinstance(parent, ast.Expr) and _is_of(held, _SIMULATORS)
+
+
+def _is_of(held: Values, names: tuple[str, ...]) -> bool:
+    return any(isinstance(one, Thing) and (one.qualname or "").startswith(names) for one in held)
 
 
 def fetches_repository(call: ast.Call, name: str | None) -> bool:
@@ -28,4 +46,4 @@ def fetches_repository(call: ast.Call, name: str | None) -> bool:
     return not is_constant(call_argument(call, 2, "source"), "local")
 
 
-__all__ = ["RENDERING", "fetches_repository", "renders"]
+__all__ = ["RENDERING", "fetches_repository", "opens_window", "renders"]

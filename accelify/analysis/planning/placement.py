@@ -209,7 +209,14 @@ class Placement:
                     creations = [s for s in creations if gives(self.script, s, thing)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
-                    creations = [s for s in creations if self._makers(s) & makers]
+                    taken = holder.scope is scope and holder.name in scope.positional()
+                    creations = [
+                        s
+                        for s in creations
+                        if self._makers(s) & makers
+                        # Of a parameter, a function that loads it only hands on what a caller prepared.
+                        and not (taken and hands_through(self.script, s, thing))
+                    ]
                 if kind == v.MODEL and (
                     is_only_evaluated(self.script, holder, scope)
                     or is_only_counted(self.script, holder, scope, creations)
@@ -424,7 +431,9 @@ class Placement:
                     found, use = self._descend(child, item)
                     if use is not None:
                         return found, use
-            return block, None
+            # Behind the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
+            made_behind = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
+            return self._around(block, item.creations) if made_behind else block, None
         # No training below this block: after the creation, where it stands.
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):

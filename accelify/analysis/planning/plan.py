@@ -16,6 +16,7 @@ from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
 from accelify.analysis.data.read_elsewhere import ReadElsewhere, kept_whole
 from accelify.analysis.devices.constants import DeviceConstant, device_constants
 from accelify.analysis.devices.defaults import is_never_told
+from accelify.analysis.devices.given_wishes import given_wish
 from accelify.analysis.devices.named import NamedDevice, seen_from
 from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
 from accelify.analysis.devices.wishes import Devices
@@ -414,7 +415,15 @@ class Plan(ConstructorArguments):
                 self.arguments[name] = told
             if name in self.arguments and (told is None or not self._names_known(found)):
                 wish = self.arguments.pop(name)
-                if not any(wish == one.wish and is_never_told(script, one) for one in self.named_devices):
+                given = None
+                if name == "cpu":
+                    reads = self.argument_reads.get(name, frozenset())
+                    given = given_wish(script, wish, reads, self.devices.assignments)
+                if given:
+                    self.arguments[name] = "True"
+                elif given is None and not any(
+                    wish == one.wish and is_never_told(script, one) for one in self.named_devices
+                ):
                     self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":

@@ -1,0 +1,59 @@
+"""A wish for the CPU that a parameter tells, where all callers say the same: `Net(sizes, use_cuda=False)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accelify.analysis.devices.wishes import DeviceAssignment
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_argument
+
+
+def given_wish(
+    script: ScriptModel, wish: str, names: frozenset[str], assignments: Iterable[DeviceAssignment]
+) -> bool | None:
+    """What a wish is in every run, by what callers write for the parameter that it reads.
+
+    Args:
+        script: its model.
+        wish: the text of the wish, a name or the opposite of one.
+        names: what it reads.
+        assignments: the choices of devices, among them those that the wish was read off.
+
+    Returns:
+        None where it is not seen, or differs.
+    """
+    name = wish.removeprefix("not ")
+    if names != {name} or not name.isidentifier():
+        return None
+    said: set[object] = set()
+    for assignment in assignments:
+        if assignment.cpu == wish:
+            said |= _given(script, script.scope_of(assignment.statement), name)
+    if len(said) != 1 or not isinstance(told := said.pop(), bool):
+        return None
+    return told != wish.startswith("not ")
+
+
+def _given(script: ScriptModel, scope: Scope, name: str) -> set[object]:
+    """The constants that a function is given for a parameter, None for what is none."""
+    names = scope.positional()
+    callers = script.callers(scope) if name in names else []
+    bound = any(isinstance(n.ctx, ast.Store) for n in scope.of_type(ast.Name) if n.id == name)
+    if not callers or bound or script.called_from_elsewhere(scope):
+        return {None}
+    default = next((d for a, d in scope.defaults() if a.arg == name), None)
+    index = names.index(name) - (1 if scope.self_name() is not None else 0)
+    found: set[object] = set()
+    for call in callers:
+        spread = any(isinstance(a, ast.Starred) for a in call.args) or any(
+            kw.arg is None for kw in call.keywords
+        )
+        given = call_argument(call, index, name) or default
+        found.add(given.value if isinstance(given, ast.Constant) and not spread else None)
+    return found
+
+
+__all__ = ["given_wish"]
