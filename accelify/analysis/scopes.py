@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,12 +35,12 @@ class Scope:
         return list(walk_scope(self.node.body))
 
     @property
-    def calls(self) -> list[ast.Call]:
-        """Every call among them, in the same order."""
+    def calls(self) -> Sequence[ast.Call]:
+        """Every call among the nodes, in the same order."""
         return self.of_type(ast.Call)
 
-    def of_type(self, *types: type) -> list[Any]:
-        """Those among them of some types (not of their subclasses), in the same order. Not for changing."""
+    def of_type(self, *types: type) -> Sequence[Any]:
+        """The nodes of some types (not of their subclasses), in the same order. Kept for the next who asks."""
         found = self._of_types.get(types)
         if found is None:
             found = self._of_types[types] = [node for node in self.nodes if type(node) in types]

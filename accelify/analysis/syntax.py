@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from accelify.obsolete_keywords import parse_old
@@ -352,8 +352,8 @@ def names_in(node: Node) -> frozenset[str]:
     return found
 
 
-def calls_in(node: Node) -> list[ast.Call]:
-    """Every call inside a node, itself too, in the order of `walk`. Kept on it; not for changing."""
+def calls_in(node: Node) -> Sequence[ast.Call]:
+    """Every call inside a node, itself too, in the order of `walk`. Kept on it."""
     found: list[ast.Call] | None = getattr(node, "_calls", None)
     if found is None:
         found = node._calls = [n for n in walk(node) if type(n) is ast.Call]  # type: ignore[attr-defined]

@@ -251,7 +251,7 @@ class Context:
 
     def gathered(self, node: ast.AST) -> bool:
         """Whether an expression only reads numbers that are the same on every process: gathered or reduced ones."""
-        calls = list(calls_in(node))
+        calls = calls_in(node)
         if any(self._draws(call) or self.script.qualname(call.func) in CLOCKS for call in calls):
             return False
         read = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
@@ -280,7 +280,7 @@ class Context:
         reduced = whole | {s for s, _ in self.reduced}
         evaluated = [[e.loop] for e in self.plan.evaluations if self._is_whole(e)]
         for value in values:
-            calls = list(calls_in(value))
+            calls = calls_in(value)
             callees = {s for c in calls for s in self.script.callees(c)}
             if calls and not any(self._shares_out(c) for c in calls):
                 continue
@@ -507,7 +507,7 @@ class Context:
 
     def takes_a_test(self, parent: ast.If) -> bool:
         """Whether all of an `if` may be left to the main process: no other branch, and a test that does nothing."""
-        calls = list(calls_in(parent.test))
+        calls = calls_in(parent.test)
         return (
             not parent.orelse
             and not self.tree.is_elif(parent)

@@ -47,7 +47,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _ends(context: Context, evaluation: EvaluationLoop) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The tests and cuts by which a loop ends after some batches, with the numbers of them."""
     loop, tree = evaluation.loop, context.tree
-    for call in (n for n in calls_in(loop.iter)):
+    for call in calls_in(loop.iter):
         if context.script.qualname(call.func) == "itertools.islice" and len(call.args) == 2:
             yield call, call.args[1]
     for branch in (n for s in loop.body for n in walk(s) if isinstance(n, ast.If)):

@@ -129,7 +129,7 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     for stmt in answers:
         behind = behind_questions(tree, stmt)
         if behind is not stmt and _can_take_turns(context, behind):
-            wanted.setdefault(behind, _Fetch(next(n for n in calls_in(stmt))))
+            wanted.setdefault(behind, _Fetch(calls_in(stmt)[0]))
             _leave(context, [behind])
     _by_functions(context, wanted, answers)
     return wanted
@@ -206,7 +206,7 @@ def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetc
 
 
 def _saves(context: Context, block: ast.AST) -> bool:
-    calls = (n for n in calls_in(block))
+    calls = calls_in(block)
     return any(context.script.qualname(call.func) == "torch.save" for call in calls)
 
 

@@ -318,7 +318,7 @@ def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assig
     for stmt in block[block.index(made.stmt) + 1 :]:
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        calls = list(calls_in(stmt))
+        calls = calls_in(stmt)
         if any(dotted(c.func) in (f"{made.name}.reset", f"{made.name}.step") for c in calls):
             return None
         if any(home in context.script.callees(c) for c in calls):

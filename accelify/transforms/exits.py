@@ -305,7 +305,7 @@ def _is_repeated(context: Context, node: ast.AST) -> bool:
 
 def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
     """Whether a handler ends the run, however it goes on, by a function of the script's own: `save(); sys.exit()`."""
-    calls = (n for n in calls_in(handler))
+    calls = calls_in(handler)
     return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
 

@@ -281,7 +281,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
         module = interpreter.module_of(callee)
         if module in context.script.modules or b"torch.load" not in module.tree.data:
             continue
-        calls = (n for n in calls_in(callee.node))
+        calls = calls_in(callee.node)
         if any(context.effects.qualname(module, callee, c.func) == "torch.load" for c in calls):
             return True
     return False

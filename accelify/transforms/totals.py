@@ -60,9 +60,7 @@ def transform(context: Context) -> Iterator[Change]:
             message = f"`{place.text}` adds up something of one process's share of the data"
             by = list(divisors(context.script, loop, place.text))
             if by and all(is_set(context.script, one) for one in by) and not sums.splits_batches:
-                message += (
-                    f", and `{ast.unparse(by[0])}` counts that of all processes: sum it over them first"
-                )
+                message += f", and `{text_of(by[0])}` counts that of all processes: sum it over them first"
             context.named.add(node)
             yield context.change(TOTALS, node, message)
         for place in sums.undivided if totals else ():

@@ -146,7 +146,7 @@ def _chooses(cls: Class) -> bool:
     hooks: list[ast.AST] = []
     for method in methods.values():
         inner = {n.name: n for n in walk(method) if isinstance(n, ast.FunctionDef)}
-        for call in (n for n in calls_in(method)):
+        for call in calls_in(method):
             if isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS and call.args:
                 hook = call.args[0]
                 name = (dotted(hook) or "").removeprefix("self.")

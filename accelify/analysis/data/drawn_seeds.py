@@ -29,7 +29,7 @@ def drawn_seed(module: Module, call: ast.Call, defaults: Mapping[str, object]) -
     """
     seed = dotted(call.args[0]) if len(call.args) == 1 else None
     for stmt in module.tree.assigns(seed) if seed is not None else ():
-        drawn = list(calls_in(stmt.value))
+        drawn = calls_in(stmt.value)
         if any(dotted(one.func) in _DRAWING for one in drawn) and not _is_left_out(module, stmt, defaults):
             return seed
     return None

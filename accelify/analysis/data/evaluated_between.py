@@ -37,7 +37,7 @@ def _is_evaluated_between(script: ScriptModel, draw: ast.Call) -> bool:
     loop = next((loop for loop in script.enclosing_loops(part) if script.trains(loop)), None)
     if loop is None:
         return False
-    iterators = {n for call in _calls(part) if _draws(call) for n in names_in(call)}
+    iterators = {n for call in calls_in(part) if _draws(call) for n in names_in(call)}
     kept = set(_stored(part)) - iterators
     if None in kept:
         return False
@@ -76,12 +76,8 @@ def _evaluates(script: ScriptModel, part: ast.stmt) -> bool:
             and script.models_of(call.func.value)
         )
         or (script.models_of(call.func) and script.is_without_gradients(call))
-        for call in _calls(part)
+        for call in calls_in(part)
     )
-
-
-def _calls(part: ast.stmt) -> Iterator[ast.Call]:
-    return (n for n in calls_in(part))
 
 
 def _draws(call: ast.Call) -> bool:

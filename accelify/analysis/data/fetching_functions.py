@@ -85,7 +85,7 @@ def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.s
 def _told(script: ScriptModel, fetching: ast.stmt, behind: Iterable[ast.stmt]) -> Iterator[str]:
     """What a statement that fetches is told, and what is by those behind a look that make files of it."""
     for stmt in behind:
-        for call in (n for n in calls_in(stmt)):
+        for call in calls_in(stmt):
             last = dotted(call.func) or str(getattr(call.func, "attr", ""))
             if (
                 script.tree.statement(call) is fetching
@@ -115,7 +115,7 @@ def writes_answer(script: ScriptModel, call: ast.Call) -> bool:
 
 def makes_files(script: ScriptModel, stmt: ast.stmt) -> bool:
     """Whether a statement makes a folder or opens a file to write it."""
-    calls = list(calls_in(stmt))
+    calls = calls_in(stmt)
     return any(
         (makes_folder(c) and folder_made(c) is not None)
         or opens_for_writing(c, script.qualname(c.func)) is not None

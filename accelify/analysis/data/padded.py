@@ -233,7 +233,7 @@ def _made_by_a_call(body: ast.AST, name: str) -> ast.Call | None:
     for stmt in walk(body):
         if isinstance(stmt, ast.Assign) and any(name in target_names(t) for t in stmt.targets):
             if names_in(stmt.value) & own - {"self"}:
-                return next((n for n in calls_in(stmt.value)), None)
+                return next(iter(calls_in(stmt.value)), None)
     return None
 
 

@@ -48,12 +48,12 @@ def _meeting(callee: Scope, names: set[str]) -> set[str] | None:
     return found
 
 
-def _of(node: ast.expr, names: set[str]) -> frozenset[str] | set[str]:
+def _of(node: ast.expr, names: set[str]) -> frozenset[str]:
     """The parameters whose tensors an expression is made of."""
     used = [n for n in walk(node) if isinstance(n, ast.Attribute)]
     if any(n.attr in ("shape", "size", "item", "tolist", "numpy", "dtype", "device") for n in used):
-        return set()
+        return frozenset()
     calls = [n for n in calls_in(node) if isinstance(n.func, ast.Name)]
     if calls:
-        return set()  # len(y)
+        return frozenset()  # len(y)
     return names_in(node) & names

@@ -70,8 +70,8 @@ def runs_on_host(
             )
             key = callee, loaders, tensors
             if key not in known:
-                told_some = bool(loaders or tensors)
-                known[key] = _run(script, models, callee, loaders, tensors, _DEEPEST) if told_some else None
+                asked = bool(loaders or tensors)
+                known[key] = _run(script, models, callee, loaders, tensors, _DEEPEST) if asked else None
             found = known[key]
             if found is None and script.interpreter.module_of(callee) not in script.modules:
                 told = {name for name, argument in given if script.models_of(argument) & models}

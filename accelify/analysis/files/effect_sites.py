@@ -234,7 +234,7 @@ def goes_over_files(script: ScriptModel, node: ast.AST) -> bool:
     """Whether it is a loop over the files that are there, of which one process may see others than the next."""
     if not isinstance(node, (ast.For, ast.AsyncFor)):
         return False
-    calls = (n for n in calls_in(node.iter))
+    calls = calls_in(node.iter)
     return any((script.qualname(call.func) or "").startswith(LISTING) for call in calls)
 
 

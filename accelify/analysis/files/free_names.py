@@ -52,7 +52,7 @@ def gives_free_name(function: Scope) -> Loop | None:
     """The same loop of a function that gives back where it has made its folder."""
     returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
     return next(
-        (loop for loop, path in _searches(function) if any(ast.unparse(value) == path for value in returned)),
+        (loop for loop, path in _searches(function) if any(text_of(value) == path for value in returned)),
         None,
     )
 
@@ -69,14 +69,14 @@ def _searches(function: Scope) -> Iterator[tuple[Loop, str]]:
 def _first_free(loop: ast.For) -> set[str]:
     """The paths of which a loop makes the first one that is not there, and goes no further."""
     return {
-        ast.unparse(path)
+        text_of(path)
         for choice in walk(loop)
         if isinstance(choice, ast.If) and isinstance(choice.test, ast.UnaryOp)
         if isinstance(choice.test.op, ast.Not) and isinstance(choice.body[-1], (ast.Return, ast.Break))
         if isinstance(call := choice.test.operand, ast.Call) and isinstance(call.func, ast.Attribute)
         if call.func.attr in _ASKING
         for path in (call.args or [call.func.value])
-        if any(_makes(node, ast.unparse(path)) for stmt in choice.body for node in walk(stmt))
+        if any(_makes(node, text_of(path)) for stmt in choice.body for node in walk(stmt))
     }
 
 

@@ -421,7 +421,7 @@ class LibraryCalls:
     def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:
         """The models that are asked for parameters in a way of their own: `Adam(model.optim_parameters(args))`."""
         found: Values = set()
-        calls = list(calls_in(given)) if given is not None else []
+        calls = [*calls_in(given)] if given is not None else []
         if isinstance(given, ast.Name):
             calls += [
                 w.site

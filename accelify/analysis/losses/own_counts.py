@@ -142,7 +142,7 @@ class OwnCounts:
 
     def _counts(self, node: ast.expr, scope: Scope, far: int = 0) -> Iterator[ast.Call]:
         """The counts of the batch that an expression is made of."""
-        inside = list(calls_in(node))
+        inside = calls_in(node)
         direct = []
         for call in inside:
             last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]

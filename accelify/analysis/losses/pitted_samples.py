@@ -18,7 +18,15 @@ from collections.abc import Iterator
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    dotted,
+    is_constant,
+    target_names,
+    text_of,
+    walk,
+)
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Imported, Thing
 
@@ -88,7 +96,7 @@ class PittedSamples:
             or pair.elts[0] is not call
         ):
             return None
-        same = whole.slice is pair and ast.unparse(pair.elts[1]) == ast.unparse(call)
+        same = whole.slice is pair and text_of(pair.elts[1]) == text_of(call)
         return whole.value if same and isinstance(whole.value, ast.Name) else None
 
     def _is_contrast(self, scope: Scope, scores: ast.Name) -> bool:

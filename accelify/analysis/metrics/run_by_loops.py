@@ -18,7 +18,7 @@ def run_by(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor | ast.Whi
         for callee in script.callees(queue.pop()):
             if callee not in found and is_of_script(script, callee):
                 found.add(callee)
-                queue += list(calls_in(callee.node))
+                queue += calls_in(callee.node)
     return found
 
 

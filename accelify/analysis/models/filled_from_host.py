@@ -83,7 +83,7 @@ def _makes_weight(value: ast.expr) -> bool:
 
 def _is_on_host(module: Module, value: ast.expr, far: int = 2) -> bool:
     """Whether a tensor is made of numbers, and moved nowhere."""
-    calls = list(calls_in(value))
+    calls = calls_in(value)
     names = [(dotted(call.func) or "").rpartition(".") for call in calls]
     moved = any(isinstance(c.func, ast.Attribute) and c.func.attr in _MOVING for c in calls)
     if moved or any(call_keyword(call, "device") is not None for call in calls):

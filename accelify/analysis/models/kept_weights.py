@@ -134,7 +134,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
     """Whether a statement hands a weight to a function of the project that keeps it, or a part of what it is."""
-    for call in (n for n in calls_in(stmt)):
+    for call in calls_in(stmt):
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(root_name(a) in names for a in given):
             continue

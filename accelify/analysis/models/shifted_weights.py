@@ -92,7 +92,7 @@ def _is_own(script: ScriptModel, prepared: Set[Thing], node: ast.expr, scope: Sc
             )
         made = assigned_once(scope, node)
         return made is not None and _is_own(script, prepared, made, scope, far + 1)
-    calls = list(calls_in(node))
+    calls = calls_in(node)
     if any((dotted(call.func) or "").endswith(("reduce", "gather")) for call in calls):
         return False
     if any(script.qualname(call.func) == "torch.autograd.grad" for call in calls):

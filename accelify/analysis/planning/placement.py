@@ -34,7 +34,7 @@ from accelify.analysis.statements.giving import (
     is_looked_at,
 )
 from accelify.analysis.statements.statement_parts import StatementParts
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 
@@ -492,7 +492,7 @@ class Placement:
     def _evaluates(self, stmt: ast.stmt) -> bool:
         """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
         scopes = self._evaluating_scopes
-        return bool(scopes) and any(self.script.callees(call) & scopes for call in self._within.calls(stmt))
+        return bool(scopes) and any(self.script.callees(call) & scopes for call in calls_in(stmt))
 
     @cached_property
     def _evaluating_scopes(self) -> set[Scope]:
@@ -506,7 +506,7 @@ class Placement:
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
-        for node in self._within.calls(stmt):
+        for node in calls_in(stmt):
             given = [*node.args, *[kw.value for kw in node.keywords]]
             if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
                 if any(item.things & given_things(self.script, a) for a in given):

@@ -194,7 +194,7 @@ class CountedSteps:
             for arg in value.args
             for part in walk(arg)
         )
-        calls = list(calls_in(moved[0].right))
+        calls = calls_in(moved[0].right)
         return name if plain and all(dotted(call.func) in _NUMBERS for call in calls) else None
 
     def _is_one(self, added: ast.expr | None, scope: Scope) -> bool:

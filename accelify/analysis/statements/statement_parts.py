@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.syntax import calls_in, walk
+from accelify.analysis.syntax import walk
 
 Shaping = ast.Call | ast.Assign | ast.AugAssign
 
 
 class StatementParts:
-    """Calls and assignments by the statement they stand in: each item that may be prepared asks every statement."""
+    """What a statement shapes and reads: each item that may be prepared asks every statement."""
 
     def __init__(self) -> None:
-        self._calls: dict[ast.stmt, list[ast.Call]] = {}
         self._shaping: dict[ast.stmt, list[Shaping]] = {}
         self._read: dict[ast.stmt, list[ast.Name | ast.Attribute]] = {}
-
-    def calls(self, stmt: ast.stmt) -> list[ast.Call]:
-        """The calls in a statement."""
-        found = self._calls.get(stmt)
-        if found is None:
-            found = self._calls[stmt] = list(calls_in(stmt))
-        return found
 
     def shaping(self, stmt: ast.stmt) -> list[Shaping]:
         """The calls and the assignments to attributes in a statement: what may change something it does not bind."""
