@@ -173,7 +173,7 @@ def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
     if not isinstance(scope.node, ast.FunctionDef):
         return False
     if any(isinstance(n, ast.For) and _runs_there(context, scope, n) for n in scope.nodes):
-        inside = list(scope.of_type(ast.Name, ast.Attribute))
+        inside = scope.of_type(ast.Name, ast.Attribute)
         marks = [*inside, *(n for d in scope.node.decorator_list for n in walk(d))]
         if any((getattr(n, "attr", "") or getattr(n, "id", "")) in _EVALUATING for n in marks):
             return True

@@ -184,7 +184,7 @@ class _Totals:
     @cached_property
     def _trained_on(self) -> set[str | None]:
         """The names whose `backward()` is called in the loop's function."""
-        calls = (n for n in self.script.scope_of(self.loop).of_type(ast.Call))
+        calls = self.script.scope_of(self.loop).of_type(ast.Call)
         return {
             dotted(c.func.value)
             for c in calls

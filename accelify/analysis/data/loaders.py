@@ -123,7 +123,7 @@ def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.ex
     if not isinstance(name, ast.Name):
         return []
     owner = _scope_of(script, loader).resolve(name.id)
-    assigned = list(owner.of_type(ast.Assign)) if owner is not None else []
+    assigned = owner.of_type(ast.Assign) if owner is not None else []
     bound = [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)]
     return [value for value in bound if isinstance(value, (ast.Call, ast.Lambda))]
 

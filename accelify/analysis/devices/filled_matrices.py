@@ -40,7 +40,7 @@ def fills_by_pairs(scope: Scope, made: ast.Call) -> bool:
 
 def counts_samples(scope: Scope, name: str) -> bool:
     """Whether a variable is the size of a first dimension: `n = x.size(0)`, `n, k = x.shape[:2]`."""
-    for stmt in (s for s in scope.of_type(ast.Assign)):
+    for stmt in scope.of_type(ast.Assign):
         target, value = stmt.targets[0], stmt.value
         if isinstance(target, ast.Name) and target.id == name:
             return size_of(value) is not None

@@ -39,7 +39,7 @@ def with_derived(
     """The same, each with the names that the module binds to what is worked out of it: `upper = (1 - mean) / std`."""
     found = [(names[:], call) for names, call in placed]
     by_name = {name: names for names, _ in found for name in names}
-    stmts = list(module.scopes.module.of_type(ast.Assign)) if found else []
+    stmts = module.scopes.module.of_type(ast.Assign) if found else []
     for stmt in sorted(stmts, key=lambda s: s.lineno):
         if not isinstance(stmt.value, ast.BinOp) or any(isinstance(n, ast.Call) for n in walk(stmt.value)):
             continue

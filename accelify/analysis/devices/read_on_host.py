@@ -110,8 +110,8 @@ def _reads(
         depth: how many calls it is followed through.
     """
     module = script.interpreter.module_of(scope)
-    assigned = list(scope.of_type(ast.Assign))
-    loops = list(scope.of_type(ast.For))
+    assigned = scope.of_type(ast.Assign)
+    loops = scope.of_type(ast.For)
     held, seen = set(given), set(parts)
     for names in (held, seen):
         known = -1

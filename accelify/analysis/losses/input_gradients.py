@@ -83,7 +83,7 @@ class InputGradients:
     def _made_of(self, backward: Backward) -> set[str]:
         """The names that a loss is worked out from, through what its function assigns before the backward."""
         tree, found = self.script.tree, set(names_in(backward.loss))
-        assigned = list(backward.scope.of_type(ast.Assign, ast.AugAssign))
+        assigned = backward.scope.of_type(ast.Assign, ast.AugAssign)
         for stmt in sorted(assigned, key=tree.start, reverse=True):
             targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
             if tree.start(stmt) < tree.start(backward.call):

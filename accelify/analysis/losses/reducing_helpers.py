@@ -56,7 +56,7 @@ def _adds(scope: Scope, call: ast.Call) -> bool:
     called = scope.calls
     if not any(getattr(c.func, "attr", getattr(c.func, "id", "")) == "all_reduce" for c in called):
         return False
-    for branch in (n for n in scope.of_type(ast.If)):
+    for branch in scope.of_type(ast.If):
         test = branch.test
         if isinstance(test, ast.Name) and any(_divides(n) for s in branch.body for n in walk(s)):
             return is_constant(_told(scope, call, test.id), False)

@@ -140,7 +140,7 @@ class OwnShare:
         for scope in backward_hooks(self.script, lambda call: self._runs_in_a_loop(call)):
             made = [n for inner in self._inner for n in inner.nodes]
             self._inner.add(scope)
-            for stmt in (n for n in scope.of_type(ast.AugAssign)):
+            for stmt in scope.of_type(ast.AugAssign):
                 slot = None if isinstance(stmt.value, ast.Constant) else self.slot(stmt.target)
                 if slot is not None and not any(is_anew(n, slot) for n in made):
                     self._accumulate(stmt.target, stmt, Held(SAMPLE))

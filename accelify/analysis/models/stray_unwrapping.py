@@ -50,7 +50,7 @@ def _nodes(script: ScriptModel, module: Module) -> Iterator[ast.Attribute]:
     """The attributes of a module in functions that something of the program comes to."""
     for scope in module.used_scopes():
         if scope not in script.dormant:
-            yield from (node for node in scope.of_type(ast.Attribute))
+            yield from scope.of_type(ast.Attribute)
 
 
 def _keeps_one(script: ScriptModel, module: Module) -> bool:

@@ -92,7 +92,7 @@ def _is_looked_up(script: ScriptModel, knows: Callable[[Module], bool]) -> bool:
                 return True
         if called in ("eval", "globals", "locals"):
             looking = script.module_of(call) if module is script.module else module
-            imports = list(looking.scopes.module.of_type(ast.Import, ast.ImportFrom))
+            imports = looking.scopes.module.of_type(ast.Import, ast.ImportFrom)
             if knows(looking) or any(map(_brings_all, imports)):
                 return True
     options = _options(script)

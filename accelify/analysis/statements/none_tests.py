@@ -111,7 +111,7 @@ class NoneTests:
             return True
         if self.script.interpreter.module_of(callee) not in self.script.modules:
             return False
-        returns = list(callee.of_type(ast.Return))
+        returns = callee.of_type(ast.Return)
         return all(
             not self._is_decided(stmt) and (stmt.value is None or self.is_alike(stmt.value, far - 1))
             for stmt in returns
