@@ -332,6 +332,11 @@ def call_argument(call: ast.Call, index: int, name: str) -> ast.expr | None:
     return call_keyword(call, name)
 
 
+def hides_arguments(call: ast.Call) -> bool:
+    """Whether a star or two stand in a call, so that not all of what it gives is seen."""
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords)
+
+
 def is_constant(node: Node | None, *values: object) -> bool:
     """Whether a node is a literal equal to one of the values, type included."""
     return isinstance(node, ast.Constant) and any(

@@ -25,7 +25,15 @@ from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.given_none import is_ruled_out
-from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    call_keyword,
+    dotted,
+    hides_arguments,
+    is_constant,
+    target_names,
+    walk,
+)
 from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.device_constants import CONSTANT
@@ -143,9 +151,7 @@ def _told_where(load: ast.Call, scope: Scope) -> str | None:
 
 def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
     """The device for a call that does not tell a function where to load a checkpoint."""
-    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
-        kw.arg is None for kw in call.keywords
-    )
+    starred = hides_arguments(call)
     if starred or context.plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
         return
     if any(name == parameter for _, name in handed_to(call, callee)):

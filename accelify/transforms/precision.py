@@ -22,6 +22,7 @@ from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.schedules.regions import kept_region
+from accelify.analysis.syntax import calls_in
 from accelify.edits import DeleteStatement, Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -169,7 +170,7 @@ def _read_unscaled(context: Context, statement: ast.AST | None) -> bool:
         return False
     _, _, block = context.tree.block_of(statement)
     for later in block[block.index(statement) + 1 :]:
-        calls = [node for node in ast.walk(later) if isinstance(node, ast.Call)]
+        calls = calls_in(later)
         scaled = [
             call.func.attr
             for call in calls

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, call_keyword
+from accelify.analysis.syntax import call_argument, call_keyword, hides_arguments
 from accelify.analysis.values import Thing
 
 # A helper of helpers of helpers: beyond this, what a name is stays open.
@@ -74,7 +74,7 @@ def _given(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
 
 def _default(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
     """What a parameter has that a call gives nothing for; None where it may do so by a star."""
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords):
+    if hides_arguments(call):
         return None
     return next((value for parameter, value in function.defaults() if parameter.arg == name), None)
 

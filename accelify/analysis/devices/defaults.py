@@ -10,7 +10,7 @@ from accelify.analysis.devices.named import NamedDevice, device_arguments
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.syntax import call_argument, dotted, hides_arguments
 
 
 def calls_without(script: ScriptModel) -> Iterator[tuple[ast.Call, Scope, str, str]]:
@@ -23,7 +23,7 @@ def calls_without(script: ScriptModel) -> Iterator[tuple[ast.Call, Scope, str, s
                 known[callee] = list(_defaults(script, callee))
         if not callees or not known[callees[0]] or any(known[c] != known[callees[0]] for c in callees):
             continue
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords):
+        if hides_arguments(call):
             continue
         given = {name for callee in callees for _, name in handed_to(call, callee)}
         yield from ((call, callees[0], name, text) for name, text in known[callees[0]] if name not in given)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from accelify.analysis.devices.wishes import DeviceAssignment
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument
+from accelify.analysis.syntax import call_argument, hides_arguments
 
 
 def given_wish(
@@ -48,9 +48,7 @@ def _given(script: ScriptModel, scope: Scope, name: str) -> set[object]:
     index = names.index(name) - (1 if scope.self_name() is not None else 0)
     found: set[object] = set()
     for call in callers:
-        spread = any(isinstance(a, ast.Starred) for a in call.args) or any(
-            kw.arg is None for kw in call.keywords
-        )
+        spread = hides_arguments(call)
         given = call_argument(call, index, name) or default
         found.add(given.value if isinstance(given, ast.Constant) and not spread else None)
     return found

@@ -8,7 +8,7 @@ import re
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, children, dotted, target_names
+from accelify.analysis.syntax import call_argument, children, dotted, hides_arguments, target_names
 
 _FARTHEST = 12
 _RANDOM = re.compile(r"rand|normal|uniform|bernoulli|empty|sample|shuffle|choice|load")
@@ -131,9 +131,7 @@ class _Numbers:
         if name == function.self_name() or not (calls or default is not None):
             return False
         for module, call in calls:
-            if any(isinstance(a, ast.Starred) for a in call.args) or any(
-                kw.arg is None for kw in call.keywords
-            ):
+            if hides_arguments(call):
                 return False
             given = call_argument(call, index - bound if index >= 0 else -1, name) or default
             scope = module.scopes.of(call)

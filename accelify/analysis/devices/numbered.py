@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.option_defaults import option_defaults
 from accelify.analysis.syntax import Tree, call_keyword
@@ -41,17 +42,20 @@ class NumberedDevices:
             return False
         return type(self._defaults.get(node.attr)) is int and node.attr not in self._stored
 
+    @property
+    def _modules(self) -> list[Module]:
+        return list(dict.fromkeys(self.script.program.modules.values()))
+
     @cached_property
     def _defaults(self) -> dict[str, object]:
-        return option_defaults([self.script.program.entry, *self.script.program.modules.values()])
+        return option_defaults(self._modules)
 
     @cached_property
     def _stored(self) -> set[str]:
         """Options that the program gives another value: a device in the place of the number."""
-        modules = [self.script.program.entry, *self.script.program.modules.values()]
         return {
             node.attr
-            for module in dict.fromkeys(modules)
+            for module in self._modules
             for node in module.tree.nodes(ast.Attribute)
             if isinstance(node.ctx, ast.Store) and _NAMED.search(node.attr)
         }

@@ -22,6 +22,7 @@ from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
     dotted,
+    hides_arguments,
     is_constant,
     names_in,
     walk,
@@ -439,9 +440,7 @@ class Devices:
         if not calls or asked in seen or self.script.called_from_elsewhere(scope):
             return False
         for call in calls:
-            if any(isinstance(a, ast.Starred) for a in call.args) or any(
-                kw.arg is None for kw in call.keywords
-            ):
+            if hides_arguments(call):
                 return False
             given = defaults_of(scope) | {
                 parameter: argument for argument, parameter in handed_to(call, scope)

@@ -15,6 +15,7 @@ from accelify.analysis.syntax import (
     call_keyword,
     calls_in,
     dotted,
+    hides_arguments,
     is_constant,
     names_in,
     walk,
@@ -159,9 +160,7 @@ def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
 def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) -> Iterator[Site]:
     """The sites of a function that one of its calls comes to, as they hold for the scope around that call."""
     given = defaults_of(callee) | {name: argument for argument, name in handed_to(call, callee)}
-    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
-        kw.arg is None for kw in call.keywords
-    )
+    starred = hides_arguments(call)
     for site in sites:
         argument = given.get(site.asked)
         if site.asked and not starred and is_constant(argument, *_NOTHING):
@@ -223,9 +222,7 @@ def gives_text(call: ast.Call, name: str) -> bool:
         name: of the function, or of the method.
     """
     if name in _DUMPING:
-        starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
-            kw.arg is None for kw in call.keywords
-        )
+        starred = hides_arguments(call)
         return not starred and call_argument(call, 1, "stream") is None
     return name in _TABLE_METHODS and not call.args and not call.keywords
 

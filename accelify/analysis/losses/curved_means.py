@@ -20,7 +20,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.given import Given
 from accelify.analysis.statements.plain_numbers import PlainNumbers
-from accelify.analysis.syntax import dotted, is_constant, is_minus_one, target_names, walk
+from accelify.analysis.syntax import dotted, is_constant, is_minus_one, names_in, target_names, walk
 from accelify.analysis.values import Imported, Thing
 
 _CURVES = frozenset("exp log log1p log10 pow reciprocal rsqrt sigmoid sqrt square tanh".split())
@@ -161,8 +161,8 @@ class CurvedMeans:
             return False
         over = made.generators[0]
         divisors = [n.right for n in walk(made.elt) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
-        named = {n.id for one in divisors for n in walk(one) if isinstance(n, ast.Name)}
-        return bool(named.intersection(target_names(over.target))) and self._is_mean(over.iter, frame)
+        named = frozenset[str]().union(*map(names_in, divisors))
+        return not named.isdisjoint(target_names(over.target)) and self._is_mean(over.iter, frame)
 
     def _compared(self, call: ast.Call, frame: _Frame) -> bool:
         """`F.mse_loss(fake.mean(0), real.mean(0))`: what a loss of torch's compares is a mean already."""

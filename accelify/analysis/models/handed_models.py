@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.syntax import hides_arguments
 
 # What only formats what it is given.
 LOGGING = frozenset("debug info warning warn error critical fatal exception log format".split())
@@ -37,9 +38,7 @@ def models_handed(
         is_model: whether an expression there can be a model.
     """
     given = {name: argument for argument, name in handed_to(call, callee)}
-    starred = any(isinstance(a, ast.Starred) for a in call.args) or any(
-        kw.arg is None for kw in call.keywords
-    )
+    starred = hides_arguments(call)
     defaults = defaults_of(callee)
     surely, through = False, set()
     for name in called:

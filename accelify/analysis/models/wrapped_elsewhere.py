@@ -14,7 +14,7 @@ from accelify.analysis.files.effect_sites import asked_for, defaults_of, is_stor
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import dotted, is_constant
+from accelify.analysis.syntax import dotted, hides_arguments, is_constant
 from accelify.analysis.values import Class, Imported, Thing
 
 _WORDS = (b"DataParallel", b"data_parallel")
@@ -124,7 +124,7 @@ def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
 
 def _is_without(call: ast.Call, scope: Scope, asked: str) -> bool:
     """Whether a call leaves a parameter at nothing, in so many words or by its default."""
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords):
+    if hides_arguments(call):
         return False
     given = defaults_of(scope) | {name: argument for argument, name in handed_to(call, scope)}
     return is_constant(given.get(asked), None, False, 0)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, hides_arguments
 from accelify.analysis.values import Class
 
 Constants = Mapping[str, object]
@@ -25,7 +25,7 @@ def constants_of(function: Scope, call: ast.Call | None) -> dict[str, object]:
             found[name] = value.value
         else:
             found.pop(name, None)
-    if any(kw.arg is None for kw in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+    if hides_arguments(call):
         return {}
     return found
 

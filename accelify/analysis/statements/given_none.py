@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import decided
 from accelify.analysis.statements.none_tests import asks_for_none
-from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
+from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, names_in, walk
 
 # A parameter that is handed on, kept, and handed on again.
 _FARTHEST = 4
@@ -112,9 +112,7 @@ def _given(script: ScriptModel, function: Scope, name: str, far: int) -> set[obj
     index = positional.index(name) - (function.self_name() is not None) if name in positional else -1
     found: set[object] = set()
     for module, call in calls:
-        hidden = any(isinstance(a, ast.Starred) for a in call.args) or any(
-            k.arg is None for k in call.keywords
-        )
+        hidden = hides_arguments(call)
         given = call_argument(call, index, name) or defaults.get(name)
         if hidden or given is None:
             return None

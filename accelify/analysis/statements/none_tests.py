@@ -14,7 +14,7 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.figures import draws
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, is_constant, target_names
+from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, target_names
 from accelify.analysis.values import Thing
 
 _NEVER = (
@@ -164,9 +164,7 @@ class NoneTests:
         names = scope.positional()[1 if scope.self_name() is not None else 0 :]
         calls = self.script.callers(scope)
         for call in calls:
-            if any(isinstance(a, ast.Starred) for a in call.args) or any(
-                k.arg is None for k in call.keywords
-            ):
+            if hides_arguments(call):
                 return False
             given = call_argument(call, names.index(name) if name in names else len(call.args), name)
             if self._is_decided(self.tree.statement(call)) or (
