@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator, ProjectConfiguration, checkpoint, files, load_weights
+from accelify.runtime.data import random_state
 
 
 def _prepared(**kwargs):
@@ -225,3 +226,13 @@ def test_sizes_that_are_none(size):
     with pytest.raises(ValueError, match="a size is written like"):
         files.size_in_bytes(size)
     assert files.size_in_bytes("1.5KB") == 1500
+
+
+@pytest.mark.parametrize(("gpus", "set_on"), [(1, [0]), (2, [0, 1]), (3, [0, 1])])
+def test_random_states_of_a_machine_with_other_gpus(monkeypatch, gpus, set_on):
+    given = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: given.append((device, int(state))))
+    random_state.restore_random_state({"cuda": [torch.tensor(10), torch.tensor(11)]})
+    assert given == [(device, 10 + device) for device in set_on]

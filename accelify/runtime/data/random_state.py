@@ -224,6 +224,7 @@ def rejoin(number: int) -> None:
     its last batch is over with it: `zip(first, second)` ends with the first of two that are as long.
     """
     _apart.discard(number)
+    _spent.discard(number)
     if all(other > number and other in _spent for other in _apart):
         _join_streams()
 
