@@ -24,8 +24,8 @@ from accelify.analysis.data.fetches import asked_to_download, is_download, makes
 from accelify.analysis.data.fetching_functions import Turns, makes_files, turns_of, writes_answer
 from accelify.analysis.files.asked_paths import behind_questions
 from accelify.analysis.files.effect_sites import DOWNLOADS
-from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.files.renderings import fetches_repository
+from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.syntax import call_keyword, calls_in, walk
 from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule

@@ -30,7 +30,7 @@ from accelify.analysis.files.asked_paths import (
     reads_by_name,
 )
 from accelify.analysis.files.effect_sites import ASKING, LISTING, gives_text, makes_folder_again
-from accelify.analysis.files.effects import READING, WRITING, WRITING_METHODS, opens_for_writing
+from accelify.analysis.files.effects import READING
 from accelify.analysis.files.folders import folder_made, folders_asked_for, makes_folder, path_text
 from accelify.analysis.files.listed_beside import is_listed_beside
 from accelify.analysis.files.listed_later import ListedLater
@@ -42,6 +42,7 @@ from accelify.analysis.files.renderings import RENDERING, opens_window, renders
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
+from accelify.analysis.files.writing_calls import WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.scopes import Scope, handed_to

@@ -20,10 +20,11 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
-from accelify.analysis.files.effects import READING, WRITING, opens_for_writing
+from accelify.analysis.files.effects import READING
 from accelify.analysis.files.folders import path_text
 from accelify.analysis.files.loaded import comes_from, loads_of_states
 from accelify.analysis.files.saved_objects import saved_to
+from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.schedules.training_before import trains_only_behind
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.done import statement_for

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from accelify.analysis.files.asked_paths import asked_paths, behind_questions
-from accelify.analysis.files.effects import opens_for_writing
 from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, text_of, walk

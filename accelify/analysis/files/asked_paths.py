@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.files.effects import opens_for_writing
+from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, calls_in, text_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.files.effects import WRITING, WRITING_METHODS, SideEffects, opens_for_writing
+from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.writing_calls import WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import target_names, walk
 
