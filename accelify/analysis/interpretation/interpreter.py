@@ -8,7 +8,6 @@ model in `train(model, ...)`.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Collection
 from functools import cached_property
 
@@ -16,13 +15,14 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.calls import CallEvaluator
 from accelify.analysis.interpretation.evaluated_around import is_evaluated_around
+from accelify.analysis.interpretation.imported_names import ImportedNames
 from accelify.analysis.interpretation.kinds_by_use import KindsByUse
 from accelify.analysis.interpretation.reads import NoReads, Reads, ReadsOfNodes
 from accelify.analysis.interpretation.strays import drop_strays
 from accelify.analysis.modules.in_force import own_definitions
 from accelify.analysis.modules.own_main import own_main
 from accelify.analysis.modules.registries import registering
-from accelify.analysis.program import Module, Program, absolute_name
+from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.comprehensions import own_names
 from accelify.analysis.syntax import FunctionNode, walk_scope
@@ -45,13 +45,10 @@ _MOST_ROUNDS = 12
 _MOST_VALUES = 24
 # From here on not all may fit: in an order of their own, as which of a set come first differs from run to run.
 _CROWDED = 8
-_DEEPEST_NAME = 10
-# Of whose names something is known, by whatever import they come.
-_KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geometric", "monai", "tqdm"})
 _DEEPEST_PART = 5
 
 
-class Interpreter(CallEvaluator, KindsByUse):
+class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
     """Runs a program abstractly. Afterwards `values_of(expr)` tells what an expression can be."""
 
     def __init__(self, program: Program) -> None:
@@ -295,26 +292,6 @@ class Interpreter(CallEvaluator, KindsByUse):
         self.reads.note(held)
         return held
 
-    def _from_libraries(self, module: Module, name: str) -> Values:
-        """A name that nothing of the program gives, and that one library may which is imported with a star."""
-        libraries = [known for known in self._star_libraries.get(module, ()) if k.can_bring(known, name)]
-        if len(libraries) != 1 or name.startswith("_") or hasattr(builtins, name):
-            return set()
-        return self._imported(module, f"{libraries[0]}.{name}")
-
-    def _from_stars(self, module: Module, name: str, seen: set[Module]) -> Values:
-        """What a name holds that comes through `from other import *`, which hands on what came to it in that way."""
-        for other in self._star_imports.get(module, ()):
-            if other in seen:
-                continue
-            found = self.variable(other.scopes.module, name)
-            if found:
-                return found
-            found = self._from_stars(other, name, seen | {other})
-            if found:
-                return found
-        return set()
-
     def _parameter(self, module: Module, scope: Scope, name: str) -> Thing:
         kind = v.UNKNOWN
         if k.DEVICE_NAME.search(name):
@@ -407,48 +384,6 @@ class Interpreter(CallEvaluator, KindsByUse):
                 if isinstance(value, Thing):
                     value.names.add(name)
 
-    def _imported(self, module: Module, name: str) -> Values:
-        """What a dotted name of a library or of the project stands for."""
-        known = self._of_libraries.get((module, name))
-        if known is not None:
-            return known
-        # A package that imports its own modules by name can lead back to itself for ever.
-        if name in self._resolving or name.count(".") > _DEEPEST_NAME:
-            return {self.things.setdefault(("import", name), Imported(name))}
-        self._resolving.add(name)
-        try:
-            return self._resolve_import(module, name)
-        finally:
-            self._resolving.discard(name)
-
-    def _resolve_import(self, module: Module, name: str) -> Values:
-        parts = name.split(".")
-        ours = False
-        for cut in range(len(parts), 0, -1):
-            target = module.imports.get(".".join(parts[:cut])) or self.program.modules.get(
-                ".".join(parts[:cut])
-            )
-            if target is None or target is self.program.entry:
-                continue
-            if cut == len(parts) and self.program.is_rebound(name):
-                continue
-            ours = True
-            values: Values = set()
-            if cut == len(parts):
-                values = {self.things.setdefault((target, name), Imported(name))}
-            else:
-                values = self.lookup(target, target.scopes.module, parts[cut])
-                for part in parts[cut + 1 :]:
-                    values = {w for value in values for w in self.attribute(value, part, target)}
-            if values:
-                return values
-            if not self.settled():
-                return set()  # its module may not have been gone through yet
-        found: Values = {self.things.setdefault(("import", name), Imported(name))}
-        if not ours:
-            self._of_libraries[(module, name)] = found
-        return found
-
     # -- statements
 
     def _run(self, module: Module, scope: Scope, node: ast.AST) -> None:
@@ -463,12 +398,7 @@ class Interpreter(CallEvaluator, KindsByUse):
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._run_function(module, scope, node)
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.asname:
-                    self.bind(scope, alias.asname, self._imported(module, alias.name))
-                else:
-                    head = alias.name.split(".")[0]
-                    self.bind(scope, head, {self.things.setdefault(("import", head), Imported(head))})
+            self._run_import(module, scope, node)
         elif isinstance(node, ast.ImportFrom):
             self._run_import_from(module, scope, node)
         elif isinstance(node, ast.AnnAssign):
@@ -502,27 +432,6 @@ class Interpreter(CallEvaluator, KindsByUse):
             self.assign(module, scope, node.target, self.evaluate(module, scope, node.value))
         elif isinstance(node, ast.ClassDef):
             self._run_class(module, scope, node)
-
-    def _run_import_from(self, module: Module, scope: Scope, node: ast.ImportFrom) -> None:
-        base = absolute_name(node, module.package)
-        if base is None:
-            return
-        for alias in node.names:
-            if alias.name == "*":
-                target = module.imports.get(base)
-                stars = self._star_imports.setdefault(module, [])
-                if target is not None and target not in stars:
-                    stars.append(target)
-                    self.changed = True
-                    self.reads.nothing_holds()
-                libraries = self._star_libraries.setdefault(module, [])
-                if target is None and base.split(".")[0] in _KNOWN_LIBRARIES and base not in libraries:
-                    libraries.append(base)
-                    self.changed = True
-                    self.reads.nothing_holds()
-                continue
-            name = f"{base}.{alias.name}" if base else alias.name
-            self.bind(scope, alias.asname or alias.name, self._imported(module, name))
 
     def _run_class(self, module: Module, scope: Scope, node: ast.ClassDef) -> None:
         cls = self.things[(node, "class")]
