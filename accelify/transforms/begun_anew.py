@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
-from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, names_in, walk
+from accelify.analysis.training_loops import Loop
 from accelify.transforms import rounds
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import batches_of_all, is_divided

@@ -33,8 +33,8 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import has_length
 from accelify.analysis.metrics.counts import steps_of
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
-from accelify.analysis.script import Loop
 from accelify.analysis.syntax import calls_in, dotted, names_in, walk
+from accelify.analysis.training_loops import Loop
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.lengths import counts_samples, is_batch_size

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.schedules.counted_steps import CountedSteps
-from accelify.analysis.script import Loop
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.training_loops import Loop
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
 

@@ -10,7 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.losses.reductions import LossReductions
-from accelify.analysis.script import Loop, ScriptModel, is_in_model
+from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import (
     call_keyword,
     dotted,
@@ -19,6 +19,7 @@ from accelify.analysis.syntax import (
     target_names,
     walk,
 )
+from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Class, Thing
 
 # Calls that make a tensor of what was cut, or move it, and leave one entry a sample.

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS
 from accelify.analysis.schedules.counted_steps import CountedSteps, Trace
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.script import Loop, ScriptModel, is_in_model
+from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Thing
 
 _DEEPEST = 6

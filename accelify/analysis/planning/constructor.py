@@ -54,6 +54,11 @@ class ConstructorArguments:
         def steps_per_batch(self, call: ast.Call) -> bool: ...
         def _late_names(self, anchor: Anchor) -> list[str]: ...
 
+    @property
+    def argument_names(self) -> frozenset[str]:
+        """Everything that the Accelerator's arguments read."""
+        return frozenset().union(*self.argument_reads.values())
+
     def _constructor_arguments(self) -> None:
         self.arguments.update(self.known.arguments)
         if self.known.names:

@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.script import Loop, ScriptModel
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import (
     assigned_pairs,
@@ -20,6 +20,7 @@ from accelify.analysis.syntax import (
     target_names,
     walk,
 )
+from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Class, Thing
 
 _DEEPEST = 4

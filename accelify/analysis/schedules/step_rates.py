@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from accelify.analysis.schedules.counted_steps import CountedSteps
 from accelify.analysis.scopes import Scope
-from accelify.analysis.script import Loop, ScriptModel
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, target_names, walk
+from accelify.analysis.training_loops import Loop
 
 _GROUPS = b"param_groups"
 

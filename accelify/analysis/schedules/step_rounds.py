@@ -16,8 +16,9 @@ from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by, runs_prepared
 from accelify.analysis.schedules.steps import measured_limits
 from accelify.analysis.scopes import Scope
-from accelify.analysis.script import Loop, ScriptModel
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Thing
 
 _FARTHEST = 2

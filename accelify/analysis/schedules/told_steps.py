@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from accelify.analysis.program import Module
 from accelify.analysis.schedules.counted_steps import CountedSteps, Trace
 from accelify.analysis.scopes import Scope
-from accelify.analysis.script import Loop, ScriptModel
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Thing
 
 

@@ -1,0 +1,224 @@
+"""Where the Accelerator is made: early enough for all that asks for it, and behind all that it is told."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from accelify.analysis import values as v
+from accelify.analysis.devices.defaults import is_never_told
+from accelify.analysis.devices.given_wishes import given_wish
+from accelify.analysis.devices.named import seen_from
+from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
+from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
+from accelify.analysis.planning.attributes import told_here
+from accelify.analysis.planning.constructor import ConstructorArguments
+from accelify.analysis.planning.reasons import Blocker
+from accelify.analysis.planning.sites import KIND_ORDER, PrepareSite
+from accelify.analysis.schedules.windows import mixed_precision
+from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.assignments import stands_in
+from accelify.analysis.statements.bound import is_surely_bound
+from accelify.analysis.values import Thing
+
+
+class AcceleratorPlace(ConstructorArguments):
+    """The part of the Plan that settles where the Accelerator is made, and whether all can have it there."""
+
+    blockers: list[Blocker]
+    inline: list[ast.Call]
+    # Wishes that cannot be told where it is made, with how they were written.
+    dropped: dict[str, str]
+    # Where an option that names a device is copied to another name, and gets none of the Accelerator's.
+    copied_devices: set[ast.expr]
+    reach: Reach | None
+    anchor: Anchor | None
+
+    def _anchor(self) -> None:
+        script = self.script
+        core: set[Scope] = {b.scope for b in script.backwards}
+        core |= {site.scope for site in self.sites}
+        core |= {script.scope_of(call) for call in self.inline}
+        core |= {script.scope_of(n) for n in script.placeholders}
+        for assignment in self.devices.assignments:
+            scope = script.scope_of(assignment.statement)
+            foreign = scope.kind == "module" and scope is not script.scopes.module
+            if not foreign and not self._in_module_class(scope):
+                core.add(scope)
+        self._constructor_arguments()
+        self._precision_and_accumulation()
+        found = find_anchor(script, core, self.argument_names)
+        # Flags that are parsed where the Accelerator cannot wait for them: it then takes what the machine has.
+        for name in ("mixed_precision", "cpu"):
+            if name in self.known.arguments:
+                continue
+            if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
+                found = self._precision_seen_from(found, core)
+            if name == "cpu" and (self.named_devices or self.argument_reads.get(name)):
+                found = self._options_seen_from(found, core)
+            told = told_here(script, self.arguments[name], found) if name in self.arguments else None
+            if told is not None:
+                self.arguments[name] = told
+            if name in self.arguments and (told is None or not self._names_known(found)):
+                wish = self.arguments.pop(name)
+                given = None
+                if name == "cpu":
+                    reads = self.argument_reads.get(name, frozenset())
+                    given = given_wish(script, wish, reads, self.devices.assignments)
+                if given:
+                    self.arguments[name] = "True"
+                elif given is None and not any(
+                    wish == one.wish and is_never_told(script, one) for one in self.named_devices
+                ):
+                    self.dropped[name] = wish
+                self.argument_reads.pop(name, None)
+                if name == "mixed_precision":
+                    self.script.keep_precision()
+                found = find_anchor(script, core, self.argument_names)
+        if not self._tells_accumulation(found):
+            found = find_anchor(script, core, self.argument_names)
+        unknown = self._unknown_of_lowered(found)
+        if unknown is not None:
+            self.blockers.append(Blocker("ACC011", unknown, script.backwards[0].call))
+            return
+        self.anchor = found
+        self._keep_behind(found)
+        kept, bound = self.named_devices, bound_before(script, found, self.named_devices)
+        self.named_devices = [] if "cpu" in self.dropped else bound
+        kept = [one for one in kept if one not in self.named_devices]
+        self.copied_devices = {copy for one in kept for copy in one.copies}
+        self.reach = Reach(script, found, core)
+        for backward in script.backwards:
+            if self.reach.expression(backward.call) is None:
+                name = backward.scope.name or "the module"
+                message = f"the Accelerator cannot be handed to `{name}`, where backward is called"
+                obstacle = self.reach.obstacles.get(node_of(script, backward.scope))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, backward.call))
+                return
+        for site in self.sites:
+            if self.reach.expression(site.after) is None and not self._same_place(site):
+                made = min((item.kind for item in site.items), key=KIND_ORDER.__getitem__)
+                message = f"the Accelerator cannot be had where the {made} is made"
+                obstacle = self.reach.obstacles.get(node_of(script, script.scope_of(site.after)))
+                message += f": {obstacle}" if obstacle else ""
+                self.blockers.append(Blocker("ACC007", message, site.after))
+                return
+
+    def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        scope = place_of(self.script, anchor)
+        seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
+        kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
+        if seen is None or seen == kept:
+            return anchor
+        self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
+        found = find_anchor(self.script, core, self.argument_names)
+        if not self._names_known(found):
+            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
+            return anchor
+        return found
+
+    def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
+        """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
+        script, scope = self.script, place_of(self.script, anchor)
+        before = cpu = self.arguments.get("cpu", "")
+        names = self.argument_reads.get("cpu", frozenset())
+        for index, told in enumerate(self.named_devices):
+            self.named_devices[index] = here = seen_from(script, told, scope)
+            if cpu == told.wish and here is not told:
+                cpu, names = here.wish, frozenset({here.name})
+        cpu, names = wish_seen_from(script, cpu, names, scope)
+        if cpu == before:
+            return anchor
+        self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
+        return find_anchor(script, core, self.argument_names)
+
+    def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
+        """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
+        if not isinstance(node, ast.Attribute):
+            return None
+        held = self.script.things(node.value)
+        for (owner, name), values in self.script.interpreter.variables.items():
+            if owner is scope and held and held & values:
+                return f"{name}.{node.attr}", frozenset({name})
+        return None
+
+    def _names_known(self, anchor: Anchor) -> bool:
+        """Whether everything the Accelerator's arguments read is assigned before it is made."""
+        return not self._late_names(anchor)
+
+    def _late_names(self, anchor: Anchor) -> list[str]:
+        """The names that the Accelerator's arguments read and that are assigned only behind it."""
+        found: list[str] = []
+        root = place_of(self.script, anchor)
+        for name in self.argument_names:
+            if "." in name:
+                if is_of_another(self.script, name, root):
+                    found.append(name)
+                continue
+            owner = root.resolve(name)
+            if owner is None:
+                if not hasattr(builtins, name):
+                    found.append(name)
+                continue
+            if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+                continue
+            stores = [
+                n
+                for n in self.tree.nodes(ast.Name)
+                if n.id == name
+                and isinstance(n.ctx, ast.Store)
+                and self.script.scope_of(n).resolve(name) is owner
+            ]
+            imported = not stores and name in owner.locals
+            if owner is root or owner.kind == "module":
+                late = stores and not is_surely_bound(self.tree, stores, anchor.offset)
+                if owner is not root and owner.kind == "module":
+                    late = False  # a function runs after the module's own code
+                if late:
+                    found.append(name)
+                    continue
+            if not stores and not imported:
+                found.append(name)
+        return sorted(found)
+
+    def _same_place(self, site: PrepareSite) -> bool:
+        """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
+        assert self.anchor is not None
+        anchor = self.anchor
+        if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
+            return False
+        if anchor.before is not None and self.tree.start(site.after) >= self.tree.start(anchor.before):
+            return True
+        if self.tree.end(site.after) <= anchor.offset:
+            # The Accelerator would come too late; make it right before the first prepare instead.
+            if anchor.root is site.scope or anchor.root.kind == "module":
+                block = self.tree.block_of(site.after)[2]
+                first = min((s.after for s in self.sites), key=lambda s: self.tree.start(s))
+                if block is anchor.block:
+                    anchor.before, anchor.after = first, None
+                    anchor.offset = self.tree.start(first)
+                    return True
+        return False
+
+    def _keep_behind(self, anchor: Anchor) -> None:
+        """What a constructor is handed is prepared behind the Accelerator that it makes."""
+        if not anchor.attribute or anchor.before is None:
+            return
+        init = self.script.scope_of(anchor.before)
+        for site in self.sites:
+            if site.scope is not init or self.tree.end(site.after) > anchor.offset:
+                continue
+            if any(site.after is stmt for stmt in anchor.block):
+                site.after = anchor.before
+            elif not self.argument_names:
+                around = next(s for s in anchor.block if stands_in(site.after, s))
+                anchor.before, anchor.offset = around, self.tree.start(around)
+
+    def _in_module_class(self, scope: Scope) -> bool:
+        owner = scope.owner_class
+        if owner is None:
+            return False
+        instance = self.script.interpreter.things.get((owner, "instance"))
+        return isinstance(instance, Thing) and instance.kind in (v.MODEL, v.DATASET, v.CRITERION)
