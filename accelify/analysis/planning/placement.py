@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Set
-from functools import cached_property
 from typing import Any
 
 from accelify.analysis import values as v
-from accelify.analysis.interpretation.containers import Containers
-from accelify.analysis.interpretation.record_classes import is_record
 from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_counted, is_only_evaluated
 from accelify.analysis.planning.every_path import on_every_path, reads_of_attribute
+from accelify.analysis.planning.item_statements import ItemStatements
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -27,44 +25,23 @@ from accelify.analysis.statements.assignments import (
 )
 from accelify.analysis.statements.giving import (
     comes_trained,
-    given_things,
     gives,
     hands_through,
     hangs_on,
     is_looked_at,
 )
-from accelify.analysis.statements.statement_parts import StatementParts
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import dotted
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Thing
 
-# Methods that give a module its final shape: prepare has to come after them.
-_SHAPING = frozenset(
-    "load_state_dict apply requires_grad_ half float double bfloat16 to cuda add_param_group init_weights "
-    "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
-    "copy_".split()
-)
 
-
-# Functions that look at a loader and keep nothing of it.
-_LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
-
-
-class Placement:
+class Placement(ItemStatements):
     """Finds home and place of everything that is to be prepared."""
 
     def __init__(self, script: ScriptModel, wrapped: frozenset[str] = frozenset()) -> None:
-        self.script = script
+        super().__init__(script)
         # Names under which a model was wrapped by hand: of several names of one model, those that train.
         self.wrapped = wrapped
-        self.tree = script.tree
-        self.held = Containers(script)
-        # Statements that measure or count over a loader as it is without prepare, which so comes after them.
-        self.measured: list[ast.stmt] = []
-        # Those of them that count over it.
-        self.counted: list[ast.stmt] = []
-        self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
-        self._within = StatementParts()
         # The names of models of one making with another that is trained, which are evaluated alone.
         self.evaluated: list[Holder] = []
 
@@ -373,14 +350,6 @@ class Placement:
         # Only made on some paths: prepare right there.
         return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
 
-    def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gets back what it handed in: `model = train(model, ...)`."""
-        value = getattr(stmt, "value", None)
-        if not isinstance(value, ast.Call):
-            return False
-        given = [*value.args, *[kw.value for kw in value.keywords]]
-        return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
-
     def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
         return Item(item.holder, item.kind, item.scope, creations, item.things, item.container)
 
@@ -448,142 +417,12 @@ class Placement:
                     return self._around(inner, creations)
         return block
 
-    def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
-
-        What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
-        """
-        if stmt in item.creations:
-            return False
-        if item.kind != v.LOADER:
-            if any(stands_in(c, stmt) and self._hands_back(c, item) for c in item.creations):
-                return False  # `if both: model = Both(model, rest)`: what took it in has its name now
-            return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
-        for node in self._within.read(stmt):
-            parent = self.tree.parent(node)
-            if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
-                continue
-            if self.tree.statement(node) in self.measured:
-                continue
-            if (
-                isinstance(parent, ast.Call)
-                and isinstance(parent.func, ast.Name)
-                and parent.func.id in _LOOKS
-                and not self._is_counted_before(stmt, item)
-            ):
-                continue
-            return True
-        return False
-
-    def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
-        return any(
-            self.tree.end(c) < self.tree.start(stmt) and self.script.scope_of(c) is item.scope
-            for c in self.counted
-        )
-
-    def _kept_and_run(self, item: Item) -> bool:
-        """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
-        key = item.holder.name, frozenset(item.things)
-        if key not in self._run_within:
-            self._run_within[key] = self.held.called_within(item.things, item.holder)
-        return self._run_within[key]
-
-    def _evaluates(self, stmt: ast.stmt) -> bool:
-        """Whether a statement runs a loop over a loader in a function, whose batches prepare places."""
-        scopes = self._evaluating_scopes
-        return bool(scopes) and any(self.script.callees(call) & scopes for call in calls_in(stmt))
-
-    @cached_property
-    def _evaluating_scopes(self) -> set[Scope]:
-        """Functions with a loop over a loader in which a model of an outer scope, or a parameter, is called."""
-        found = {
-            self.script.scope_of(loop)
-            for loop, _ in self.script.loader_loops
-            if any(isinstance(c, ast.Call) and self.script.models_run(c) for c in walk(loop))
-        }
-        return {scope for scope in found if scope.kind == "function" and not scope.is_method}
-
-    def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
-        for node in calls_in(stmt):
-            given = [*node.args, *[kw.value for kw in node.keywords]]
-            if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
-                if any(item.things & given_things(self.script, a) for a in given):
-                    return True
-            for callee in self.script.callees(node):
-                cls = callee.owner_class
-                if cls is None or callee.name.rsplit(".", 1)[-1] != "__init__":
-                    continue
-                if self.script.is_a(
-                    node, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.CRITERION, v.LOADER, v.DATASET
-                ):
-                    continue
-                if any(item.things & given_things(self.script, a) for a in given):
-                    return True
-        return False
-
     def _definite(self, block: list[Any], item: Item, use: ast.stmt | None) -> bool:
         limit = block.index(use) if use is not None else len(block)
         every = [s for s, where in item.holder.assignments if where is item.scope]
         return any(assigns_always(stmt, every) for stmt in block[:limit]) or any(
             self.tree.start(s) < self.tree.start(block[0]) for s in every
         )
-
-    def _shapes(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement still changes what an item is: weights loaded, layers replaced, parameters frozen."""
-        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            return False
-        for node in self._within.shaping(stmt):
-            if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
-                    if item.things & self._roots(node.func.value):
-                        return True
-                if any(s in self._loading_scopes for s in self.script.callees(node)):
-                    if any(item.things & self.script.things(a) for a in node.args):
-                        return True
-                if _assigned_to_requires_grad(node):
-                    return True
-            elif isinstance(node, (ast.Assign, ast.AugAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in targets:
-                    if isinstance(target, ast.Attribute) and item.kind == v.MODEL:
-                        if target.attr == "requires_grad" and self._from_model(stmt, item):
-                            return True
-                        if item.things & self._roots(target.value):
-                            return True
-        return False
-
-    def _from_model(self, stmt: ast.stmt, item: Item) -> bool:
-        return any(
-            isinstance(n, ast.Call)
-            and isinstance(n.func, ast.Attribute)
-            and n.func.attr in ("parameters", "named_parameters")
-            and item.things & self._roots(n.func.value)
-            for n in walk(stmt)
-        )
-
-    def _roots(self, node: ast.expr) -> set[Thing]:
-        """The things at the root of an attribute chain: the model of `model.fc.weight`."""
-        while True:
-            found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
-            if found:
-                return found
-            if isinstance(node, (ast.Attribute, ast.Subscript)):
-                node = node.value
-            else:
-                return set()
-
-    @cached_property
-    def _loading_scopes(self) -> set[Scope]:
-        found: set[Scope] = set()
-        for module in self.script.program.modules.values():
-            for scope in module.scopes.functions():
-                for node in scope.calls:
-                    if isinstance(node.func, ast.Attribute):
-                        if node.func.attr in ("load_state_dict", "requires_grad_"):
-                            found.add(scope)
-        return found - self.script.training_scopes
 
 
 def _is_exception(cls: Class) -> bool:
@@ -592,11 +431,4 @@ def _is_exception(cls: Class) -> bool:
         for one in cls.ancestry()
         if isinstance(one.scope.node, ast.ClassDef)
         for base in one.scope.node.bases
-    )
-
-
-def _assigned_to_requires_grad(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id in (
-        "set_parameter_requires_grad",
-        "freeze_layers",
     )
