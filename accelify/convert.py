@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from accelify import edits as verbs
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.modules.converted_before import (
     calls_without,
@@ -23,11 +20,19 @@ from accelify.analysis.planning.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
-from accelify.edits import Edit
-from accelify.findings import Finding, Safety, Severity
-from accelify.helpers import mended_helpers
+from accelify.applying import apply_changes
+from accelify.conversion import (
+    CONVERTED,
+    FAILED,
+    REFUSED,
+    UNCHANGED,
+    Conversion,
+    ConvertOptions,
+    GatheredConversions,
+    left_alone,
+    why_not,
+)
 from accelify.lowering import Plain, lower
-from accelify.merging import merged
 from accelify.notebook import finished
 from accelify.other_callers import other_callers
 from accelify.project import Imports
@@ -36,51 +41,7 @@ from accelify.transforms import THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
 NO_LOOP = "it has no training loop (no call of backward)"
-CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 _HAND_IT = "hand it the Accelerator as that script does"
-
-
-@dataclass(frozen=True)
-class ConvertOptions:
-    """What the user chose.
-
-    `batch_size`: `per-process` (each process takes the script's batch size) or `total` (the script's batch is split
-    over the processes). `runtime`: what the converted script imports, `accelify` or `accelerate` (Hugging Face's).
-    `replace_ddp`: also convert scripts that distribute themselves by torch's DistributedDataParallel.
-    """
-
-    batch_size: str = "per-process"
-    runtime: str = "accelify"
-    replace_ddp: bool = False
-
-
-@dataclass
-class Conversion:
-    """What became of one script.
-
-    `status` is converted, unchanged, refused or failed; `reason` is one sentence for the last three. `applied` are the
-    findings that an edit mended, `remaining` those that a person has to look at.
-    """
-
-    source: Source
-    status: str
-    reason: str = ""
-    applied: list[Finding] = field(default_factory=list)
-    remaining: list[Finding] = field(default_factory=list)
-    new_text: str = ""
-    # Its functions that the script comes to, by name: whether they take the Accelerator.
-    functions: dict[str, bool] = field(default_factory=dict)
-    # For reports: each finding that an edit mended, with the lines at which its edits begin.
-    edited: Callable[[], list[tuple[Finding, int]]] = list
-    # Other modules that read on the host what is on the device now, with a copy put in.
-    helpers: list[Conversion] = field(default_factory=list)
-    # Findings that hold only as long as these scripts are not converted with it.
-    until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
-
-    @property
-    def changed(self) -> bool:
-        """Whether the new text differs from the old one."""
-        return self.new_text != self.source.text
 
 
 def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) -> list[Conversion]:
@@ -94,81 +55,6 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
         if not gathered.has(path):
             gathered.add(convert_project(Source.read(path), options, imports))
     return gathered.conversions
-
-
-class GatheredConversions:
-    """The conversions of several scripts, each file once. Entry scripts are added before the modules they import."""
-
-    def __init__(self) -> None:
-        self._found: dict[Path | None, Conversion] = {}
-        self._entry: dict[Path | None, Path | None] = {}
-
-    @property
-    def conversions(self) -> list[Conversion]:
-        """One for each file, in the order in which they came."""
-        changed = {place for place, conversion in self._found.items() if conversion.changed}
-        for conversion in self._found.values():
-            past = {finding for finding, paths in conversion.until if paths <= changed}
-            conversion.remaining = [f for f in conversion.remaining if f not in past]
-        return list(self._found.values())
-
-    def has(self, path: Path) -> bool:
-        """Whether a file was converted already, as a part of the group of an entry script."""
-        return path.resolve() in self._entry
-
-    def add(self, group: list[Conversion]) -> None:
-        """Take in what `convert_project` gave: edits of a shared file are put together where they agree."""
-        group = self._without_conflict(group)
-        for conversion in group:
-            place = _place(conversion)
-            known = self._found.get(place)
-            if known is None or (conversion.changed and not known.changed):
-                self._found[place] = conversion
-            if len(group) > 1:
-                self._entry.setdefault(place, group[0].source.path)
-
-    def _without_conflict(self, group: list[Conversion]) -> list[Conversion]:
-        together = []
-        for conversion in group[1:]:
-            known = self._found.get(_place(conversion))
-            if known is None or not known.changed or known.new_text == conversion.new_text:
-                continue
-            both = _together(known, conversion)
-            if both is None:
-                first = self._entry.get(_place(conversion))
-                reason = (
-                    f"{conversion.source.path} is converted for {first} already and needs other edits for this "
-                    "script: convert this one by hand, after the model of that one"
-                )
-                return [_left_alone(group[0].source, REFUSED, reason)]
-            together.append(both)
-        for both in together:
-            self._found[_place(both)] = both
-        return [*group[:1], *[c for c in group[1:] if _place(c) not in {_place(both) for both in together}]]
-
-
-def _together(one: Conversion, other: Conversion) -> Conversion | None:
-    """A module's edits for two scripts in one; None where they collide or differ in who takes the Accelerator."""
-    if any(other.functions.get(name, takes) != takes for name, takes in one.functions.items()):
-        return None
-    text = merged(one.source.text, one.new_text, other.new_text)
-    if text is None:
-        return None
-    try:
-        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return None
-    return replace(
-        one,
-        new_text=text,
-        applied=sorted({*one.applied, *other.applied}),
-        remaining=sorted({*one.remaining, *other.remaining}),
-        functions={**one.functions, **other.functions},
-    )
-
-
-def _place(conversion: Conversion) -> Path | None:
-    return conversion.source.path.resolve() if conversion.source.path is not None else None
 
 
 def convert_source(
@@ -198,11 +84,11 @@ def convert_source(
         and not ("hydra" in source.text and "instantiate(" in source.text)
     ):
         _ = source.tree  # what is not Python is said even where nothing trains
-        return _left_alone(source, UNCHANGED, NO_LOOP)
+        return left_alone(source, UNCHANGED, NO_LOOP)
     try:
         tree = Tree(source.text, name, source.tree)
     except RecursionError:
-        return _left_alone(source, FAILED, "it nests too deeply to be read")
+        return left_alone(source, FAILED, "it nests too deeply to be read")
     try:
         return _convert(source, tree, name, options, models if models is not None else [], imports)
     except Exception as error:  # one odd script must not keep the others from being converted
@@ -215,7 +101,7 @@ def convert_source(
             else ""
         )
         reason = f"accelify itself failed on it ({type(error).__name__}: {error}{place}); please report this script"
-        return _left_alone(source, FAILED, reason)
+        return left_alone(source, FAILED, reason)
 
 
 def _convert(
@@ -228,9 +114,9 @@ def _convert(
 ) -> Conversion:
     for runtime in ("accelify", options.runtime):
         if imports_package(tree, runtime):
-            return _left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
+            return left_alone(source, UNCHANGED, f"it is converted already (it imports {runtime})")
     if is_handed_an_accelerator(tree):
-        return _left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
+        return left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
     if not _may_train(source.text) and not program.may_train() and program.unread_loop() is None:
         return _without_loop(source, tree, imports)  # it imports a module with a loop, and uses none
@@ -246,7 +132,7 @@ def _convert(
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return finished(refused, options.runtime)
     context, changes = _changes(script, plan, name)
-    found = _apply([source], script.tree, context, changes)[0]
+    found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
     if imports is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
@@ -261,16 +147,16 @@ def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conver
     beside = imports.training_beside(Path(source.path)) if configured and imports and source.path else None
     if configured is not None and beside is not None:
         why = f"line {configured} makes what the configuration names, and its training loop may be in {beside.name}"
-        return _left_alone(source, REFUSED, f"{why}: write the class out, and import it")
+        return left_alone(source, REFUSED, f"{why}: write the class out, and import it")
     if (
         line is None
         or imports is None
         or source.path is None
         or not imports.leads_to_training(Path(source.path))
     ):
-        return _left_alone(source, UNCHANGED, NO_LOOP)
+        return left_alone(source, UNCHANGED, NO_LOOP)
     why = f"line {line} picks what it runs by a name that only the run knows, and its training loop may be there"
-    return _left_alone(source, REFUSED, f"{why}: convert the module that has it, or write the name out")
+    return left_alone(source, REFUSED, f"{why}: convert the module that has it, or write the name out")
 
 
 def _planned(script: ScriptModel, options: ConvertOptions) -> Plan:
@@ -305,7 +191,7 @@ def _convert_plain(
         found = _blocked(source, tree, name, plan.blockers)
     else:
         changes = _changes(plan.script, plan, name)
-        found = _apply([Source.from_text(plain.text, source.path)], tree, *changes)[0]
+        found = apply_changes([Source.from_text(plain.text, source.path)], tree, *changes)[0]
         found = replace(found, source=source)
     if found.status == CONVERTED:
         applied = [plain.original(f) for f in found.applied]
@@ -381,7 +267,7 @@ def _convert_project(
     elif _done_by_all([alone]) and not _may_be_lowered(source.text, options):
         bases = {module.path for module in writing_bases(models[0])}
         together = _convert_together(source, models, options, imports) if bases else [alone]
-        if any(_place(c) in bases for c in together) and _done_by_all(together) < _done_by_all([alone]):
+        if any(c.place in bases for c in together) and _done_by_all(together) < _done_by_all([alone]):
             return together
     return [alone]
 
@@ -404,11 +290,9 @@ def _convert_together(
             if more[0].status == CONVERTED and len(more[0].until) <= len(found[0].until):
                 found = more if _done_by_all(more) < left else found
     except ValueError as error:
-        return [_left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
+        return [left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
     except Exception as error:
-        return [
-            _left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")
-        ]
+        return [left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")]
     for conversion in found[1:]:
         if not conversion.changed:  # what is said of a file that stays as it is goes with the script's own
             found[0].remaining += conversion.remaining
@@ -440,7 +324,7 @@ def _convert_group(
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return [finished(refused, options.runtime)]
     context, changes = _changes(script, plan, name)
-    found = _apply(sources, script.tree, context, changes)
+    found = apply_changes(sources, script.tree, context, changes)
     context.release()
     found[0] = finished(found[0], options.runtime)
     if found[0].status == REFUSED:
@@ -480,7 +364,7 @@ def _converted_already(
     taking = calls_without(script) if len(script.modules) > 1 else None
     if taking is not None:
         path = _shown(sources[0].path or "", taking.path) if taking.path is not None else taking.name
-        return _left_alone(sources[0], REFUSED, f"its module {path} is converted already: {_HAND_IT}")
+        return left_alone(sources[0], REFUSED, f"its module {path} is converted already: {_HAND_IT}")
     for module, part, one in zip(script.modules[1:], script.tree.trees[1:], sources[1:], strict=True):
         handed = any(
             (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module
@@ -488,7 +372,7 @@ def _converted_already(
         )
         if handed or any(imports_package(part, r) for r in ("accelify", options.runtime)):
             reason = f"it is converted already, as its module {one.path} is"
-            return _left_alone(sources[0], UNCHANGED, reason)
+            return left_alone(sources[0], UNCHANGED, reason)
     return None
 
 
@@ -508,14 +392,10 @@ def _may_train(text: str) -> bool:
     return ".backward(" in text
 
 
-def _left_alone(source: Source, status: str, reason: str) -> Conversion:
-    return Conversion(source, status, reason, new_text=source.text)
-
-
 def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> Conversion:
     blocker = blockers[0]
     status = UNCHANGED if blocker.code in ("ACC000", "ACC002") else REFUSED
-    found = _left_alone(source, status, blocker.message)
+    found = left_alone(source, status, blocker.message)
     if status == REFUSED:
         for one in blockers:
             path, line, column = (
@@ -524,94 +404,5 @@ def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> 
                 else (name, 1, 1)
             )
             effort = 0 if one.code == "ACC001" else 30
-            found.remaining.append(_why_not(path, line, column, one.code, one.message, effort))
-    return found
-
-
-def _why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
-    return Finding(
-        path, line, column, code, "left-alone", f"left alone: {why}",
-        severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,
-    )  # fmt: skip
-
-
-def _apply(sources: list[Source], tree: Tree, context: Context, changes: list[Change]) -> list[Conversion]:
-    """Make the edits: the core ones all or none, the others as far as they fit; a conversion for each file."""
-    core = [c for c in changes if c.core]
-    rest = [c for c in changes if not c.core]
-    for change in core:
-        if change.problem:
-            return [_core_failed(sources[0], context, change.problem)]
-    kept = [e for c in core for e in c.edits]
-    applied, remaining = list(core), [c for c in rest if not c.edits]
-    wanted = [c for c in rest if c.edits]
-    try:
-        # All at once first, which is the rule; one by one only where two of them collide.
-        data = _checked(tree, [*kept, *[e for c in wanted for e in c.edits]])
-        applied += wanted
-    except (verbs.EditError, SyntaxError, ValueError):
-        try:
-            data = _checked(tree, kept)
-        except (verbs.EditError, SyntaxError, ValueError) as error:
-            return [_core_failed(sources[0], context, _sentence(error))]
-        for change in wanted:
-            try:
-                data = _checked(tree, [*kept, *change.edits])
-                kept += change.edits
-                applied.append(change)
-            except (verbs.EditError, SyntaxError, ValueError) as error:
-                remaining.append(change.without_edits(_sentence(error)))
-        data = _checked(tree, kept)
-    done = {c.finding for c in applied if c.finding.fixable}
-    left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
-    conversions = []
-    for source, text in zip(sources, _texts(tree, data), strict=True):
-        path = str(source.path) if source.path else "<stdin>"
-        conversion = Conversion(source, CONVERTED, new_text=text)
-        conversion.applied = sorted(f for f in done if f.path == path or len(sources) == 1)
-        conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
-        conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
-        conversions.append(conversion)
-    for helper, text, findings in mended_helpers(context, sources[0]):
-        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
-    return conversions
-
-
-def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[Finding, int]]:
-    """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
-    found = []
-    for change in applied:
-        try:
-            edits = verbs.ranges(tree, change.edits) if change.finding.fixable else []
-        except verbs.EditError:
-            continue  # edits that fit only beside those of another change
-        for edit in edits:
-            where, line, _ = tree.locate(edit.start)
-            if path in (None, where):
-                found.append((change.finding, line))
-    return found
-
-
-def _texts(tree: Tree, data: bytes) -> list[str]:
-    parts = tree.cut(data) if isinstance(tree, JoinedTree) else [data]
-    return [part.decode("utf-8") for part in parts]
-
-
-def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
-    """The edited bytes, after a look whether they are still Python."""
-    data = verbs.apply(tree, edits)
-    for text in _texts(tree, data):
-        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
-    return data
-
-
-def _sentence(error: Exception) -> str:
-    """Why edits cannot be made, without the parser's words for a text that the user never sees."""
-    return str(error) if isinstance(error, verbs.EditError) else "its edits do not fit together with others"
-
-
-def _core_failed(source: Source, context: Context, message: str) -> Conversion:
-    found = _left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
-    path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
-    found.remaining.append(_why_not(path, line, 1, "ACC008", message))
+            found.remaining.append(why_not(path, line, column, one.code, one.message, effort))
     return found

@@ -22,7 +22,7 @@ from accelify.magics import Mask, is_automagic, parses
 from accelify.source import Source, SourceError, parse
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 CODE, NAME = "ACC501", "notebook-launcher"
 UNREAD, UNREAD_NAME = "ACC502", "unread-cell"

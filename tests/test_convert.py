@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelify import convert as road
-from accelify.convert import ConvertOptions, convert_paths, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_paths, convert_source
 from accelify.edits import Replace
 from accelify.findings import Severity
 from accelify.source import Source, SourceError

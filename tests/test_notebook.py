@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accelify.convert import CONVERTED, REFUSED, Conversion, ConvertOptions, convert_source
+from accelify.conversion import CONVERTED, REFUSED, Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.notebook import NotebookSource, finished
 from accelify.source import Source, SourceError, find_scripts, split_lines
 from tests.cli.conftest import PLAIN, Run, plain, run  # noqa: F401

@@ -23,7 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accelify.convert import CONVERTED, FAILED, REFUSED, Conversion, ConvertOptions, convert_source
+from accelify.conversion import CONVERTED, FAILED, REFUSED, Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source, SourceError, python_files, split_lines
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from accelify.cli.main import COMMANDS
-from accelify.convert import ConvertOptions, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source
 from accelify.transforms import TRANSFORMS
 from tests.cli.conftest import PLAIN

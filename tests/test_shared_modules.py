@@ -8,7 +8,8 @@ import pytest
 
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
-from accelify.convert import Conversion, convert_paths
+from accelify.conversion import Conversion
+from accelify.convert import convert_paths
 from accelify.merging import merged
 
 LOOPS = """\

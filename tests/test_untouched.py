@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accelify.convert import CONVERTED, UNCHANGED, Conversion, ConvertOptions, convert_source
+from accelify.conversion import CONVERTED, UNCHANGED, Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.report.sides import side_by_side
 from accelify.source import Source, SourceError, python_files
 from tests.cli.conftest import PLAIN

@@ -64,7 +64,8 @@ def check(
 
 
 def _findings(path: Path, select: list[str], ignore: list[str], imports: Imports) -> list[Finding]:
-    from accelify.convert import ConvertOptions, convert_project
+    from accelify.conversion import ConvertOptions
+    from accelify.convert import convert_project
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)

@@ -25,7 +25,7 @@ from accelify.cli.terminal import (
 from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion, ConvertOptions
+    from accelify.conversion import Conversion, ConvertOptions
 
 
 class BatchSize(StrEnum):
@@ -74,7 +74,7 @@ def convert(
     Scripts are written in place, all of them or, where one cannot be read or written, none. What needs a person is
     left as it was and said in the summary.
     """
-    from accelify.convert import ConvertOptions
+    from accelify.conversion import ConvertOptions
 
     options = ConvertOptions(batch_size=batch_size.value, runtime=runtime.value, replace_ddp=replace_ddp)
     if replace_ddp and batch_size is BatchSize.TOTAL:
@@ -135,7 +135,8 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     Raises SourceError where a script that the user named cannot be worked on.
     """
-    from accelify.convert import GatheredConversions, convert_project
+    from accelify.conversion import GatheredConversions
+    from accelify.convert import convert_project
 
     gathered = GatheredConversions()
     passed_over = 0

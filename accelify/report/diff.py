@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.report.style import styled
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 # `patch` ends a line at "\n" and nowhere else.
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

@@ -18,7 +18,7 @@ from accelify.report.style import counted, duration
 from accelify.report.totals import share_done
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 _CONTEXT = 3  # unchanged lines shown on both sides of a change
 _OPEN_UP_TO = 5  # with more scripts than this each is opened by hand

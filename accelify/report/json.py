@@ -11,7 +11,7 @@ from accelify.findings import Finding
 from accelify.report.totals import share_done
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 
 def conversions_json(conversions: Sequence[Conversion], *, with_text: bool = False) -> str:

@@ -13,7 +13,7 @@ from accelify.findings import Finding
 from accelify.source import split_lines
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 _ALIKE = 0.5
 

@@ -9,7 +9,7 @@ from accelify.findings import Finding, Severity
 from accelify.report.style import counted, duration, styled
 
 if TYPE_CHECKING:
-    from accelify.convert import Conversion
+    from accelify.conversion import Conversion
 
 _STATUS_STYLE = {
     "converted": "bold green",

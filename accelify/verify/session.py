@@ -104,7 +104,8 @@ def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
     Raises:
         SourceError: the script cannot be read or is not Python.
     """
-    from accelify.convert import ConvertOptions, convert_paths
+    from accelify.conversion import ConvertOptions
+    from accelify.convert import convert_paths
 
     files: dict[Path, bytes] = {}
     old: dict[Path, bytes] = {}

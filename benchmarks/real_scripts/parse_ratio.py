@@ -60,7 +60,8 @@ def ratio(path: Path, repeats: int) -> tuple[float, int] | None:
 
     from accelify.analysis.script import ScriptModel
     from accelify.cli.inputs import garbage_kept
-    from accelify.convert import CONVERTED, convert_project, convert_source
+    from accelify.conversion import CONVERTED
+    from accelify.convert import convert_project, convert_source
     from accelify.source import Source, SourceError
 
     if path.suffix != ".py":

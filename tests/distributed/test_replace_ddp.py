@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source
 from tests.distributed.processes import run_ranks
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source
 from tests.distributed.processes import run_ranks
 from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script

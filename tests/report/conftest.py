@@ -13,7 +13,7 @@ from accelify.source import Source
 
 @dataclass
 class MadeConversion:
-    """What the reports read of `accelify.convert.Conversion`."""
+    """What the reports read of `accelify.conversion.Conversion`."""
 
     source: Source
     new_text: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.conversion import Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.obsolete_keywords import modernised
 from accelify.source import Source
 

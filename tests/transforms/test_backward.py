@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, place_of
 

@@ -7,7 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from accelify.convert import Conversion, convert_project
+from accelify.conversion import Conversion
+from accelify.convert import convert_project
 from accelify.source import Source
 
 DEVICE = 'device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accelify.convert import Conversion, convert_source
+from accelify.conversion import Conversion
+from accelify.convert import convert_source
 from accelify.source import Source
 
 HEAD = """\

@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.conversion import Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.source import Source
 
 SCRIPT = """\

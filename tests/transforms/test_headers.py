@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, convert_paths
+from accelify.conversion import Conversion
+from accelify.convert import convert_paths
 
 COSTS = """\
 from torch import nn

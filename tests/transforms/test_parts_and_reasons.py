@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, ConvertOptions, convert_project, convert_source
+from accelify.conversion import Conversion, ConvertOptions
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import frame
 

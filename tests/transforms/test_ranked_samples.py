@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import Conversion, convert_project
+from accelify.conversion import Conversion
+from accelify.convert import convert_project
 from accelify.source import Source
 
 HELPER = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.convert import Conversion
+from accelify.conversion import Conversion
 from tests.transforms.support import check_transformed, convert, place_of
 
 IMPORTS = "import gymnasium as gym\nfrom gymnasium.wrappers import RecordVideo"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.conversion import Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.findings import Severity
 from accelify.source import Source
 from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from accelify.convert import Conversion, ConvertOptions, convert_source
+from accelify.conversion import Conversion, ConvertOptions
+from accelify.convert import convert_source
 from accelify.findings import Severity
 from accelify.rules import all_rules
 from accelify.source import Source

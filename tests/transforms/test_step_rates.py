@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_project
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
 from accelify.source import Source
 from tests.transforms.support import convert
 

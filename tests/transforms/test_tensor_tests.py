@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.convert import Conversion
+from accelify.conversion import Conversion
 from tests.transforms.support import codes, convert
 
 IMPORTS = "import numpy as np\nfrom elsewhere import to_array"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import ConvertOptions, convert_project, convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project, convert_source
 from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, convert, frame, place_of
 

@@ -1,0 +1,101 @@
+"""The changes that transforms found, made: what becomes of the files they are in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import partial
+
+from accelify import edits as verbs
+from accelify.analysis.joined import JoinedTree
+from accelify.analysis.syntax import Tree
+from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
+from accelify.edits import Edit
+from accelify.findings import Finding
+from accelify.helpers import mended_helpers
+from accelify.source import Source
+from accelify.transforms.base import Change, Context
+
+
+def apply_changes(
+    sources: list[Source], tree: Tree, context: Context, changes: list[Change]
+) -> list[Conversion]:
+    """Make the edits: the core ones all or none, the others as far as they fit; a conversion for each file."""
+    core = [c for c in changes if c.core]
+    rest = [c for c in changes if not c.core]
+    for change in core:
+        if change.problem:
+            return [_core_failed(sources[0], context, change.problem)]
+    kept = [e for c in core for e in c.edits]
+    applied, remaining = list(core), [c for c in rest if not c.edits]
+    wanted = [c for c in rest if c.edits]
+    try:
+        # All at once first, which is the rule; one by one only where two of them collide.
+        data = _checked(tree, [*kept, *[e for c in wanted for e in c.edits]])
+        applied += wanted
+    except (verbs.EditError, SyntaxError, ValueError):
+        try:
+            data = _checked(tree, kept)
+        except (verbs.EditError, SyntaxError, ValueError) as error:
+            return [_core_failed(sources[0], context, _sentence(error))]
+        for change in wanted:
+            try:
+                data = _checked(tree, [*kept, *change.edits])
+                kept += change.edits
+                applied.append(change)
+            except (verbs.EditError, SyntaxError, ValueError) as error:
+                remaining.append(change.without_edits(_sentence(error)))
+        data = _checked(tree, kept)
+    done = {c.finding for c in applied if c.finding.fixable}
+    left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
+    conversions = []
+    for source, text in zip(sources, _texts(tree, data), strict=True):
+        path = str(source.path) if source.path else "<stdin>"
+        conversion = Conversion(source, CONVERTED, new_text=text)
+        conversion.applied = sorted(f for f in done if f.path == path or len(sources) == 1)
+        conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
+        conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
+        conversions.append(conversion)
+    for helper, text, findings in mended_helpers(context, sources[0]):
+        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
+    return conversions
+
+
+def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[Finding, int]]:
+    """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
+    found = []
+    for change in applied:
+        try:
+            edits = verbs.ranges(tree, change.edits) if change.finding.fixable else []
+        except verbs.EditError:
+            continue  # edits that fit only beside those of another change
+        for edit in edits:
+            where, line, _ = tree.locate(edit.start)
+            if path in (None, where):
+                found.append((change.finding, line))
+    return found
+
+
+def _texts(tree: Tree, data: bytes) -> list[str]:
+    parts = tree.cut(data) if isinstance(tree, JoinedTree) else [data]
+    return [part.decode("utf-8") for part in parts]
+
+
+def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
+    """The edited bytes, after a look whether they are still Python."""
+    data = verbs.apply(tree, edits)
+    for text in _texts(tree, data):
+        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    return data
+
+
+def _sentence(error: Exception) -> str:
+    """Why edits cannot be made, without the parser's words for a text that the user never sees."""
+    return str(error) if isinstance(error, verbs.EditError) else "its edits do not fit together with others"
+
+
+def _core_failed(source: Source, context: Context, message: str) -> Conversion:
+    found = left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
+    path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
+    found.remaining.append(why_not(path, line, 1, "ACC008", message))
+    return found

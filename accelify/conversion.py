@@ -1,0 +1,146 @@
+"""What became of scripts: the conversion of one, and those of several that share modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from accelify.findings import Finding, Safety, Severity
+from accelify.merging import merged
+from accelify.source import Source
+
+CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What the user chose.
+
+    `batch_size`: `per-process` (each process takes the script's batch size) or `total` (the script's batch is split
+    over the processes). `runtime`: what the converted script imports, `accelify` or `accelerate` (Hugging Face's).
+    `replace_ddp`: also convert scripts that distribute themselves by torch's DistributedDataParallel.
+    """
+
+    batch_size: str = "per-process"
+    runtime: str = "accelify"
+    replace_ddp: bool = False
+
+
+@dataclass
+class Conversion:
+    """What became of one script.
+
+    `status` is converted, unchanged, refused or failed; `reason` is one sentence for the last three. `applied` are the
+    findings that an edit mended, `remaining` those that a person has to look at.
+    """
+
+    source: Source
+    status: str
+    reason: str = ""
+    applied: list[Finding] = field(default_factory=list)
+    remaining: list[Finding] = field(default_factory=list)
+    new_text: str = ""
+    # Its functions that the script comes to, by name: whether they take the Accelerator.
+    functions: dict[str, bool] = field(default_factory=dict)
+    # For reports: each finding that an edit mended, with the lines at which its edits begin.
+    edited: Callable[[], list[tuple[Finding, int]]] = list
+    # Other modules that read on the host what is on the device now, with a copy put in.
+    helpers: list[Conversion] = field(default_factory=list)
+    # Findings that hold only as long as these scripts are not converted with it.
+    until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
+
+    @property
+    def place(self) -> Path | None:
+        """Where its file lies, None for stdin."""
+        return self.source.path.resolve() if self.source.path is not None else None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the new text differs from the old one."""
+        return self.new_text != self.source.text
+
+
+class GatheredConversions:
+    """The conversions of several scripts, each file once. Entry scripts are added before the modules they import."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path | None, Conversion] = {}
+        self._entry: dict[Path | None, Path | None] = {}
+
+    @property
+    def conversions(self) -> list[Conversion]:
+        """One for each file, in the order in which they came."""
+        changed = {place for place, conversion in self._found.items() if conversion.changed}
+        for conversion in self._found.values():
+            past = {finding for finding, paths in conversion.until if paths <= changed}
+            conversion.remaining = [f for f in conversion.remaining if f not in past]
+        return list(self._found.values())
+
+    def has(self, path: Path) -> bool:
+        """Whether a file was converted already, as a part of the group of an entry script."""
+        return path.resolve() in self._entry
+
+    def add(self, group: list[Conversion]) -> None:
+        """Take in what `convert_project` gave: edits of a shared file are put together where they agree."""
+        group = self._without_conflict(group)
+        for conversion in group:
+            place = conversion.place
+            known = self._found.get(place)
+            if known is None or (conversion.changed and not known.changed):
+                self._found[place] = conversion
+            if len(group) > 1:
+                self._entry.setdefault(place, group[0].source.path)
+
+    def _without_conflict(self, group: list[Conversion]) -> list[Conversion]:
+        together = []
+        for conversion in group[1:]:
+            known = self._found.get(conversion.place)
+            if known is None or not known.changed or known.new_text == conversion.new_text:
+                continue
+            both = _together(known, conversion)
+            if both is None:
+                first = self._entry.get(conversion.place)
+                reason = (
+                    f"{conversion.source.path} is converted for {first} already and needs other edits for this "
+                    "script: convert this one by hand, after the model of that one"
+                )
+                return [left_alone(group[0].source, REFUSED, reason)]
+            together.append(both)
+        for both in together:
+            self._found[both.place] = both
+        return [*group[:1], *[c for c in group[1:] if c.place not in {both.place for both in together}]]
+
+
+def _together(one: Conversion, other: Conversion) -> Conversion | None:
+    """A module's edits for two scripts in one; None where they collide or differ in who takes the Accelerator."""
+    if any(other.functions.get(name, takes) != takes for name, takes in one.functions.items()):
+        return None
+    text = merged(one.source.text, one.new_text, other.new_text)
+    if text is None:
+        return None
+    try:
+        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    return replace(
+        one,
+        new_text=text,
+        applied=sorted({*one.applied, *other.applied}),
+        remaining=sorted({*one.remaining, *other.remaining}),
+        functions={**one.functions, **other.functions},
+    )
+
+
+def left_alone(source: Source, status: str, reason: str) -> Conversion:
+    """A script as it was, with the reason in one sentence."""
+    return Conversion(source, status, reason, new_text=source.text)
+
+
+def why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
+    """The finding that tells why a script is left alone; `effort` in minutes."""
+    return Finding(
+        path, line, column, code, "left-alone", f"left alone: {why}",
+        severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,
+    )  # fmt: skip
