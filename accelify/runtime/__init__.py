@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .data.dispatch import DataLoaderDispatcher as DataLoaderDispatcher
     from .data.iterable import IterableDatasetShard as IterableDatasetShard
     from .data.loaders import DataLoaderShard as DataLoaderShard
-    from .data.loaders import prepare_data_loader as prepare_data_loader
+    from .data.preparing import prepare_data_loader as prepare_data_loader
     from .data.random_state import set_seed as set_seed
     from .data.random_state import synchronize_rng_state as synchronize_rng_state
     from .data.random_state import synchronize_rng_states as synchronize_rng_states
@@ -101,7 +101,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     "data.dispatch": ("DataLoaderDispatcher",),
     "data.iterable": ("IterableDatasetShard",),
-    "data.loaders": ("DataLoaderShard", "prepare_data_loader"),
+    "data.loaders": ("DataLoaderShard",),
+    "data.preparing": ("prepare_data_loader",),
     "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
     "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),

@@ -18,7 +18,8 @@ from .arguments import engine_options, engine_precision, is_scheduler, not_split
 from .backends import make_backend
 from .backends.base import Backend
 from .backends.xla_plugin import XLAPlugin
-from .data.loaders import DataLoaderShard, prepare_data_loader
+from .data.loaders import DataLoaderShard
+from .data.preparing import prepare_data_loader
 from .data.random_state import share_random_state
 from .exchange import Exchange
 from .optimizer import AcceleratedOptimizer, follow_parameters, kept_optimizers, trains_some, trains_the_same

@@ -39,9 +39,19 @@ from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
-from accelify.analysis.syntax import call_keyword, calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, walk
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.clock_paths import (
+    Naming,
+    hands_path_on,
+    is_path_in,
+    is_path_of,
+    names_path,
+    naming_target,
+    option_of_default,
+    within_statement,
+)
 
 CLOCK = Rule(
     "ACC211",
@@ -49,12 +59,6 @@ CLOCK = Rule(
     "Every process would name a file or folder by its own clock or id, or by what it finds there.",
 )
 ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
-_PATHS = frozenset(
-    "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
-)
-_Naming = ast.Assign | ast.AugAssign | ast.AnnAssign
-# A name of a name of a name: beyond this they are not followed.
-_DEEPEST = 3
 _LOOKING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk", b"exists", b"isdir", b"is_dir")
 _REMOVING = frozenset({"remove", "unlink", "rmtree"})
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
@@ -77,7 +81,7 @@ def transform(context: Context) -> Iterator[Change]:
                 own.append((stmt, value))
         elif isinstance(_whole(value), (ast.Call, ast.BinOp, ast.JoinedStr, ast.BoolOp, ast.IfExp)):
             times = texts.times_in(script.scope_of(stmt))
-            if texts.is_text(value, times) and dotted(_target(stmt)) not in times:
+            if texts.is_text(value, times) and dotted(naming_target(stmt)) not in times:
                 given.append((stmt, value))
     # What a function gives back is asked about behind what it does itself, callees first.
     given.sort(key=lambda naming: -script.depth(script.scope_of(naming[0])))
@@ -89,16 +93,16 @@ def transform(context: Context) -> Iterator[Change]:
             or script.enclosing_loops(stmt)
             or any(script.trains_around(call) for call in script.callers(script.scope_of(stmt)))
             or _is_agreed(context, texts, value, agreed)
-            or not _names_by_clock(context, texts, stmt, value)
+            or not names_path(context, texts, stmt, value)
         ):
             continue
         if is_run_once(context, stmt):
-            for change in _agree(context, texts, stmt, value, context.tree.segment(_target(stmt))):
+            for change in _agree(context, texts, stmt, value, context.tree.segment(naming_target(stmt))):
                 if change.edits:
                     agreed.add(script.scope_of(stmt))
                 yield change
         elif not texts.is_given(script.scope_of(stmt)) and reads_files(context):
-            message = _message(texts, value, context.tree.segment(_target(stmt)))
+            message = _message(texts, value, context.tree.segment(naming_target(stmt)))
             yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
@@ -115,19 +119,9 @@ def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Itera
         for given in [*call.args, *[kw.value for kw in call.keywords]]:
             if not texts.is_text(given, set()) or context.is_claimed(given):
                 continue
-            if not _is_agreed(context, texts, given, agreed) and _is_path_in(context, texts, call, given):
+            if not _is_agreed(context, texts, given, agreed) and is_path_in(context, texts, call, given):
                 stmt, name = context.tree.statement(call), short(context.tree.segment(given))
                 yield from _agree(context, texts, stmt, given, name)
-
-
-def _is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.expr) -> bool:
-    """Whether what a call hands over becomes part of a path in the function that it runs."""
-    return any(
-        texts.is_taken_into_path(callee, name, partial(_is_path_of, context))
-        for callee in context.script.callees(call)
-        for argument, name in handed_to(call, callee)
-        if argument is given
-    )
 
 
 def _makes_object(context: Context, value: ast.expr) -> bool:
@@ -156,8 +150,8 @@ def _agree(
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
             return  # what is only written, the main process alone names
         edits: list[Edit] = []
-        if early and isinstance(stmt, _Naming):
-            target = _target(stmt)
+        if early and isinstance(stmt, Naming):
+            target = naming_target(stmt)
             edits = _agreed_later(context, stmt) or _agreed_inside(context, target)
             edits = edits or _agreed_for_module(context, target)
         where = "" if edits else f": behind the Accelerator, {ADVICE}"
@@ -192,7 +186,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 continue
             if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
                 continue
-            place = texts.in_path(callee, partial(_is_path_of, context))
+            place = texts.in_path(callee, partial(is_path_of, context))
             if place is None or not (_makes_files(context, call) or reads_files(context)):
                 continue
             function, node = place
@@ -250,7 +244,7 @@ def _read_as(context: Context, title: str, held: set[str]) -> dict[str, str]:
 def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr) -> bool:
     """Whether a path is that of a folder which every process makes or looks into, or of a log that it opens."""
     script = context.script
-    for call in _within_statement(context, node):
+    for call in within_statement(context, node):
         if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
             continue
         if context.plan.on_main_only(call):
@@ -259,11 +253,7 @@ def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr) -> bool
         if makes_folder(call) or name in _READS or opens_log(call):
             return True
         logs = any(opens_log(n) for callee in script.callees(call) for n in callee.calls)
-        if (
-            logs
-            and isinstance(node, (ast.Name, ast.Attribute))
-            and _hands_path_on(context, texts, call, node)
-        ):
+        if logs and isinstance(node, (ast.Name, ast.Attribute)) and hands_path_on(context, texts, call, node):
             return True
     return False
 
@@ -408,12 +398,12 @@ def agreement_import(context: Context, stmt: ast.stmt) -> Edit:
     return context.import_for(stmt, f"from {package} import broadcast_object_list")
 
 
-def _agreed_later(context: Context, stmt: _Naming) -> list[Edit]:
+def _agreed_later(context: Context, stmt: Naming) -> list[Edit]:
     """Edits that make the processes agree on a name once there is an Accelerator: it, or the option it is the default
     of. None where it went elsewhere by then."""
     tree, anchor = context.tree, context.plan.anchor
     assert anchor is not None
-    place, name = anchor.before, dotted(_target(stmt))
+    place, name = anchor.before, dotted(naming_target(stmt))
     if place is None or name is None or all(stmt is not s for s in anchor.block):
         return []
     end = tree.end(stmt)
@@ -422,7 +412,9 @@ def _agreed_later(context: Context, stmt: _Naming) -> list[Edit]:
         for node in [*tree.nodes(ast.Name), *tree.nodes(ast.Attribute)]
         if dotted(node) == name and isinstance(node.ctx, ast.Load) and end < tree.start(node) < anchor.offset
     ]
-    options = {_option(node, ancestor) for node in between for ancestor in tree.ancestors(node)} - {None}
+    options = {option_of_default(node, ancestor) for node in between for ancestor in tree.ancestors(node)} - {
+        None
+    }
     if options:
         parsed = [
             s.targets[0].id
@@ -497,11 +489,11 @@ def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
     """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
     script = context.script
-    name = dotted(_target(stmt)) if isinstance(stmt, _Naming) else None
+    name = dotted(naming_target(stmt)) if isinstance(stmt, Naming) else None
     for node in context.tree.nodes(ast.Name):
         if node.id != name or not isinstance(node.ctx, ast.Load):
             continue
-        for call in _within_statement(context, node):
+        for call in within_statement(context, node):
             if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
                 continue
             if context.plan.on_main_only(call):
@@ -511,7 +503,7 @@ def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bo
                 for callee in script.callees(call)
                 for n in callee.nodes
             )
-            if opens_log(call) or (logs and _hands_path_on(context, texts, call, node)):
+            if opens_log(call) or (logs and hands_path_on(context, texts, call, node)):
                 return True
     return False
 
@@ -536,27 +528,11 @@ def _is_there(context: Context, target: ast.Attribute) -> bool:
     return target.attr in flags
 
 
-def _option(node: ast.AST, ancestor: ast.AST) -> str | None:
-    """The option of which a node is the default, where an ancestor of it adds one."""
-    if not isinstance(ancestor, ast.Call) or getattr(ancestor.func, "attr", "") != "add_argument":
-        return None
-    default = call_keyword(ancestor, "default")
-    if default is None or all(n is not node for n in walk(default)):
-        return None
-    flags = [a.value for a in ancestor.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    long = [f for f in flags if f.startswith("--")] or flags
-    return long[0].lstrip("-").replace("-", "_") if long else None
-
-
-def _namings(context: Context) -> list[tuple[_Naming, ast.expr]]:
+def _namings(context: Context) -> list[tuple[Naming, ast.expr]]:
     """The statements that give something a name, each with what it is given."""
     tree = context.tree
     stmts = [*tree.nodes(ast.Assign), *tree.nodes(ast.AugAssign), *tree.nodes(ast.AnnAssign)]
     return [(stmt, stmt.value) for stmt in stmts if stmt.value is not None]
-
-
-def _target(stmt: _Naming) -> ast.expr:
-    return stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
 
 
 def _whole(value: ast.expr) -> ast.expr:
@@ -564,109 +540,3 @@ def _whole(value: ast.expr) -> ast.expr:
     while isinstance(value, ast.Subscript):
         value = value.value
     return value
-
-
-def _names_by_clock(context: Context, texts: ClockTexts, stmt: _Naming, value: ast.expr) -> bool:
-    if isinstance(stmt, ast.Assign) and len(stmt.targets) != 1:
-        return False
-    if any(_is_path(context, node) for node in walk(value)):
-        return True
-    return _becomes_path(context, texts, stmt, 0)
-
-
-def _becomes_path(context: Context, texts: ClockTexts, stmt: _Naming, depth: int) -> bool:
-    """Whether the text that a statement names becomes part of a path, through other names and options too."""
-    name = dotted(_target(stmt))
-    if name is None:
-        return False
-    if _is_kept_in_path(context, texts, _target(stmt)):
-        return True
-    owner = context.script.scope_of(stmt).resolve(name.split(".")[0])
-    for node in [*context.tree.nodes(ast.Name), *context.tree.nodes(ast.Attribute)]:
-        if dotted(node) != name or not isinstance(node.ctx, ast.Load):
-            continue
-        if context.script.scope_of(node).resolve(name.split(".")[0]) is not owner:
-            continue
-        for ancestor in _within_statement(context, node):
-            option = _option(node, ancestor)
-            if _is_path(context, ancestor) or (option is not None and is_read_as_path(context, option)):
-                return True
-            if isinstance(ancestor, ast.Call) and _hands_path_on(context, texts, ancestor, node):
-                return True
-        outer = context.tree.statement(node)
-        if isinstance(outer, ast.Assign) and outer is not stmt and depth < _DEEPEST:
-            if len(outer.targets) == 1 and _becomes_path(context, texts, outer, depth + 1):
-                return True
-    return False
-
-
-def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
-    """Whether an attribute becomes part of a path where its object is handed on: `self.p.name`."""
-    script = context.script
-    if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
-        return False
-    base, owner = target.value.id, script.scope_of(target).resolve(target.value.id)
-    return owner is not None and any(
-        texts.first_path(
-            one.function,
-            texts.named_in(one.function, {f"{name}.{target.attr}" for name in one.names}),
-            partial(_is_path_of, context),
-        )
-        for read in script.reads(base, owner)
-        if isinstance(call := _handing(context, read), ast.Call)
-        for one in holders(script, call, base)
-        if next(reads(one, target.attr), None) is not None
-    )
-
-
-def _handing(context: Context, given: ast.AST) -> ast.AST | None:
-    """The call that hands something over, as it is."""
-    parent = context.tree.parent(given)
-    return context.tree.parent(parent) if isinstance(parent, ast.keyword) else parent
-
-
-def is_read_as_path(context: Context, option: str) -> bool:
-    """Whether an option becomes part of a path somewhere."""
-    return any(
-        node.attr == option and any(_is_path(context, a) for a in _within_statement(context, node))
-        for node in context.tree.nodes(ast.Attribute)
-    )
-
-
-def _hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: ast.expr) -> bool:
-    """Whether a call hands text with a name in it to a function that makes a path of it."""
-    held = {dotted(name) or ""}
-    return any(
-        texts.is_text(given, held) and _is_path_in(context, texts, call, given)
-        for given in [*call.args, *[kw.value for kw in call.keywords]]
-    )
-
-
-def _is_path_of(context: Context, scope: Scope, node: ast.AST) -> bool:
-    """Whether a node of whatever function of the program is a path, or opens one."""
-    if not isinstance(node, ast.Call):
-        return _is_joined(node)
-    module = context.script.interpreter.module_of(scope)
-    name = context.effects.qualname(module, scope, node.func)
-    return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
-
-
-def _is_path(context: Context, node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        name = context.script.qualname(node.func)
-        return name in _PATHS or getattr(node.func, "attr", "") == "joinpath"
-    return _is_joined(node)
-
-
-def _is_joined(node: ast.AST) -> bool:
-    """Whether a node is `folder / name`, and not a time that is divided by a number."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
-        return False
-    return not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)))
-
-
-def _within_statement(context: Context, node: ast.AST) -> Iterator[ast.AST]:
-    for ancestor in context.tree.ancestors(node):
-        if isinstance(ancestor, ast.stmt):
-            return
-        yield ancestor

@@ -16,7 +16,8 @@ from accelify.analysis.statements.option_defaults import option_name
 from accelify.analysis.syntax import call_keyword, dotted
 from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, short
-from accelify.transforms.clocks import ADVICE, CLOCK, agreement_import, is_read_as_path, reads_files
+from accelify.transforms.clock_paths import is_read_as_path
+from accelify.transforms.clocks import ADVICE, CLOCK, agreement_import, reads_files
 
 
 def transform(context: Context) -> Iterator[Change]:

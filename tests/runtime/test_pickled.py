@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.data.loaders import DataLoaderShard, prepare_data_loader
+from accelify.runtime.data.loaders import DataLoaderShard
+from accelify.runtime.data.preparing import prepare_data_loader
 
 
 class Clipping:

@@ -1,0 +1,113 @@
+"""How a script's DataLoader is prepared: each rank gets its share of what it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from ..state import PartialState
+from .dispatch import DataLoaderDispatcher
+from .iterable import IterableDatasetShard, SharedCollate
+from .loaders import DataLoaderShard, copy_with
+from .sharding import BatchSamplerShard, WholeBatchShard, make_seedable
+from .workers import WorkersApart
+
+
+def prepare_data_loader(
+    dataloader: DataLoader[Any],
+    device: torch.device | None = None,
+    num_processes: int | None = None,
+    process_index: int | None = None,
+    split_batches: bool = False,
+    put_on_device: bool = False,
+    rng_types: list[Any] | None = None,
+    dispatch_batches: bool | None = None,
+    even_batches: bool = True,
+    use_seedable_sampler: bool = False,
+    data_seed: int | None = None,
+    non_blocking: bool = False,
+    slice_fn_for_dispatch: Callable[..., Any] | None = None,
+) -> DataLoaderShard:
+    """Make a loader give each rank its share.
+
+    Args:
+        dataloader: the script's loader.
+        device: where batches go with `put_on_device`.
+        num_processes, process_index: default: those of the running processes.
+        split_batches, dispatch_batches, even_batches, use_seedable_sampler, data_seed, non_blocking: see
+            `DataLoaderConfiguration`.
+        rng_types: generators to synchronise before each pass, besides what the order needs.
+        slice_fn_for_dispatch: `f(batch, slice)` cuts a batch that the main process sends; default: tensors, and
+            lists of one entry a sample.
+
+    Raises:
+        TypeError: `dataloader` is not a torch DataLoader.
+    """
+    if not isinstance(dataloader, DataLoader):
+        raise TypeError(f"prepare_data_loader needs a torch DataLoader, not {type(dataloader).__name__}")
+    if isinstance(dataloader, DataLoaderShard):
+        return dataloader
+    process = PartialState()
+    ranks = process.data_ranks if num_processes is None else num_processes
+    rank = process.data_rank if process_index is None else process_index
+    target = device if put_on_device else None
+    base: DataLoader[Any] = dataloader
+    batch_sampler = base.batch_sampler
+    if use_seedable_sampler and batch_sampler is not None:
+        make_seedable(batch_sampler, data_seed)
+    # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
+    alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
+    if alone or _is_sharded_already(base):
+        return DataLoaderShard(base, target, rng_types, non_blocking)
+    if dispatch_batches:
+        return DataLoaderDispatcher(
+            base, target, rng_types, non_blocking, split_batches, slice_fn_for_dispatch
+        )
+    if isinstance(base.dataset, IterableDataset):
+        base = _shard_iterable(base, ranks, rank, split_batches, even_batches)
+    elif batch_sampler is not None:
+        shard = BatchSamplerShard(batch_sampler, ranks, rank, split_batches, even_batches)
+        apart: dict[str, Any] = {}
+        if rank and base.num_workers:
+            apart["worker_init_fn"] = WorkersApart(base.worker_init_fn, rank)
+        base = copy_with(base, batch_sampler=shard, in_order=True, **apart)
+    else:
+        base = copy_with(
+            base, sampler=WholeBatchShard(base.sampler, ranks, rank, split_batches), in_order=True
+        )
+    return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
+
+
+def _is_sharded_already(loader: DataLoader[Any]) -> bool:
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    return isinstance(sampler, DistributedSampler)
+
+
+def _shard_iterable(
+    loader: DataLoader[Any], ranks: int, rank: int, split_batches: bool, even_batches: bool
+) -> DataLoader[Any]:
+    dataset = IterableDatasetShard(
+        loader.dataset,
+        batch_size=loader.batch_size or 1,
+        drop_last=loader.drop_last,
+        num_processes=ranks,
+        process_index=rank,
+        split_batches=split_batches,
+        even_batches=even_batches,
+        as_batches=True,
+        batched=loader.batch_size is None,
+    )
+    collate = SharedCollate(loader.collate_fn, loader.batch_size is None)
+    return copy_with(
+        loader,
+        dataset=dataset,
+        batch_size=None,
+        batch_sampler=None,
+        drop_last=False,
+        collate_fn=collate,
+        in_order=True,
+    )
