@@ -194,6 +194,13 @@ def test_functions_that_are_looked_up_by_name_count_as_called(project: Path) -> 
         assert {scope.name for scope in script.dormant} == dormant
 
 
+def test_what_only_other_scripts_come_to_is_left_to_them(project: Path) -> None:
+    path = project / "loops.py"
+    kept = "def kept(model, path):\n    with open(path, 'w') as f:\n        f.write(str(model))\n"
+    path.write_text(f"{path.read_text()}\n\n{kept}")
+    assert kept in convert(project, "student.py")["loops.py"].new_text
+
+
 def test_a_module_with_loops_says_who_has_what_they_train(project: Path) -> None:
     assert convert(project, "loops.py")["loops.py"].status == "refused"
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.data.handed_on import batches_in
 from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.counts import made_once, size_of
 from accelify.analysis.metrics.entry_counts import count_of
@@ -143,6 +144,8 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
             if not runs or callee in script.backward_elsewhere or effects.tied in _OF_ALL:
                 continue
             given = [*call.args, *[kw.value for kw in call.keywords]]
+            if any(t.link("loader") & plan.prepared for a in given for t in batches_in(script.values(a))):
+                continue  # it works on what this process sees, as an attack on a batch does
             models = [
                 a for a in given if isinstance(a, (ast.Name, ast.Attribute)) and _leads_to_model(context, a)
             ]

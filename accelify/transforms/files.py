@@ -33,6 +33,7 @@ from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.modules.module_names import module_at
+from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
@@ -356,7 +357,8 @@ def _left_open(context: Context) -> Iterator[Change]:
         )
         again = read_back(context, [stmt])
         if accelerator is None:
-            yield context.change(FILES, call, "every process would write this file")
+            if not is_never_run(context.script, call):
+                yield context.change(FILES, call, "every process would write this file")
         elif not plain or context.tree.in_fstring(call):
             message = "every process would write this file, and what is made here is used by all of them"
             yield context.todo(FILES, stmt, message, "let one process write this file")

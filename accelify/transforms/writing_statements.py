@@ -26,9 +26,14 @@ SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 
 
 def writing_statements(context: Context) -> Iterator[ast.stmt]:
-    """The statements of the script that write and that the main process may run alone, in source order."""
-    found = [s for s in [*context.tree.nodes(ast.Expr), *context.tree.nodes(ast.With)] if writes(context, s)]
-    yield from sorted(found, key=context.tree.start)
+    """The statements of the script that write and that the main process may run alone, in source order.
+
+    Functions that only other scripts come to stay as those scripts know them.
+    """
+    found = [*context.tree.nodes(ast.Expr), *context.tree.nodes(ast.With)]
+    if dormant := context.script.dormant:
+        found = [s for s in found if context.script.scope_of(s) not in dormant]
+    yield from sorted((s for s in found if writes(context, s)), key=context.tree.start)
 
 
 def writes(context: Context, stmt: ast.stmt) -> bool:

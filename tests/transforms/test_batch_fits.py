@@ -73,6 +73,24 @@ def test_in_the_loop_over_the_batches() -> None:
     assert loop in text
 
 
+ATTACK = """\
+def attack(x, y):
+    noisy = torch.autograd.Variable(x.data, requires_grad=True)
+    for _ in range(5):
+        inner = torch.optim.SGD([noisy], lr=0.001)
+        inner.zero_grad()
+        error = (model(noisy) - y).pow(2).sum()
+        error.backward()
+        noisy = torch.autograd.Variable(noisy.data + noisy.grad.data.sign(), requires_grad=True)
+    return noisy
+"""
+
+
+def test_an_optimizer_that_only_clears_what_is_made_for_the_batch_is_not_prepared() -> None:
+    text = converted(TRAIN.format(fit=ATTACK).replace("fit(model(x), y)", "attack(x, y)"))
+    assert ATTACK.replace("error.backward()", "error.backward(inputs=[noisy])") in text
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -923,6 +923,24 @@ def test_an_evaluation_of_a_model_that_its_caller_sets_to_it(
     assert len(findings(conversion, "ACC303")) == found
 
 
+ATTACKS = """
+def loss_of(model, x, y):
+    model.eval()
+    for _ in range(3):
+        x = x + torch.autograd.grad(model(x).sum(), [x.requires_grad_()])[0].sign()
+    model.train()
+    return torch.nn.functional.cross_entropy(model(x), y)
+"""
+
+
+@pytest.mark.parametrize(("batch", "found"), [("x, y", 0), ("torch.zeros(4, 4), torch.zeros(4).long()", 1)])
+def test_what_is_done_with_a_batch_is_no_evaluation_of_all_data(
+    tmp_path: Path, batch: str, found: int
+) -> None:
+    conversion = converted(tmp_path, ATTACKS, batch=f"more = helper.loss_of(model, {batch})")
+    assert len(findings(conversion, "ACC303")) == found
+
+
 EVALUATING = """
 from torch.utils.data import Dataset
 

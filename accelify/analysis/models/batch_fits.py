@@ -39,7 +39,9 @@ class BatchFits:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.names: dict[Thing, list[str]] = {}
-        every = sorted({o for call in script.calls() for o in self._stepped(call)}, key=Thing.place)
+        # One that is cleared and never stepped fits nothing: what it clears is read, and then made anew.
+        used = (o for call in script.calls() for o in self._asked(call, ("step", "zero_grad")))
+        every = sorted(set(used), key=Thing.place)
         if len(every) < 2 or not any(o.link("models") for o in every):
             return  # what is fitted is all that is trained
         for optimizer in every:
@@ -67,14 +69,14 @@ class BatchFits:
         stepped: set[Thing] = set()
         for behind in block[block.index(stmt) + 1 :]:
             for node in walk(behind):
-                stepped |= self._stepped(node)
+                stepped |= self._asked(node, ("step",))
         if not stepped or not stepped <= set(self.names):
             return []
         return list(dict.fromkeys(name for o in sorted(stepped, key=Thing.place) for name in self.names[o]))
 
-    def _stepped(self, node: ast.AST) -> set[Thing]:
-        """The optimizers that a call steps."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+    def _asked(self, node: ast.AST, methods: tuple[str, ...]) -> set[Thing]:
+        """The optimizers of which a call runs one of these methods."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
             return self.script.things(node.func.value, v.OPTIMIZER)
         return set()
 
