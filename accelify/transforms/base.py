@@ -342,7 +342,7 @@ class Context(Agreement):
             and not self.is_guarded(parent)
         )
 
-    def main_process_too(self, parent: ast.If, accelerator: str) -> Edit:
+    def main_process_too(self, parent: ast.If | ast.IfExp, accelerator: str) -> Edit:
         """`if test:` as `if accelerator.is_main_process and test:`."""
         test = parent.test
         first = f"{accelerator}.is_main_process and "

@@ -126,11 +126,17 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             stmt = tree.parent(stmt)  # `writer = tensorboard and SummaryWriter()`
         if context.plan.on_main_only(call) or context.is_guarded(call):
             continue
-        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not _is_appended(context, call):
+        choice = stmt if isinstance(stmt, ast.IfExp) and stmt.test is not call else None
+        stmt = tree.parent(choice) if choice is not None else stmt
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not _is_appended(context, choice or call):
             continue
-        accelerator = context.accelerator(call)
+        accelerator = context.accelerator_through(call)
+        if accelerator is None:
+            continue
         context.claim(call)
         edit: Edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        if choice is not None and choice.body is call:
+            edit = context.main_process_too(choice, accelerator)  # `SummaryWriter() if tensorboard else None`
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
             yield context.change(WRITER, call, "every process would open a log of its own", [edit])
             continue
@@ -179,7 +185,7 @@ def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
                 break
 
 
-def _is_appended(context: Context, call: ast.Call) -> bool:
+def _is_appended(context: Context, call: ast.expr) -> bool:
     """Whether a writer goes into a list: `writers.append(SummaryWriter(path))`."""
     parent = context.tree.parent(call)
     func = parent.func if isinstance(parent, ast.Call) and call in parent.args else None

@@ -34,6 +34,27 @@ def test_the_main_process_has_the_writer(library: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SummaryWriter() if board else None", "SummaryWriter() if {main} and board else None"),
+        ("SummaryWriter() if board or 1 else None", "SummaryWriter() if {main} and (board or 1) else None"),
+        (
+            "None if not board else SummaryWriter()",
+            "None if not board else SummaryWriter() if {main} else None",
+        ),
+    ],
+)
+def test_a_writer_that_an_option_may_leave_out(before: str, after: str) -> None:
+    after = after.format(main="accelerator.is_main_process")
+    check_transformed(
+        "setup",
+        f"{DEVICE}\nboard = len(sys.argv) > 1\nwriter = {before}",
+        f"accelerator = Accelerator()\ndevice = accelerator.device\nboard = len(sys.argv) > 1\nwriter = {after}",
+        imports=BOARD,
+    )
+
+
 @pytest.mark.parametrize("library", ["tensorboard", "tensorboardX"])
 def test_so_it_has_the_writer_of_summaries(library: str) -> None:
     conversion = convert(
