@@ -140,6 +140,31 @@ def test_one_that_runs_the_model_in_its_own_way_stays() -> None:
     assert "Wide(model, 2)" in convert(build=WRAPPER.format(more=forward)).new_text
 
 
+OUTPUTS_APART = """
+class Apart(nn.DataParallel):
+    def gather(self, outputs, output_device):
+        return outputs
+class ApartCriterion(nn.DataParallel):
+    def forward(self, inputs, *targets):
+        targets, _ = self.scatter(targets, {{}}, self.device_ids)
+        if len(self.device_ids) == 1:
+            return self.module(inputs, *targets[0])
+        copies = self.replicate(self.module, self.device_ids)
+        return sum(copy(x, *y) for copy, x, y in zip(copies, inputs, targets)) / len(copies)
+model = {model}
+criterion = {criterion}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_the_criterion_of_outputs_that_lie_apart_goes_with_them() -> None:
+    wrapped = {"model": "Apart(nn.Linear(4, 2))", "criterion": "ApartCriterion(nn.CrossEntropyLoss())"}
+    bare = {"model": "nn.Linear(4, 2)", "criterion": "nn.CrossEntropyLoss()"}
+    text = convert(build=OUTPUTS_APART.format(**wrapped)).new_text
+    for name, made in bare.items():
+        assert f"{name} = {made}\n" in text
+
+
 @pytest.mark.parametrize(
     ("head", "kept"),
     [

@@ -18,7 +18,25 @@ def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
         return True
     if k.is_unread_wrapper(name, call):
         return script.is_a(call, v.MODEL, v.CRITERION)
-    return any(isinstance(w, Class) and w.only_splits(k.PARALLEL_WRAPPERS) for w in script.values(call.func))
+    return any(
+        isinstance(w, Class) and (w.only_splits(k.PARALLEL_WRAPPERS) or _splits_targets(w))
+        for w in script.values(call.func)
+    )
+
+
+def _splits_targets(cls: Class) -> bool:
+    """Whether a DataParallel is one of a loss: it takes outputs that lie on several GPUs, and spreads the targets.
+
+    `DataParallelCriterion` of zhanghang1989/PyTorch-Encoding, which scripts bring along. On one device it runs what
+    it wraps with what it is given.
+    """
+    forward = cls.method("forward")
+    if forward is None or not cls.external_bases() & k.PARALLEL_WRAPPERS:
+        return False
+    if not cls.name.endswith(("Criterion", "Loss")):
+        return False
+    returned = (n.value for n in forward[1].of_type(ast.Return))
+    return any(isinstance(value, ast.Call) and dotted(value.func) == "self.module" for value in returned)
 
 
 def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
