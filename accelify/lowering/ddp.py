@@ -91,6 +91,7 @@ class _Lowering:
                 self._data_parallel(call)
             elif name in _GOES:
                 self._goes(call, "the Accelerator makes the process group and leaves it")
+                self._counted_processes(call)
             elif name == "torch.cuda.set_device":
                 self._goes(call, "the Accelerator selects the GPU of each process")
             elif name == SPAWN:
@@ -276,6 +277,22 @@ class _Lowering:
         if count is not None and dotted(count) is not None and not self.nodes:
             self.counts.add(str(dotted(count)))
         work.found(RULE, call, "the launcher starts the processes")
+
+    def _counted_processes(self, call: ast.Call) -> None:
+        """`args.world_size = args.gpus * args.nodes`, with which the group was made: what the launcher has started."""
+        given = call_argument(call, 3, "world_size")
+        name = (dotted(given) or "").rpartition(".")[2] if given is not None else ""
+        for stmt in self.tree.nodes(ast.Assign) if name else ():
+            product = stmt.value
+            if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
+                continue
+            if len(stmt.targets) > 1 or (dotted(stmt.targets[0]) or "").rpartition(".")[2] != name:
+                continue
+            read = (n for n in walk(product) if isinstance(n, (ast.Name, ast.Attribute)))
+            if any((dotted(n) or "").rpartition(".")[2] == name for n in read):
+                continue  # `args.world_size = gpus * args.world_size`, of which the script asks for machines
+            self.work.placeholder(product, ATTRIBUTES[WORLD])
+            self.work.found(RULE, stmt, "the launcher says how many processes there are")
 
     def _unread_counts(self) -> None:
         """`world_size = torch.cuda.device_count()`, of which nobody reads any more, or which is the launcher's."""
@@ -557,7 +574,7 @@ class _Lowering:
         if self.work.problems:
             return
         sharded = set(self.work.sharded)
-        for loader in self.script.training_loaders:
+        for loader in sorted(self.script.training_loaders, key=v.Thing.place):
             site = loader.site
             if site not in sharded and isinstance(site, ast.AST) and hasattr(site, "lineno"):
                 self.work.problem(

@@ -102,6 +102,24 @@ def test_what_distributes_goes() -> None:
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
 
 
+@pytest.mark.parametrize(
+    ("product", "kept"),
+    [
+        ("args.gpus * args.nodes", False),
+        ("args.gpus * args.world_size", True),
+        ("args.gpus + args.nodes", True),
+    ],
+)
+def test_the_number_of_processes_is_the_launchers(product: str, kept: bool) -> None:
+    setup = f"args = argparse.ArgumentParser().parse_args()\nargs.world_size = {product}\n"
+    setup += "local_rank = int(os.environ['LOCAL_RANK'])"
+    text = script(setup=setup, end="print(args.world_size)").replace(
+        '("nccl")', '("nccl", world_size=args.world_size)'
+    )
+    made = product if kept else "accelerator.num_processes"
+    assert f"args.world_size = {made}\n" in convert(text).new_text
+
+
 def test_findings_point_into_the_script_as_it_was() -> None:
     text = script()
     lines = text.splitlines()
