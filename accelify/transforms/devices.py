@@ -145,7 +145,7 @@ def _is_text(value: ast.expr) -> bool:
 
 
 def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
-    """Whether an `if` only puts the device in the place of the one that was assigned above it."""
+    """Whether an `if` only puts the device in the place of the one that was assigned above it, or is right behind."""
     tree, statement = context.tree, assignment.statement
     branch = tree.parent(statement)
     if (
@@ -157,9 +157,10 @@ def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
     ):
         return False
     _, _, block = tree.block_of(branch)
-    above = block[: next(i for i, s in enumerate(block) if s is branch)]
+    place = next(i for i, s in enumerate(block) if s is branch)
+    beside = [*block[:place], *block[place + 1 : place + 2]]
     return any(
-        other.statement in above and _target(other) == _target(assignment)
+        other.statement in beside and _target(other) == _target(assignment)
         for other in context.plan.devices.assignments
         if other.whole is None
     )

@@ -364,6 +364,16 @@ def test_a_device_in_two_statements_is_one() -> None:
     check_transformed("setup", before, CHOSEN, batch="x, y = x.to(device), y.to(device)")
 
 
+def test_a_device_that_an_if_chooses_right_before_it_is_made_is_one() -> None:
+    parsed = "args = argparse.ArgumentParser().parse_args()\n"
+    before = (
+        "if not torch.cuda.is_available():\n    args.device = 'cpu'\nargs.device = torch.device(args.device)"
+    )
+    after = 'accelerator = Accelerator(cpu=str(args.device) == "cpu")\nargs.device = accelerator.device'
+    batch = "x, y = x.to(args.device), y.to(args.device)"
+    check_transformed("setup", parsed + before, parsed + after, batch=batch, imports="import argparse")
+
+
 @pytest.mark.parametrize(
     ("read", "device"),
     [
