@@ -84,7 +84,7 @@ def convert_source(
         and not ("hydra" in source.text and "instantiate(" in source.text)
     ):
         _ = source.tree  # what is not Python is said even where nothing trains
-        return left_alone(source, UNCHANGED, NO_LOOP)
+        return _without_seen_loop(source, imports)
     try:
         tree = Tree(source.text, name, source.tree)
     except RecursionError:
@@ -154,9 +154,24 @@ def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conver
         or source.path is None
         or not imports.leads_to_training(Path(source.path))
     ):
-        return left_alone(source, UNCHANGED, NO_LOOP)
+        return _without_seen_loop(source, imports)
     why = f"line {line} picks what it runs by a name that only the run knows, and its training loop may be there"
     return left_alone(source, REFUSED, f"{why}: convert the module that has it, or write the name out")
+
+
+def _without_seen_loop(source: Source, imports: Imports | None) -> Conversion:
+    """A script that trains nothing, or by way of a module that is imported by a name which only the run knows."""
+    by_name = imports.training_by_name(Path(source.path)) if imports and source.path else None
+    if by_name is None:
+        return left_alone(source, UNCHANGED, NO_LOOP)
+    path, line, beside = by_name
+    where = (
+        f"line {line}"
+        if path == Path(source.path or "").resolve()
+        else f"line {line} of {path.parent.name}/{path.name}"
+    )
+    why = f"{where} imports what it runs by a name that only the run knows, and its training loop may be in"
+    return left_alone(source, REFUSED, f"{why} {beside.name}: write the import out")
 
 
 def _planned(script: ScriptModel, options: ConvertOptions) -> Plan:

@@ -17,6 +17,8 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _LOOP = b".backward("
+# A module that is imported by a name which is not written out there.
+_BY_NAME = re.compile(rb"""\bimport_module\s*\((?!\s*["'][\w.]+["']\s*[,)])""")
 # Files that are looked through for one that a configuration may name.
 _MOST_BESIDE = 200
 # Beyond this a file is data or generated.
@@ -100,6 +102,18 @@ class Imports:
         folder = self._place(path).parent
         near = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])[:_MOST_BESIDE]
         return next((one for one in near if one != self._place(path) and _LOOP in self._read(one)), None)
+
+    def training_by_name(self, path: Path) -> tuple[Path, int, Path] | None:
+        """Where a file, or one that it imports, imports a module by a name that it puts together.
+
+        The file and line, and the first module beside it with a training loop; None where there is no such module.
+        """
+        for one in [self._place(path), *self.reached(path)]:
+            by_name = _BY_NAME.search(self._read(one))
+            beside = self.training_beside(one) if by_name is not None else None
+            if by_name is not None and beside is not None:
+                return one, self._read(one)[: by_name.start()].count(b"\n") + 1, beside
+        return None
 
     def entries(self, paths: Iterable[Path]) -> list[Path]:
         """Those of some files that none of the others imports, in order."""

@@ -113,3 +113,23 @@ def test_a_trainer_that_is_imported_by_name_is_no_entry(tmp_path: Path) -> None:
     _convert(tmp_path, CLASS.format(name="args.trainer_file"), ', default="plain"')
     files = [tmp_path / "main.py", tmp_path / "plain.py"]
     assert Imports().entries(files) == files[:1]
+
+
+def test_what_a_package_imports_by_a_name_of_the_run_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "models"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import importlib\n\n\ndef create(name):\n    made = importlib.import_module('models.' + name + '_model')\n"
+        "    return made.Trainer()\n"
+    )
+    path = tmp_path / "train.py"
+    path.write_text("import sys\nfrom models import create\ncreate(sys.argv[1]).train([])\n")
+    (found,) = convert_project(Source.read(path))
+    assert (found.status, found.reason) == ("unchanged", "it has no training loop (no call of backward)")
+    (package / "plain_model.py").write_text(TRAINER)
+    (found,) = convert_project(Source.read(path))
+    assert found.status == "refused"
+    assert found.reason == (
+        "line 5 of models/__init__.py imports what it runs by a name that only the run knows, and its training loop "
+        "may be in plain_model.py: write the import out"
+    )

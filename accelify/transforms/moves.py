@@ -18,6 +18,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.locations import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
+from accelify.analysis.models.grown import grown_models
 from accelify.analysis.models.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, text_of, walk
 from accelify.edits import DeleteStatement, Edit, Replace
@@ -162,14 +163,14 @@ class _Moves:
         )
 
     def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, or fills with what lies there."""
+        """Whether this moves a model that the script takes to the CPU in between, or adds to what lies there."""
         assert isinstance(call.func, ast.Attribute)
         models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
         return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
 
     @functools.cached_property
     def _taken_to_cpu(self) -> set[v.Thing]:
-        found = filled_from_host(self.script)
+        found = filled_from_host(self.script) | grown_models(self.script)
         for call in self.script.calls():
             func = call.func
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):

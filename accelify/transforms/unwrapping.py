@@ -104,7 +104,7 @@ def transform(context: Context) -> Iterator[Change]:
                 if not context.for_accelerate:
                     continue
                 context.trained_methods.append(node)
-        if (through_module or node.attr == "module") and not own and _is_before_prepare(context, node):
+        if (through_module or node.attr == "module") and not own and _is_before_prepare(context, node, base):
             end = tree.end(node) if node.attr == "module" else tree.end(node.value)
             message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
             yield context.change(UNWRAP, node, message, [Replace(tree.end(base), end, "")], core=True)
@@ -164,7 +164,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
         if _has_part_of_that_name(context, model):
             continue
         gone = Replace(tree.end(node.value), tree.end(node), "")
-        if _is_before_prepare(context, node):
+        if _is_before_prepare(context, node, model):
             message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
             yield context.change(UNWRAP, node, message, [gone], core=True)
             continue
@@ -200,7 +200,7 @@ def _either_way(context: Context) -> Iterator[Change]:
             if _has_part_of_that_name(context, model):
                 continue
             text = f"{accelerator}.unwrap_model({tree.segment(model)})"
-            if _is_before_prepare(context, inner[0]):
+            if _is_before_prepare(context, inner[0], model):
                 text = tree.segment(model)
             context.claim(choice)
             edits: list[Edit] = [
@@ -277,10 +277,14 @@ def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:
     ) or any(is_unread_and_stays(context.script, model) for model in models)
 
 
-def _is_before_prepare(context: Context, node: ast.AST) -> bool:
+def _is_before_prepare(context: Context, node: ast.AST, base: ast.expr) -> bool:
     """Whether a node is sure to run before its model is prepared: above it in one function, and in no loop."""
-    scope = context.script.scope_of(node)
-    own = [site for site in context.plan.sites if site.scope is scope]
+    scope, models = context.script.scope_of(node), context.script.models_of(base)
+    own = [
+        site
+        for site in context.plan.sites
+        if site.scope is scope and any(models & item.things for item in site.items)
+    ]
     end = context.tree.end(node)
     return (
         bool(own)

@@ -189,6 +189,37 @@ def test_a_model_that_is_filled_from_the_host_comes_back(write: str, comes_back:
     assert ("    model.to(device)\n" in conversion.new_text) == comes_back
 
 
+GROWS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(nn.Linear(4, 2))
+        self.size = 2
+    def grow(self):
+        {body}
+    def forward(self, x):
+        return self.blocks(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "comes_back"),
+    [
+        ("self.blocks = nn.Sequential(*self.blocks, nn.Linear(2, 2))", True),
+        ("self.blocks.append(nn.Linear(2, 2))", True),
+        ("self.blocks.append(nn.Linear(2, 2).cuda())", False),
+        ("self.size = self.size + 1", False),
+    ],
+)
+def test_a_model_that_grows_behind_prepare_is_moved_again(body: str, comes_back: bool) -> None:
+    setup = DEVICE + GROWS.format(body=body)
+    build = f"model = Net().to(device)\n{SGD}"
+    conversion = convert(build=build, setup=setup, epoch="model.grow()\nmodel.to(device)")
+    assert conversion.status == "converted", conversion.reason
+    assert "model = Net()\n" in conversion.new_text
+    assert ("    model.to(device)\n" in conversion.new_text) == comes_back
+
+
 OWN_WEIGHTS = """
 class Net(nn.Module):
     def __init__(self):

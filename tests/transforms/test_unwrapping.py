@@ -477,3 +477,39 @@ def test_a_copy_of_a_model_that_has_no_wrapper_any_more(wrap: str, edited: bool)
     kept = "accelerator.print(shadow.module.hidden)"
     assert ("accelerator.print(accelerator.unwrap_model(shadow).hidden)" in text) is edited
     assert (kept in text) is not edited
+
+
+RUNNER = """\
+import copy
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Runner:
+    def __init__(self, net):
+        self.net = net
+        self.shadow = copy.deepcopy(net.module)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def train(self, loader):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+net = nn.DataParallel(nn.Linear(4, 1))
+Runner(net).train(DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2))
+"""
+
+
+def test_a_model_that_was_prepared_elsewhere_is_unwrapped_above_another_prepare(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(RUNNER)
+    (conversion,) = convert_project(Source.read(path))
+    assert conversion.status == "converted", conversion.reason
+    assert "self.optimizer = accelerator.prepare(self.optimizer)" in conversion.new_text
+    assert "self.shadow = copy.deepcopy(accelerator.unwrap_model(net))" in conversion.new_text

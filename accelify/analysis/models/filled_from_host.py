@@ -31,21 +31,21 @@ def filled_from_host(script: ScriptModel) -> set[Thing]:
     for module in {id(m.tree): m for m in [script.module, *script.program.modules.values()]}.values():
         if any(word in module.tree.data for word in _WORDS):
             for holder in _replaced(module):
-                if _is_making(script, module.scopes.of(holder)):
+                if is_making(script, module.scopes.of(holder)):
                     continue
                 held = script.interpreter.evaluate(module, module.scopes.of(holder), holder)
                 found |= {one for one in held if isinstance(one, Thing) and one.kind == v.MODEL}
     return found
 
 
-def _is_making(script: ScriptModel, scope: Scope, far: int = 2) -> bool:
+def is_making(script: ScriptModel, scope: Scope, far: int = 2) -> bool:
     """Whether a method only runs while its object is made: nothing has moved the model by then."""
     if not scope.is_method or not far:
         return False
     if scope.name.endswith("__init__"):
         return True
     callers = script.interpreter.callers.get(scope, [])
-    return bool(callers) and all(_is_making(script, m.scopes.of(call), far - 1) for m, call in callers)
+    return bool(callers) and all(is_making(script, m.scopes.of(call), far - 1) for m, call in callers)
 
 
 def _replaced(module: Module) -> Iterator[ast.expr]:
