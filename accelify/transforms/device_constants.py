@@ -14,8 +14,11 @@ mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made o
 
 Head([0, 1])                      ->  (a finding where another module puts tensors on what it is handed)
 
-What goes on using a GPU by its number in modules that are not converted is a finding: `torch.device("cuda")` there is
-the GPU of each process once the Accelerator is made, `"cuda:0"` is the same one for all of them.
+torch.device("cuda:0")    ->  torch.device("cuda")    (in modules that are not converted, where the script comes to it)
+
+What goes on using another GPU than the first by its number in modules that are not converted is a finding:
+`torch.device("cuda")` there is the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all
+of them.
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.devices.own_devices import own_devices
 from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.program import Module
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
 from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.unnumbered import is_first_gpu, unnumbered
 
 CONSTANT = Rule(
     "ACC118",
@@ -59,7 +63,7 @@ def transform(context: Context) -> Iterator[Change]:
                 by_text.setdefault(text, []).append(read)
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads)
-        if constant.is_indexed and constant.readers:
+        if constant.is_indexed and constant.readers and not _is_unnumbered(context, constant):
             yield _elsewhere(context, constant)
     yield from _among_others(context)
     yield from _of_base_classes(context)
@@ -237,6 +241,16 @@ def _elsewhere(context: Context, constant: DeviceConstant) -> Change:
         'name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s own'
     )
     return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
+
+
+def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
+    """Whether a constant is the first GPU, from which the number could be taken where it stands."""
+    texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
+    first = [text for text in texts if is_first_gpu(text)]
+    numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
+    return len(first) == len(numbered) > 0 and all(
+        unnumbered(context, constant.module, n, CONSTANT) for n in first
+    )
 
 
 def _import(context: Context) -> ast.stmt:

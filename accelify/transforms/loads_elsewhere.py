@@ -2,7 +2,7 @@
 
 model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
                         ->  model = read(path, map_location=accelerator.device)    (where it takes one, by default None)
-data = Waves(folder)    ->  (a finding, where its class uses "cuda:0" by the number, or `device=args.gpu`)
+data = Waves(folder)    ->  (a finding, where its class uses "cuda:1" by the number, or `device=args.gpu`)
 
 A checkpoint without a map_location goes to the GPU that it was saved from. `"cuda"` without a number is the GPU of each
 process, once the Accelerator is made.
@@ -38,6 +38,7 @@ from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.device_constants import CONSTANT
 from accelify.transforms.loading import CHECKPOINT, LOAD
+from accelify.transforms.unnumbered import unnumbered
 
 _NUMBERED = re.compile(r"^cuda:\d+$")
 _PLACING = frozenset({"device", "to"})
@@ -70,7 +71,11 @@ def transform(context: Context) -> Iterator[Change]:
                     yield from _told(context, caller, scope, str(told), f"{file}, line {node.lineno}")
                 if not callers:
                     loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
-            elif isinstance(node, ast.Constant) and _is_used_device(module, node, returned):
+            elif (
+                isinstance(node, ast.Constant)
+                and _is_used_device(module, node, returned)
+                and not unnumbered(context, module, node, CONSTANT)
+            ):
                 devices.setdefault(call, []).append(f"{file}, line {node.lineno}")
     for call, place in _by_number(context):
         devices.setdefault(call, []).append(place)

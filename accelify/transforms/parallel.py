@@ -42,7 +42,7 @@ from accelify.analysis.models.wrapping_scripts import (
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.conditions import around_alone
-from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.syntax import call_argument, dotted, text_of, walk
 from accelify.analysis.values import Thing
 from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
@@ -59,7 +59,12 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
     parts: set[Thing] = set()
     wrapped: dict[Thing, list[ast.Call]] = {}
-    for call in wrapping_calls(context.script):
+    calls = wrapping_calls(context.script)
+    only_wrapping = {
+        stmt for call in calls if _only_wraps(context, stmt := context.tree.statement(call), calls)
+    }
+    gone: set[ast.stmt] = set()
+    for call in calls:
         inner = call_argument(call, 0, "module")
         if inner is None:
             continue
@@ -69,27 +74,11 @@ def transform(context: Context) -> Iterator[Change]:
         if not context.plan.is_prepared(call):
             parts |= context.script.things(call)
         edits: list[Edit]
-        if (
-            isinstance(stmt, ast.Assign)
-            and _only_moved(context, stmt.value, call)
-            and dotted(stmt.targets[0]) == dotted(_unmoved(context, inner)) is not None
-        ):
-            branch = context.tree.parent(stmt)
-            target: ast.stmt = stmt
-            alone = isinstance(branch, ast.If) and not branch.orelse and not context.tree.is_elif(branch)
-            if isinstance(branch, ast.If) and alone and _only_reports(branch, stmt):
-                target = around_alone(context.tree, branch)
-            edits = [DeleteStatement(target)]
-            if (
-                isinstance(branch, ast.If)
-                and stmt in branch.body
-                and branch.orelse
-                and _only_reports(branch, stmt)
-            ):
-                # What tells of several devices goes with them, and the other branch is what is left.
-                edits = [DeleteStatement(s) for s in branch.body]
-                context.claim(*branch.body)
-            context.claim(target)
+        if stmt in only_wrapping:
+            if stmt in gone:
+                continue
+            edits, deleted = _without_statement(context, stmt, only_wrapping)
+            gone |= deleted
         else:
             edits = list(verbs.keep_argument(context.tree, call, inner))
             context.claim(call.func, *[kw.value for kw in call.keywords])
@@ -440,6 +429,63 @@ def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:
             yield context.change(PARALLEL, node, message, [gone], core=True)
 
 
+def _only_wraps(context: Context, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
+    """Whether a statement does nothing but put names into wrappers of what they hold: `net = DataParallel(net)`."""
+    if not isinstance(stmt, ast.Assign):
+        return False
+    target, value = stmt.targets[0], stmt.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        targets, values = [target], [value]
+    else:
+        targets, values = target.elts, value.elts
+    if len(targets) != len(values):
+        return False
+    for one, made in zip(targets, values, strict=True):
+        call = next((n for n in walk(made) if isinstance(n, ast.Call) and n in calls), None)
+        inner = call_argument(call, 0, "module") if call is not None else None
+        if call is None or inner is None or not _only_moved(context, made, call):
+            return False
+        held = _unmoved(context, inner)
+        if not isinstance(held, (ast.Name, ast.Attribute, ast.Subscript)) or text_of(one) != text_of(held):
+            return False
+    return True
+
+
+def _without_statement(
+    context: Context, stmt: ast.stmt, only_wrapping: set[ast.stmt]
+) -> tuple[list[Edit], set[ast.stmt]]:
+    """The edits that take such a statement out, with the branch that does nothing else, and what they take out."""
+    tree = context.tree
+    branch = tree.parent(stmt)
+    if isinstance(branch, ast.For) and only_wrapping.issuperset(branch.body) and not branch.orelse:
+        # `for i in range(len(self.layers)): self.layers[i] = DataParallel(self.layers[i])`
+        around: ast.AST | None = tree.parent(branch)
+        loop: ast.stmt = branch
+        if (
+            isinstance(around, ast.If)
+            and around.body == [branch]
+            and not around.orelse
+            and not tree.is_elif(around)
+        ):
+            loop = around_alone(tree, around)
+        context.claim(loop)
+        return [DeleteStatement(loop)], set(branch.body)
+    if not isinstance(branch, ast.If) or not _only_reports(branch, only_wrapping):
+        context.claim(stmt)
+        return [DeleteStatement(stmt)], {stmt}
+    deleted = only_wrapping.intersection(branch.body)
+    if not branch.orelse and not tree.is_elif(branch):
+        target = around_alone(tree, branch)
+        context.claim(target)
+        return [DeleteStatement(target)], deleted
+    if stmt in branch.body and branch.orelse:
+        # What tells of several devices goes with them, and the other branch is what is left.
+        context.claim(*branch.body)
+        return [DeleteStatement(s) for s in branch.body], deleted
+    context.claim(stmt)
+    return [DeleteStatement(stmt)], {stmt}
+
+
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
     """Whether a value is the wrapper itself, or that with a move behind it that prepare makes: `.cuda()`."""
     moves = (ast.Attribute, ast.Call)
@@ -472,10 +518,10 @@ def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
     return inner
 
 
-def _only_reports(branch: ast.If, stmt: ast.stmt) -> bool:
+def _only_reports(branch: ast.If, only_wrapping: set[ast.stmt]) -> bool:
     """Whether a branch does nothing beside the wrapping but print."""
     return all(
-        s is stmt
+        s in only_wrapping
         or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and dotted(s.value.func) == "print")
         for s in branch.body
     )

@@ -37,6 +37,7 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """
+SECOND = DEVICE.replace(":0", ":1")
 
 
 def convert(folder: Path, script: str, **modules: str) -> Conversion:
@@ -88,23 +89,35 @@ def test_in_functions_each_read_is_the_accelerator_s(tmp_path: Path) -> None:
 def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
     noise = "from conf import device\n\ndef noise():\n    return torch.randn(4, device=device)\n"
     script = TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()")
-    (message,) = left(convert(tmp_path, script, conf=DEVICE, noise=noise))
+    (message,) = left(convert(tmp_path, script, conf=SECOND, noise=noise))
     assert message.startswith("noise.py goes on using `device` of conf.py, the same GPU")
     early = "from conf import *\n\nfixed = torch.randn(4, device=device)\n"
     (message,) = left(
         convert(
             tmp_path,
             script.replace("noise()", "fixed").replace("import noise", "import fixed"),
-            conf=DEVICE,
+            conf=SECOND,
             noise=early,
         )
     )
     assert message.startswith("noise.py goes on using `device` of conf.py")
     named = "import conf\n\nfixed = torch.randn(4, device=conf.device)\n"
     reading = script.replace("noise()", "fixed").replace("import noise", "import fixed")
-    assert left(convert(tmp_path, reading, conf=DEVICE, noise=named))
+    assert left(convert(tmp_path, reading, conf=SECOND, noise=named))
     plain = convert(tmp_path, script, conf=DEVICE.replace(":0", ""), noise=noise)
     assert not left(plain)
+
+
+def test_a_module_that_goes_on_using_the_first_gpu_gets_each_process_s_own(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text("import torch\n\n" + DEVICE)
+    (tmp_path / "noise.py").write_text(
+        "import torch\nfrom conf import device\n\n\ndef noise():\n    return torch.randn(4, device=device)\n"
+    )
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()"))
+    found, changed = convert_project(Source.read(path))
+    assert not left(found)
+    assert changed.new_text == "import torch\n\n" + DEVICE.replace("cuda:0", "cuda")
 
 
 def test_a_constant_that_asks_for_more_than_the_machine_decides_on_the_cpu(tmp_path: Path) -> None:

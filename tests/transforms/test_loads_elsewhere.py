@@ -100,9 +100,9 @@ def test_nothing_is_said_of_a_script_for_the_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n        self.x = device",
+        "device = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')\n        self.x = device",
         "self.x = torch.zeros(3).to('cuda:1')",
-        "self.x = torch.zeros(3, device='cuda:0')",
+        "self.x = torch.zeros(3, device='cuda:2')",
     ],
 )
 def test_a_gpu_by_its_number(tmp_path: Path, made: str) -> None:

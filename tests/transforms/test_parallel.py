@@ -118,6 +118,22 @@ model = Net()
     check_transformed("build", before, net.format(module="", wrap="") + SGD)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "net, model = nn.DataParallel(net), nn.DataParallel(model)",
+        "if torch.cuda.device_count() > 1:\n    net, model = nn.DataParallel(net), nn.DataParallel(model)",
+        "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)\n    net = nn.DataParallel(net)",
+        "for i in range(len(model)):\n    model[i] = nn.DataParallel(model[i])",
+        "if flag:\n    for i in range(len(model)):\n        model[i] = nn.DataParallel(model[i])",
+    ],
+)
+def test_several_wrappings_leave_nothing_behind(wrap: str) -> None:
+    made = "net = nn.Linear(4, 4)\nmodel = nn.Sequential(net, nn.Linear(4, 2))\n"
+    text = convert(setup="flag = bool(torch.cuda.device_count())", build=f"{made}{wrap}\n{SGD}").new_text
+    assert made + SGD in place_of(text, "build")
+
+
 WRAPPER = """
 class Wide(nn.DataParallel):
     def __init__(self, module, gpus):

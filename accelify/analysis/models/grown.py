@@ -26,7 +26,7 @@ def grown_models(script: ScriptModel) -> set[Thing]:
     """The models with a method that gives them layers made there, and that is called when they are there already."""
     grows: dict[Class, bool] = {}
     found: set[Thing] = set()
-    for thing in script.interpreter.things.values():
+    for thing in list(script.interpreter.things.values()):  # asking adds to them
         if isinstance(thing, Thing) and thing.kind == v.MODEL and thing.cls is not None:
             if any(_grows(script, own, grows) for own in thing.cls.ancestry()):
                 found.add(thing)

@@ -1,0 +1,47 @@
+"""The text of the first GPU, `"cuda:0"`, from which the number can be taken: `"cuda"` is each process's own GPU."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify import edits as verbs
+from accelify.analysis.program import Module
+from accelify.analysis.syntax import walk
+from accelify.transforms.base import Context, Rule
+from accelify.transforms.mended_elsewhere import MendedElsewhere
+
+FIRST = "cuda:0"
+MESSAGE = f'`"{FIRST}"` is the same GPU for every process, `"cuda"` is each process\'s own'
+
+
+def unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> bool:
+    """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
+    if module in context.script.modules or not can_go(context, module, text):
+        return False
+    edit = verbs.replace(module.tree, text, without_number(module.tree.segment(text)))
+    context.mended_elsewhere.append(MendedElsewhere(module, text, edit, rule, MESSAGE))
+    return True
+
+
+def is_first_gpu(node: ast.AST) -> bool:
+    """Whether a node is the text `"cuda:0"`."""
+    return isinstance(node, ast.Constant) and node.value == FIRST
+
+
+def can_go(context: Context, module: Module, text: ast.expr) -> bool:
+    """Whether a text is written out, and nothing of the program asks for it: `if device == "cuda:0":`."""
+    if not is_first_gpu(text) or module.tree.in_fstring(text):
+        return False
+    modules = dict.fromkeys(context.script.program.modules.values())
+    return module.tree.segment(text)[1:-1] == FIRST and not any(
+        is_first_gpu(part)
+        for one in modules
+        if FIRST.encode() in one.tree.data
+        for test in one.tree.nodes(ast.Compare)
+        for part in walk(test)
+    )
+
+
+def without_number(segment: str) -> str:
+    """The source of such a text as that of the process's own GPU."""
+    return segment.replace(FIRST, "cuda")
