@@ -371,6 +371,16 @@ def test_what_a_command_leaves_is_there_for_the_training() -> None:
     check_transformed("end", command, expected.partition("\naccel")[0])
 
 
+@pytest.mark.parametrize("given", ["run.split()", "shlex.split(run)", "run.format(1).split()"])
+def test_a_command_that_is_cut_up_is_run_by_one(given: str) -> None:
+    check_transformed(
+        "end",
+        f"run = 'montage test* all{{}}.png'\nsubprocess.call({given})",
+        f"run = 'montage test* all{{}}.png'\nif accelerator.is_main_process:\n    subprocess.call({given})",
+        imports="import shlex, subprocess",
+    )
+
+
 def test_commands_that_tell_something_stay() -> None:
     check_noop("ready", "os.system('nvidia-smi')", "ACC203")
     check_noop("ready", "os.system('taskset -p 0xff %d' % os.getpid())", "ACC203")

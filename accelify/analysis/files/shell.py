@@ -25,6 +25,8 @@ _STAYS = frozenset(
     pip pip3 conda apt apt-get export cd taskset renice kill ulimit numactl""".split()
 )
 
+_FILLING = frozenset({"split", "format", "strip"})
+
 
 def writes_by_shell(call: ast.Call, name: str | None, scope: Scope) -> bool:
     """Whether a call runs a command that writes; one that cannot be seen counts, but for what asks for its output."""
@@ -50,7 +52,7 @@ def _runs(call: ast.Call, name: str | None) -> bool:
 
 def _texts(call: ast.Call, scope: Scope) -> list[str]:
     """The constant parts of a command, also of one that is put together in a variable before."""
-    command = call_argument(call, 0, "args") or call_argument(call, 0, "command")
+    command = _whole(call_argument(call, 0, "args") or call_argument(call, 0, "command"))
     found = [command] if command is not None else []
     if isinstance(command, ast.Name):
         found += _assigned(scope, command.id)
@@ -61,6 +63,18 @@ def _texts(call: ast.Call, scope: Scope) -> list[str]:
         parts = [n for n in walk(one) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
         texts += [str(n.value) for n in sorted(parts, key=lambda n: (n.lineno, n.col_offset))]
     return texts
+
+
+def _whole(command: ast.expr | None) -> ast.expr | None:
+    """What a command is cut out of or filled into: `command.split()`, `shlex.split(command.format(path))`."""
+    while isinstance(command, ast.Call):
+        if dotted(command.func) == "shlex.split" and command.args:
+            command = command.args[0]
+        elif isinstance(command.func, ast.Attribute) and command.func.attr in _FILLING:
+            command = command.func.value
+        else:
+            break
+    return command
 
 
 def _assigned(scope: Scope, name: str) -> Iterator[ast.expr]:
