@@ -440,3 +440,17 @@ def test_lists_that_are_divided_by_one_another_go_together(
     (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
     assert f"accelerator.reduce({line})" in conversion.new_text
     assert ("ACC304" in {f.code for f in conversion.remaining}) is (count == "odd(y)")
+
+
+@pytest.mark.parametrize(
+    ("body", "reduction"),
+    [
+        ("kept.append(weights['style'] * loss.item())", "mean"),
+        ("weights['n'] = len(x)\n        kept.append(weights['n'] * loss.item())", "sum"),
+        ("weights = given.sizes(x)\n        kept.append(weights['n'] * loss.item())", "sum"),
+    ],
+)
+def test_a_loss_with_a_weight_that_was_there_before_is_a_mean_still(body: str, reduction: str) -> None:
+    before, _ = script(body, "kept", fresh="weights = yaml.safe_load(open('a'))['losses']\n    kept = []")
+    text = convert(imports="import given, yaml", ready=before, epoch="print(train_epoch())").new_text
+    assert f'kept = accelerator.reduce(kept, reduction="{reduction}")' in text

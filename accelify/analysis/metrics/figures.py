@@ -185,8 +185,25 @@ class Figures:
             return False
         sides = (value.left, value.right)
         return any(self.is_loss(side) for side in sides) and any(
-            not self.is_loss(side) and not self.script.is_uniform(side) for side in sides
+            not self.is_loss(side) and not self.script.is_uniform(side) and not self._is_kept(side)
+            for side in sides
         )
+
+    def _is_kept(self, value: ast.expr) -> bool:
+        """Whether a number was there before the loop around it, and is read off as it is: `weights["style"]`."""
+        root = value
+        while isinstance(root, ast.Subscript) and isinstance(root.slice, ast.Constant):
+            root = root.value
+        loops = self.script.enclosing_loops(value)
+        if not isinstance(root, ast.Name) or not loops:
+            return False
+        filled = [
+            node
+            for node in self.tree.nodes(ast.Subscript)
+            if isinstance(node.ctx, ast.Store) and text_of(node.value) == root.id
+        ]
+        stores = [*self.tree.writes(root.id), *filled]
+        return not any(self.tree.is_within(store, loops) for store in stores)
 
     def _of_functions(self, value: ast.expr) -> str | None:
         """What the program's own functions, and torch's losses, make of a batch."""
