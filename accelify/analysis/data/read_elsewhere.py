@@ -107,7 +107,9 @@ class ReadElsewhere:
                     elif own_attribute(scope, target) is not None and self._method_loops(scope, target):
                         return True
         loops = scope.of_type(ast.For, ast.AsyncFor, ast.comprehension)
-        return any(_wrapped(loop.iter, names) for loop in loops) or any(
+        drawn = (c.args[0] for c in scope.calls if dotted(c.func) == "next" and c.args)
+        gone_through = (*(loop.iter for loop in loops), *drawn)
+        return any(_wrapped(data, names) for data in gone_through) or any(
             _wrapped(given, names) and self._loops_over(callee, parameter)
             for call in scope.calls
             for callee in self.script.interpreter.calls.get(call, ())

@@ -23,6 +23,15 @@ def weights(batches):
         counts += np.bincount(y.numpy(), minlength=2)
     return counts
 """
+DRAWN = """
+def some(batches, wanted):
+    drawn = iter(batches)
+    counts = np.zeros(2)
+    while counts.sum() < wanted:
+        x, y = next(drawn)
+        counts += np.bincount(y.numpy(), minlength=2)
+    return counts
+"""
 LOADERS = "loaders = {name: DataLoader(data, batch_size=8) for name in ('train', 'val')}\n"
 
 
@@ -57,6 +66,14 @@ def test_what_is_counted_before_the_training_is_of_the_whole_data(tmp_path: Path
     conversion = converted(tmp_path, COUNT, ready=ready)
     assert place_of(conversion.new_text, "ready").startswith(f"{ready}\nmodel, optimizer, loader = ")
     assert not findings(conversion, "ACC301")
+
+
+def test_what_is_drawn_before_the_training_is_of_the_whole_data(tmp_path: Path) -> None:
+    conversion = converted(tmp_path, DRAWN, ready="counts = some(loader, 8)")
+    assert place_of(conversion.new_text, "ready").startswith(
+        "counts = some(loader, 8)\nmodel, optimizer, loader = "
+    )
+    assert len(findings(converted(tmp_path, DRAWN, epoch="counts = some(loader, 8)"), "ACC301")) == 1
 
 
 def test_a_length_that_is_taken_behind_the_count_is_one_process_s(tmp_path: Path) -> None:
