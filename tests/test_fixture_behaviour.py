@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare import Comparison, Verdict
+from accelify.verify.compare.losses import Comparison, Verdict
 from accelify.verify.session import Report, verify
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"

@@ -33,7 +33,7 @@ def serve() -> None:
     """
     _make_deterministic()
     try:
-        importlib.import_module("accelify.verify.recorder")
+        importlib.import_module("accelify.verify.observe.recorder")
     except Exception as error:
         _tell({"broken": f"{type(error).__name__}: {error}"})
         return
@@ -103,7 +103,9 @@ def run_rank(job: dict[str, Any]) -> int:
     """Run and record one rank as `job` says; returns the exit status."""
     import torch
 
-    from accelify.verify.recorder import Enough, Recorder
+    from accelify.verify.observe import everything
+    from accelify.verify.observe.context import Context
+    from accelify.verify.observe.recorder import Enough, Recorder
 
     rank: int = job["rank"]
     results = Path(job["results"])
@@ -111,8 +113,9 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
+    context = Context(writer, rank, job["world"])
     recorder = Recorder(
-        writer,
+        context,
         job["steps"],
         leave=lambda: _wait_for_others(results, rank, job["world"]),
         save_weights=job["save_weights"] if rank == 0 else None,
@@ -126,12 +129,13 @@ def run_rank(job: dict[str, Any]) -> int:
 
         add_backward_observer(recorder.observe)
     if job["cuda_as_cpu"]:
-        from accelify.verify import devices
+        from accelify.verify.observe import devices
 
         devices.install()
     guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
     guard.wrap_native_writers()
     guard.install()
+    everything.install(context)
     code, why = 0, "finished"
     try:
         _run(job["script"], job["arguments"])
@@ -146,6 +150,7 @@ def run_rank(job: dict[str, Any]) -> int:
         code = 1
         traceback.print_exc()
         writer.write(_error(type(error).__name__, str(error), error, job["script"]))
+    everything.finish(context)
     if code == 0:
         recorder.finish(why)
         _wait_for_others(results, rank, job["world"])

@@ -49,7 +49,8 @@ class RankRecord:
     `weights` is a digest of the parameters' bytes at the end, None where the script has none. `deviation` says how far
     they are from those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is
     "steps" for a run cut short after enough of them and "finished" for one that came to its own end; `passes` counts
-    the loaders that ran out until then.
+    the loaders that ran out until then. `events` has every event by its kind, in order, each with its
+    position `n` among all of this rank's.
     """
 
     losses: list[Loss] = field(default_factory=list)
@@ -62,6 +63,7 @@ class RankRecord:
     ended: str | None = None
     passes: int = 0
     error: dict[str, Any] | None = None
+    events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def read_rank(path: Path) -> RankRecord:
@@ -71,12 +73,13 @@ def read_rank(path: Path) -> RankRecord:
         lines = path.read_bytes().splitlines()
     except OSError:
         return record
-    for line in lines:
+    for number, line in enumerate(lines):
         try:
             event = json.loads(line)
         except ValueError:
             continue
         kind = event.pop("event")
+        record.events.setdefault(kind, []).append({**event, "n": number})
         if kind == "loss":
             record.losses.append(Loss(**event))
         elif kind == "step":

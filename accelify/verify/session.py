@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.obsolete_keywords import modernised
-from accelify.verify.compare import Comparison, Verdict, compare, structural, tolerances
+from accelify.verify.compare.losses import Comparison, Verdict, compare, structural, tolerances
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.runs import Job, Run, execute
 

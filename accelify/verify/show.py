@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelify.verify.compare import Comparison, Verdict
+from accelify.verify.compare.losses import Comparison, Verdict
 from accelify.verify.session import Report, VerifyError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def plot(report: Report, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    from accelify.verify.compare import relative_differences
+    from accelify.verify.compare.losses import relative_differences
 
     assert report.original is not None
     original = report.original.losses

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare import Comparison, Verdict
+from accelify.verify.compare.losses import Comparison, Verdict
 from accelify.verify.session import verify
 from tests.gpu.support import DEVICE_ERROR, FIXED, FIXTURES, KINDS, is_said, script_of
 from tests.test_fixture_behaviour import printed

@@ -14,7 +14,7 @@ from accelify.convert import convert_source
 from accelify.findings import Severity
 from accelify.rules import all_rules
 from accelify.source import Source
-from accelify.verify.compare import Verdict
+from accelify.verify.compare.losses import Verdict
 from tests.transforms.support import PATH, clean, codes, frame, place_of
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"

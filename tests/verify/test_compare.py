@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accelify.verify.compare import Verdict, compare, relative_differences
+from accelify.verify.compare.losses import Verdict, compare, relative_differences
 from accelify.verify.events import Loss, RankRecord, Step
 from accelify.verify.runs import Run
 from accelify.verify.show import explain

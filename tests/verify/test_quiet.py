@@ -9,7 +9,7 @@ CODE = """
 import numpy as np
 import torch
 from torch import nn
-from accelify.verify.quiet import PerSample, Quiet
+from accelify.verify.observe.quiet import PerSample, Quiet
 
 quiet = Quiet()
 quiet.install()

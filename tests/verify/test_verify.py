@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare import Verdict
+from accelify.verify.compare.losses import Verdict
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError

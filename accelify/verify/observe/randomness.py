@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch
 
-from accelify.verify.quiet import PerSample, Quiet
+from accelify.verify.observe.quiet import PerSample, Quiet
 
 DROPOUT, BATCH_STATISTICS, STEP_NOISE, SAMPLE_NOISE = "dropout", "batch statistics", "noise", "augmentation"
 LOSS_SCALING = "loss scaling"

@@ -15,8 +15,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from accelify.verify.events import EventWriter
-from accelify.verify.randomness import LOSS_SCALING, RandomnessWatch
+from accelify.verify.observe.context import Context
+from accelify.verify.observe.randomness import LOSS_SCALING, RandomnessWatch
 
 BACKWARD_PER_STEP = 200
 """Backward calls that one optimizer step may take before the run ends anyway."""
@@ -32,7 +32,7 @@ class Recorder:
     """Records one process.
 
     Args:
-        writer: takes the events.
+        context: where events are written.
         steps: optimizer steps of one optimizer (without any: backward calls) after which the run ends.
         leave: called before the process is left from here, because the script holds the end up.
         save_weights: file to write the weights at start and end to.
@@ -43,7 +43,7 @@ class Recorder:
 
     def __init__(
         self,
-        writer: EventWriter,
+        context: Context,
         steps: int,
         *,
         leave: Callable[[], None] = lambda: None,
@@ -52,7 +52,8 @@ class Recorder:
         perturb: bool = False,
         quiet: bool = False,
     ) -> None:
-        self.writer = writer
+        self.context = context
+        self.writer = context.writer
         self.steps = steps
         self.leave = leave
         self.save_weights = save_weights

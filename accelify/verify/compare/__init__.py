@@ -1,0 +1,1 @@
+"""Outside the runs: one run held against another, aspect by aspect."""

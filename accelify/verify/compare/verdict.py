@@ -1,0 +1,70 @@
+"""What a comparison of two runs comes to, one check for each place or file that can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+Site = tuple[str, int]
+ASPECTS = (
+    "losses", "rates", "steps", "samples", "weights", "printed", "logged", "files", "decisions", "effects", "objects",
+    "exit",
+)  # fmt: skip
+
+
+class Verdict(StrEnum):
+    """What a check comes to."""
+
+    EQUAL = "equal"
+    ROUNDING = "equal to rounding"
+    NOT_COMPARABLE = "not comparable"
+    DIFFERENT = "different"
+    NOT_REACHED = "not reached"
+    FAILED = "failed"
+
+
+_WEIGHT = [
+    Verdict.NOT_REACHED, Verdict.EQUAL, Verdict.ROUNDING, Verdict.NOT_COMPARABLE, Verdict.DIFFERENT, Verdict.FAILED,
+]  # fmt: skip
+
+
+@dataclass
+class Check:
+    """One thing that was compared.
+
+    Args:
+        aspect: one of ASPECTS.
+        key: names the place or the file; the same in every pair of runs of one script.
+        verdict: what it comes to.
+        sentence: what differs, with the first values; empty where nothing does.
+        line: where, in the converted script.
+        original: where, in the original.
+    """
+
+    aspect: str
+    key: str
+    verdict: Verdict
+    sentence: str = ""
+    line: Site | None = None
+    original: Site | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as plain data, for `--json`."""
+        return {
+            "aspect": self.aspect,
+            "key": self.key,
+            "verdict": str(self.verdict),
+            "sentence": self.sentence,
+            "line": _place(self.line),
+            "original": _place(self.original),
+        }
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """What several checks come to together."""
+    return max(verdicts, key=_WEIGHT.index, default=Verdict.NOT_REACHED)
+
+
+def _place(site: Site | None) -> dict[str, Any] | None:
+    return None if site is None else {"file": site[0], "line": site[1]}

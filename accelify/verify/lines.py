@@ -1,0 +1,71 @@
+"""Which line of the original a line of the converted script stands for, and back."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from accelify.verify.observe.sites import Site
+
+
+class LineMap:
+    """Lines of converted files and of their originals.
+
+    Args:
+        pairs: path of a file to its text before and after. Files that are not here are the same in both.
+    """
+
+    def __init__(self, pairs: dict[Path, tuple[str, str]]) -> None:
+        self._to_original = {str(path): _matched(after, before) for path, (before, after) in pairs.items()}
+        self._to_converted = {
+            path: {new: old for old, new in reversed(lines.items())}
+            for path, lines in self._to_original.items()
+        }
+
+    def original(self, site: Site | None) -> Site | None:
+        """The original's place of a place in the converted script; None for one that the original does not have."""
+        return _mapped(self._to_original, site)
+
+    def converted(self, site: Site | None) -> Site | None:
+        """The converted script's place of a place in the original; None for one that went."""
+        return _mapped(self._to_converted, site)
+
+
+def _mapped(table: dict[str, dict[int, int]], site: Site | None) -> Site | None:
+    if site is None:
+        return None
+    file, line = site
+    lines = table.get(file)
+    if lines is None:
+        return (file, line)
+    return (file, lines[line]) if line in lines else None
+
+
+def _matched(after: str, before: str) -> dict[int, int]:
+    """Line of `after` to line of `before`, from 1. Changed lines go to the most similar one of the same stretch."""
+    new, old = after.splitlines(), before.splitlines()
+    # Indentation changes where a guard is put around a statement; the statement stays what it was.
+    stripped = [line.strip() for line in new], [line.strip() for line in old]
+    found: dict[int, int] = {}
+    for kind, i, i_end, j, j_end in SequenceMatcher(None, *stripped, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found.update({i + k + 1: j + k + 1 for k in range(i_end - i)})
+        elif kind == "replace":
+            found.update(_similar(stripped[0], stripped[1], range(i, i_end), range(j, j_end)))
+    return found
+
+
+def _similar(new: list[str], old: list[str], lines: range, candidates: range) -> dict[int, int]:
+    """Pairs of changed lines, in order, by how much of their text they share."""
+    found: dict[int, int] = {}
+    start = candidates.start
+    for line in lines:
+        ratios = [
+            (SequenceMatcher(None, new[line], old[k], autojunk=False).ratio(), -k)
+            for k in range(start, candidates.stop)
+        ]
+        best = max(ratios, default=(0.0, 0))
+        if best[0] >= 0.5:
+            found[line + 1] = 1 - best[1]
+            start = 1 - best[1]
+    return found

@@ -1,0 +1,55 @@
+"""What every observer of a run shares: where it writes its events, and where in the script it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from accelify.verify.events import EventWriter
+from accelify.verify.observe.sites import Sites
+
+
+class Context:
+    """One process's observation.
+
+    Args:
+        writer: takes the events.
+        rank: number of this process, from 0.
+        world: how many processes the run has.
+
+    `step` is the number of optimizer steps so far, counted by the recorder.
+    """
+
+    def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1) -> None:
+        self.writer = writer
+        self.rank = rank
+        self.world = world
+        self.sites = Sites()
+        self.step = 0
+        self._paused = threading.local()
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Write an event of that kind."""
+        self.writer.write({"event": kind, **fields})
+
+    def emit_here(self, kind: str, **fields: Any) -> None:
+        """Write an event with the statement of the user's code that is running and the number of steps so far."""
+        with self.pause():
+            site = self.sites.here()
+        self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
+
+    @property
+    def paused(self) -> bool:
+        """Whether what happens now is the observers' doing, not the script's."""
+        return getattr(self._paused, "depth", 0) > 0
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """While entered in this thread, observers pay no attention."""
+        self._paused.depth = getattr(self._paused, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._paused.depth -= 1

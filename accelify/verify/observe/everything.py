@@ -1,0 +1,13 @@
+"""All observers of a run, in the order in which they are put in place."""
+
+from __future__ import annotations
+
+from accelify.verify.observe.context import Context
+
+
+def install(context: Context) -> None:
+    """Watch everything but training itself, which the recorder watches, from now on."""
+
+
+def finish(context: Context) -> None:
+    """Write what is known at the end only; called once, whatever ended the run."""
