@@ -114,6 +114,9 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
     context = Context(writer, rank, job["world"])
+    # A mirror holds the user's paths below its tree.
+    tree: str = os.path.realpath(job["tree"])
+    context.translate = lambda path: path.removeprefix(tree)
     recorder = Recorder(
         context,
         job["steps"],
