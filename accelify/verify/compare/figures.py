@@ -240,6 +240,7 @@ class _Comparison:
     def _everyone(self, key: Key, entry: Entry, occurrence: int) -> list[Entry]:
         """What each process evaluated at that occurrence, where all are known to have."""
         others = by_rank(self.would.get(key, []))
+        others.pop(entry.rank, None)
         found = [entry, *(ranked[occurrence] for ranked in others.values() if occurrence < len(ranked))]
         if len({one.rank for one in found}) < self.run.processes:
             return []

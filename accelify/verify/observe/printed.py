@@ -97,9 +97,7 @@ class Printed:
                 stream.write = self._watched(stream.write, name)
                 # A text layer that waits writes bytes at another time, and they would be seen twice.
                 if stream.write_through:
-                    stream.buffer.write = self._watched_bytes(
-                        stream.buffer.write, name
-                    )
+                    stream.buffer.write = self._watched_bytes(stream.buffer.write, name)
         os.write = self._watched_descriptor(os.write)
         if hasattr(warnings, "_showwarnmsg"):
             warnings._showwarnmsg = self._watched_warning(warnings._showwarnmsg)
