@@ -18,16 +18,18 @@ class Context:
         writer: takes the events.
         rank: number of this process, from 0.
         world: how many processes the run has.
+        tree: see `Sites`.
 
     `step` is the number of optimizer steps so far, counted by the recorder. `translate` gives the path that the user
     knows for a real one of this run, where the two differ.
     """
 
-    def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1) -> None:
+    def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
         self.writer = writer
         self.rank = rank
         self.world = world
-        self.sites = Sites()
+        self.sites = Sites(tree)
+        self.tree = tree
         self.step = 0
         self.translate: Callable[[str], str] = str
         self._paused = threading.local()
@@ -43,6 +45,10 @@ class Context:
         if site is not None:
             site = (self.translate(site[0]), site[1])
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
+
+    def translate(self, path: str) -> str:
+        """The path that the user knows for a real one of this run."""
+        return path.removeprefix(self.tree)
 
     @property
     def paused(self) -> bool:
