@@ -30,6 +30,7 @@ class Context:
         self.world = world
         self.sites = Sites(tree)
         self.tree = tree
+        self.tree = tree
         self.step = 0
         self.translate: Callable[[str], str] = str
         self._paused = threading.local()
@@ -45,6 +46,10 @@ class Context:
         if site is not None:
             site = (self.translate(site[0]), site[1])
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
+
+    def translate(self, path: str) -> str:
+        """The path that the user knows for a real one of this run."""
+        return path.removeprefix(self.tree)
 
     def translate(self, path: str) -> str:
         """The path that the user knows for a real one of this run."""
