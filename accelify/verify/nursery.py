@@ -56,6 +56,7 @@ class Nursery:
     """
 
     def __init__(self, threads: int, gpu: bool = False, kind: str | None = None) -> None:
+        self.gpu = gpu
         environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
         environment |= {
             "PYTHONHASHSEED": "0",

@@ -12,6 +12,7 @@ from typing import Any
 from accelify.runtime.launch.port import held_port
 from accelify.verify.events import RankRecord, read_rank, same
 from accelify.verify.nursery import Nursery, NurseryError, Started
+from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
 from accelify.verify.sandbox.network import offline
 from accelify.verify.sandbox.places import InMirror, InNamespaces, Place
@@ -39,6 +40,11 @@ class Job:
         quiet: take chance out of the training step.
         cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
         environment: variables beside those of the runs.
+        runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
+        trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
+            those of the run to compare with.
+        module: the script is run as `python -m` runs this module.
+        scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
         allow_network: leave the network as it is.
         save_weights: file that takes the final weights, really.
         reference: file of another run's final weights, to measure the distance to.
@@ -61,6 +67,13 @@ class Job:
     allow_network: bool = False
     save_weights: Path | None = None
     reference: Path | None = None
+    runtime: str = ""
+    scaled: tuple[tuple[str, int, int], ...] = ()
+    factor: int = 1
+    trace: tuple[int, ...] = ()
+    save_trace: Path | None = None
+    reference_trace: Path | None = None
+    module: str = ""
 
 
 @dataclass
@@ -144,7 +157,7 @@ class Run:
         )
 
 
-def execute(job: Job, nursery: Nursery) -> Run:
+def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     """Run `job` in a sandbox; nothing it started is left, and what it wrote until `Run.close` or the nursery's."""
     nursery.ready()
     scratch = nursery.scratch()
@@ -156,8 +169,9 @@ def execute(job: Job, nursery: Nursery) -> Run:
         }  # fmt: skip
         started_at = time.monotonic()
         started = nursery.start(order)
+        news = News(scratch.results / "rank0.jsonl", job.steps, progress)
         try:
-            failure = _wait(nursery, started, job.limit)
+            failure = _wait(nursery, started, job.limit, news)
         finally:
             nursery.end(started)
         seconds = time.monotonic() - started_at
@@ -206,6 +220,13 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "seed": job.seed,
         "threads": job.threads,
         "converted": job.converted,
+        "runtime": job.runtime,
+        "scaled": [list(key) for key in job.scaled],
+        "factor": job.factor,
+        "module": job.module,
+        "trace": list(job.trace),
+        "save_trace": str(job.save_trace) if job.save_trace else None,
+        "reference_trace": str(job.reference_trace) if job.reference_trace else None,
         "perturb": job.perturb,
         "quiet": job.quiet,
         "cuda_as_cpu": job.cuda_as_cpu,
@@ -214,7 +235,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
     }  # fmt: skip
 
 
-def _wait(nursery: Nursery, started: Started, limit: float) -> str | None:
+def _wait(nursery: Nursery, started: Started, limit: float, news: News) -> str | None:
     """Wait for all; once one has failed the others get a moment and are ended. Returns a sentence on time-out."""
     deadline = time.monotonic() + limit
     while True:
@@ -226,7 +247,8 @@ def _wait(nursery: Nursery, started: Started, limit: float) -> str | None:
             deadline = min(deadline, now + GRACE)
         if now > deadline:
             return None if any(codes) else f"it did not end within {limit:.0f} s"
-        nursery.wait(min(0.5, max(deadline - now, 0.01)))
+        nursery.wait(min(0.2, max(deadline - now, 0.01)))
+        news.look()
 
 
 def _text(path: Path) -> str:

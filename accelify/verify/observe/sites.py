@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from inspect import CO_GENERATOR
 from types import FrameType
 
 import accelify
@@ -50,38 +51,58 @@ def is_library(path: str) -> bool:
 
 
 class Sites:
-    """Answers for one process. Files are read and parsed when they are first asked for."""
+    """Answers for one process. Files are read and parsed when they are first asked for.
 
-    def __init__(self) -> None:
+    Args:
+        tree: a folder in which the user's files lie as they do from the root; it is left out of the answers.
+    """
+
+    def __init__(self, tree: str = "") -> None:
+        self.tree = tree
         self._layouts: dict[str, _Layout] = {}
         self._is_library: dict[str, bool] = {}
         self._loader_loops: set[Site] = set()
+        self._last_loops: set[Site] = set()
 
     def here(self) -> Site | None:
         """The statement of the user's code that is running: of the innermost frame that is the user's."""
         frame = self._user_frame(sys._getframe(1))
-        return self._site(frame) if frame is not None else None
+        if frame is None:
+            return None
+        file, line = self._site(frame)
+        return file.removeprefix(self.tree), line
 
     def note_batch(self) -> None:
         """Called where a batch is taken from a loader: the loop that runs is one over a loader from now on."""
         frame = self._user_frame(sys._getframe(1))
-        if frame is None:
-            return
-        file, line = self._site(frame)
-        layout = self._layout(file)
-        if line in layout.loops:
-            self._loader_loops.add((file, line))
-        elif line in layout.fetching:
-            self._loader_loops.add((file, layout.fetching[line]))
+        self._last_loops = set()
+        while frame is not None:
+            file, line = self._site(frame)
+            layout = self._layout(file)
+            if line in layout.loops:
+                self._last_loops.add((file, line))
+            elif line in layout.fetching:
+                self._last_loops.add((file, layout.fetching[line]))
+            # A generator that yields batches has a loop around it that takes them.
+            generates = frame.f_code.co_flags & CO_GENERATOR
+            frame = self._user_frame(frame.f_back) if generates else None
+        self._loader_loops |= self._last_loops
 
     def in_loader_loop(self) -> bool:
         """Whether some frame of the user's runs the body of a loop over a loader."""
-        if not self._loader_loops:
-            return False
-        frame = self._user_frame(sys._getframe(1))
-        while frame is not None:
+        return self._in_body_of(self._loader_loops, self._user_frame(sys._getframe(1)))
+
+    def in_batch_loop(self) -> bool:
+        """Whether some frame of the user's runs the body of the loop that took the last batch of all.
+
+        After an evaluation inside a training loop it is false: what is shown then is no single batch's.
+        """
+        return self._in_body_of(self._last_loops, self._user_frame(sys._getframe(1)))
+
+    def _in_body_of(self, loops: set[Site], frame: FrameType | None) -> bool:
+        while loops and frame is not None:
             file = frame.f_code.co_filename
-            for looped, line in self._loader_loops:
+            for looped, line in loops:
                 if looped == file:
                     first, last = self._layout(file).loops[line]
                     if first <= frame.f_lineno <= last:
@@ -89,13 +110,20 @@ class Sites:
             frame = self._user_frame(frame.f_back)
         return False
 
+    def is_users(self, file: str) -> bool:
+        """Whether a code object's file is the user's."""
+        known = self._is_library.get(file)
+        if known is None:
+            known = self._is_library[file] = is_library(file)
+        return not known
+
+    def of(self, frame: FrameType) -> Site:
+        """The statement that a frame of the user's runs."""
+        return self._site(frame)
+
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
         while frame is not None:
-            file = frame.f_code.co_filename
-            known = self._is_library.get(file)
-            if known is None:
-                known = self._is_library[file] = is_library(file)
-            if not known:
+            if self.is_users(frame.f_code.co_filename):
                 return frame
             frame = frame.f_back
         return None

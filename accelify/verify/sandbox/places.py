@@ -56,7 +56,8 @@ class InNamespaces:
             self.replaced[os.path.realpath(path)] = str(folder / str(number))
 
     def order(self) -> dict[str, Any]:
-        weights = [os.path.realpath(self.job.save_weights.parent)] if self.job.save_weights else []
+        written = [file for file in (self.job.save_weights, self.job.save_trace) if file is not None]
+        weights = list(dict.fromkeys(os.path.realpath(file.parent) for file in written))
         return {
             "real": [str(self.scratch.results), str(self.scratch.temporary), *weights],
             "replaced": self.replaced,
@@ -64,7 +65,7 @@ class InNamespaces:
         }
 
     def rank_order(self) -> dict[str, Any]:
-        return {"tree": None}
+        return {"tree": ""}
 
     def environment(self) -> dict[str, str]:
         return {}

@@ -1,0 +1,125 @@
+"""Whether a figure is one process's share of what the original shows, as far as the runs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import accumulate
+
+from accelify.verify.compare.entries import Entry
+from accelify.verify.compare.numbers import Number
+from accelify.verify.events import Loss
+from accelify.verify.runs import Run
+
+RECENT = 8
+"""Calls of backward before a figure among which the loss that it shows is looked for."""
+MEANINGFUL = 3
+"""Digits that a figure must have to be recognised as a loss."""
+
+
+class Share(IntEnum):
+    """What is known of a figure that differs; the larger of two counts for a line that shows both."""
+
+    SHOWN = 0
+    """It is the main process's share."""
+    UNKNOWN = 1
+    REFUTED = 2
+    """It is not what one share of the original's figure would be."""
+
+
+class Shares:
+    """Judges figures of one run of several processes against the original's."""
+
+    def __init__(self, original: Run, other: Run, tolerance: float) -> None:
+        self.losses = original.losses
+        self.ranks = [rank.losses for rank in other.ranks]
+        self.processes = other.processes
+        self.tolerance = tolerance
+
+    def judge(self, mine: Entry, theirs: Entry, position: int, everyone: Sequence[Entry]) -> Share:
+        """Whether the number at `position` is a share.
+
+        Args:
+            mine: what the original shows.
+            theirs: what the other run shows in its place.
+            everyone: what each process has evaluated there, where all have.
+        """
+        target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
+        if values := self._values(everyone, position):
+            if max(values) == min(values):
+                return Share.REFUTED
+            room = self.tolerance * abs(target.value) + target.unit
+            inside = min(values) - room <= target.value <= max(values) + room
+            total = self.near(sum(values), target)
+            return Share.SHOWN if inside or total else Share.REFUTED
+        if shown.whole and target.whole:
+            return Share.SHOWN if shown.value * self.processes == target.value else Share.UNKNOWN
+        return self._by_losses(mine, theirs, target, shown)
+
+    def of_everyone(self, target: Number, everyone: Sequence[Entry], position: int) -> str:
+        """What the processes' figures come to together where that is the original's: "mean", "sum" or ""."""
+        values = self._values(everyone, position)
+        if not values or max(values) == min(values):
+            return ""
+        calls = everyone[0].calls
+        scales = [losses[calls - 1].scale if 0 < calls <= len(losses) else 1.0 for losses in self.ranks]
+        weighted = sum(value * scale for value, scale in zip(values, scales, strict=True)) / len(values)
+        if self.near(sum(values) / len(values), target) or self.near(weighted, target):
+            return "mean"
+        return "sum" if self.near(sum(values), target) else ""
+
+    def is_own_loss(self, mine: Entry, theirs: Entry, position: int) -> bool:
+        """Whether the original shows a loss, or the mean or the sum of some, and the other run its own share's."""
+        numbers = mine.parsed.numbers[position], theirs.parsed.numbers[position]
+        return self._by_losses(mine, theirs, *numbers) is Share.SHOWN
+
+    def near(self, value: float, number: Number) -> bool:
+        """Whether `number` shows `value`, as far as its digits go."""
+        return abs(value - number.value) <= number.unit * (1 + 1e-6) + self.tolerance * abs(value)
+
+    def _values(self, everyone: Sequence[Entry], position: int) -> list[float]:
+        if len(everyone) != self.processes or len({entry.parsed.words for entry in everyone}) != 1:
+            return []
+        return [entry.parsed.numbers[position].value for entry in everyone]
+
+    def _by_losses(self, mine: Entry, theirs: Entry, target: Number, shown: Number) -> Share:
+        losses = self.ranks[theirs.rank]
+        if _digits(target) < MEANINGFUL or target.whole or mine.calls != theirs.calls:
+            return Share.UNKNOWN
+        whole = self.losses[: mine.calls]
+        own = [loss.value for loss in losses[: theirs.calls]]
+        if len(own) != len(whole):
+            return Share.UNKNOWN
+        recognised = False
+        for back in range(1, min(RECENT, len(whole)) + 1):
+            if self._same(whole[-back], target):
+                recognised = True
+                if self._same(own[-back], shown):
+                    return Share.SHOWN
+        sums, own_sums = _sums(whole), _sums(own)
+        for start in range(len(whole)):
+            count = len(whole) - start
+            # Over the calls since `start`: their sum, and their mean.
+            for divisor in (1, count):
+                if self._same(sums[start] / divisor, target) and self._same(own_sums[start] / divisor, shown):
+                    return Share.SHOWN
+        return Share.REFUTED if recognised and _scaled_evenly(losses[: theirs.calls]) else Share.UNKNOWN
+
+    def _same(self, value: float, number: Number) -> bool:
+        # A figure with few digits is next to many values.
+        return abs(value - number.value) <= 0.51 * number.unit + self.tolerance * abs(value)
+
+
+def _sums(values: Sequence[float]) -> list[float]:
+    """The sum of the values from each position to the end."""
+    return list(accumulate(reversed(values)))[::-1]
+
+
+def _digits(number: Number) -> int:
+    digits = [letter for letter in number.text.lower().split("e")[0] if letter.isdigit()]
+    return len("".join(digits).lstrip("0"))
+
+
+def _scaled_evenly(losses: Sequence[Loss]) -> bool:
+    """Whether every loss was the mean of its share, so that a script that shows it shows that very number."""
+    return all(loss.scale == 1.0 for loss in losses)
