@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare.losses import Comparison, Verdict
+from accelify.verify.compare.losses import Comparison
+from accelify.verify.compare.verdict import Verdict
 from accelify.verify.session import Report, verify
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
@@ -65,7 +66,7 @@ def test_one_process_is_identical(kind: str) -> None:
     assert not report.converted.refused
     comparison = report.comparisons[0]
     assert comparison.run.processes == 1
-    assert comparison.verdict is Verdict.IDENTICAL, explain(comparison)
+    assert comparison.verdict is Verdict.EQUAL, explain(comparison)
     assert comparison.same_weights
     assert comparison.same_rates
 
@@ -86,7 +87,7 @@ def test_two_processes_are_equal(kind: str) -> None:
     if not_comparable(kind):
         assert comparison.verdict is Verdict.NOT_COMPARABLE, explain(comparison)
     else:
-        assert comparison.verdict in (Verdict.IDENTICAL, Verdict.ROUNDING), explain(comparison)
+        assert comparison.verdict in (Verdict.EQUAL, Verdict.ROUNDING), explain(comparison)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,34 +1,62 @@
-"""`accelify verify`: run a script before and after conversion and compare the losses."""
+"""`accelify verify`: run a script before and after conversion and compare everything that can be seen."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accelify.cli.convert import BatchSize
 from accelify.cli.inputs import Runtime
+from accelify.cli.terminal import coloured, complain, fail
+
+if TYPE_CHECKING:
+    from accelify.verify.session import Report
+
+NOTHING_VERIFIED = 2
+_WIDTH = 140
+"""Columns of what is not shown on a terminal."""
 
 
 def verify(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The plain script, not converted yet.")],
+    script: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="The plain script or notebook, or a converted one whose plain version git has.",
+        ),
+    ] = None,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="-- ARGS...", help="Handed to the script as they are.")
+        list[str] | None, typer.Argument(metavar="-- ARGS...", help="Passed to the script as they are.")
+    ] = None,
+    module: Annotated[
+        str | None, typer.Option("-m", "--module", metavar="NAME", help="Run this module, as python -m does.")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimizer steps of each run.")] = 20,
     num_processes: Annotated[
-        int,
-        typer.Option("--num_processes", "--num-processes", "-n", min=1, help="Processes of the second run."),
-    ] = 2,
+        str,
+        typer.Option(
+            "--num_processes",
+            "--num-processes",
+            "-n",
+            metavar="N[,N...]",
+            help="Processes of the converted script's runs; the one on 1 process is always made.",
+        ),
+    ] = "2",
+    batch_size: Annotated[
+        BatchSize, typer.Option(help="What the script is converted with; see `accelify convert --help`.")
+    ] = BatchSize.PER_PROCESS,
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against", metavar="FILE", help="Compare with this converted script instead of a fresh one."
+            "--against",
+            metavar="FILE",
+            help="The converted script for a plain SCRIPT, or the plain one for a converted SCRIPT.",
         ),
     ] = None,
     runtime: Annotated[
@@ -37,82 +65,125 @@ def verify(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw the losses into this file.")
     ] = None,
+    report_file: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page to look at.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    each: Annotated[
+        Path | None,
+        typer.Option(
+            "--each",
+            metavar="FOLDER",
+            help="Verify every script listed in FOLDER/runs.tsv, and print one table.",
+        ),
+    ] = None,
     gpu: Annotated[
         bool, typer.Option("--gpu", help="Run on the devices that are there, not on the CPU.")
+    ] = False,
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="Let the runs reach the network; without it they do not.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed for what the script does not seed itself.")] = 0,
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Give a run up after this long.")
     ] = 600.0,
 ) -> None:
-    """Run SCRIPT as it is and a converted copy of it, and compare every loss, the learning rates and the weights.
+    """Run SCRIPT as it is and converted, on one process and on several, and compare everything that can be seen.
 
-    The copy runs on one process and on several, with each batch split between them. Nothing is written beside the
-    script. Exit codes: 0 equal or not comparable, 1 different or refused, 2 bad usage or a script that does not run.
+    Losses, learning rates, steps, samples, weights, printed and logged figures, files, decisions, side effects: one
+    verdict each. The runs change nothing outside folders of their own. Exit codes: 0 all equal or not comparable, 1
+    something is different, 2 nothing could be verified.
     """
     from rich.console import Console
 
-    from accelify.cli.terminal import coloured, fail
     from accelify.source import SourceError
+    from accelify.verify import plot as drawing
     from accelify.verify import show
-    from accelify.verify.session import Converted, VerifyError
+    from accelify.verify.live import Live
+    from accelify.verify.session import VerifyError
     from accelify.verify.session import verify as run
+    from accelify.verify.subject import find_module, find_subject
 
-    # An end from outside takes the same road as Ctrl-C: every process ended, every temporary folder removed.
+    # An end from outside takes the same way as Ctrl-C: every process ended, every temporary folder removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    counts = _counts(num_processes)
+    if each is not None:
+        raise typer.Exit(_each(each, counts, steps=steps, timeout=timeout, as_json=as_json))
+    words = list(arguments or ())
+    if module is not None and script is not None:
+        # The first word after -m NAME belongs to the module.
+        words.insert(0, str(script))
     errors = Console(stderr=True)
-    status = errors.status("") if errors.is_terminal and not as_json else None
     try:
         if plot is not None:
-            show.check_plot(plot)
-        converted = None
-        if against is not None:
-            converted = Converted(files={script.resolve(): _read(against)})
-        _read(script)
-        with status or contextlib.nullcontext():
+            drawing.check_plot(plot)
+        place = find_module(module) if module else script
+        if place is None:
+            fail("Name the script to verify, or a module with -m.")
+        subject = find_subject(place, against)
+        with Live(errors, errors.is_terminal and not as_json) as live:
             report = run(
-                script,
-                tuple(arguments or ()),
-                converted=converted,
+                subject.script,
+                tuple(words),
+                converted=subject.converted,
                 runtime=runtime.value,
+                batch_size=batch_size.value,
                 steps=steps,
-                processes=num_processes,
+                processes=counts,
                 gpu=gpu,
                 seed=seed,
                 limit=timeout,
-                progress=lambda what: status.update(f"running {what}") if status else None,
+                allow_network=allow_network,
+                module=module or "",
+                progress=live,
             )
         if plot is not None and report.original is not None:
-            show.plot(report, plot)
+            drawing.plot(report, plot)
+        if report_file is not None:
+            _write_page(report, report_file)
     except (VerifyError, SourceError) as error:
-        fail(str(error))
+        complain(str(error))
+        raise typer.Exit(NOTHING_VERIFIED) from None
     if as_json:
-        print(json.dumps(_plain(report.to_json()), indent=2, allow_nan=False))
+        print(json.dumps(plain(report.to_json()), indent=2, allow_nan=False))
     else:
-        wide = None if sys.stdout.isatty() else 140
+        wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))
     raise typer.Exit(report.exit_code)
 
 
-def _read(path: Path) -> bytes:
-    from accelify.source import Source, SourceError
-
-    if path.suffix == ".ipynb":
-        raise SourceError(
-            f"{path} is a notebook, and verify runs scripts: export it with "
-            f"`jupyter nbconvert --to script {path.name}`.",
-            path,
-        )
-    source = Source.read(path)
-    _ = source.tree
-    return source.encode()
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        counts = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < 1:
+        fail(f"--num-processes {text}: give a number of processes, or several as in 1,2,4.")
+    return counts
 
 
-def _plain(value: Any) -> Any:
+def _write_page(report: Report, path: Path) -> None:
+    from accelify.source import write_all
+    from accelify.verify.page import page
+
+    write_all([(path, page(report).encode())])
+
+
+def _each(folder: Path, counts: tuple[int, ...], *, steps: int, timeout: float, as_json: bool) -> int:
+    from accelify.verify.each import verify_each
+    from accelify.verify.session import VerifyError
+
+    try:
+        return verify_each(folder, counts, steps=steps, limit=timeout, as_json=as_json)
+    except VerifyError as error:
+        complain(str(error))
+        return NOTHING_VERIFIED
+
+
+def plain(value: Any) -> Any:
     """`value` with null for what JSON has no number for: infinities and NaN."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from accelify.report.style import counted
+from accelify.report.verdicts import Verdicts, read_verdicts
 from accelify.source import SourceError, read_bytes
 
 _WIDTH, _HEIGHT = 720, 240
@@ -21,10 +22,14 @@ _STROKES = (("#9db7e8", 5.0), ("#c2410c", 1.6), ("#15803d", 1.6), ("#7c3aed", 1.
 
 @dataclass(frozen=True)
 class Curves:
-    """The losses of `accelify verify`: `verdict` in a word or two, and per run (original first) its losses by step."""
+    """The losses of `accelify verify`: `verdict` in a word or two, and per run (original first) its losses by step.
+
+    `verdicts` is what was compared besides.
+    """
 
     verdict: str
     runs: tuple[tuple[str, tuple[float, ...]], ...]
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
 
 def read_curves(file: Path) -> tuple[Path, Curves]:
@@ -34,16 +39,21 @@ def read_curves(file: Path) -> tuple[Path, Curves]:
     """
     try:
         report = json.loads(read_bytes(file))
-        runs = [("original", report["original"]["losses"])] if report["original"] else []
-        runs += [(_named(run), run["losses"]) for run in report["runs"]]
-        verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in report["runs"])
-        verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
-        curves = Curves(verdict, tuple((name, tuple(map(_number, losses))) for name, losses in runs))
-        return Path(report["script"]), curves
+        return Path(report["script"]), curves_of(report)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise SourceError(
             f"{file} is not what `accelify verify --json` prints: make it anew.", file
         ) from None
+
+
+def curves_of(report: dict[str, Any]) -> Curves:
+    """The curves and verdicts of a verification as plain data; KeyError or TypeError where it is no such data."""
+    runs = [("original", report["original"]["losses"])] if report["original"] else []
+    runs += [(_named(run), run["losses"]) for run in report["runs"]]
+    verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in report["runs"])
+    verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
+    named = tuple((name, tuple(map(_number, losses))) for name, losses in runs)
+    return Curves(verdict, named, read_verdicts(report["runs"]))
 
 
 def _named(run: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from accelify.report.curves import Curves, curves_svg
 from accelify.report.sides import Block, Line, Row, edited_lines, side_by_side
 from accelify.report.style import counted, duration
 from accelify.report.totals import share_done
+from accelify.report.verdicts import verdict_table
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
@@ -146,7 +147,9 @@ def _file(
     if conversion.remaining:
         facts.append(f"{counted(len(conversion.remaining), 'place')} left")
     reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
-    drawn = f'<div class="pad">{curves_svg(curves[name])}</div>' if name in curves else ""
+    drawn = ""
+    if name in curves:
+        drawn = f'<div class="pad">{curves_svg(curves[name])}{verdict_table(curves[name].verdicts)}</div>'
     sides = _sides(number, conversion, hues) if conversion.changed else ""
     return (
         f'<details class="card file" id="file{number}"{" open" * is_open}><summary><code>{escape(name)}</code><br>'

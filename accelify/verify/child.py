@@ -105,7 +105,9 @@ def run_rank(job: dict[str, Any]) -> int:
 
     from accelify.verify.observe import everything
     from accelify.verify.observe.context import Context
+    from accelify.verify.observe.loaders import LoaderWatch
     from accelify.verify.observe.recorder import Enough, Recorder
+    from accelify.verify.observe.tracing import Tracer
 
     rank: int = job["rank"]
     results = Path(job["results"])
@@ -113,7 +115,11 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
-    context = Context(writer, rank, job["world"])
+    context = Context(writer, rank, job["world"], job["tree"])
+    tracer = None
+    if job["trace"]:
+        tracer = Tracer(job["trace"], try_rows=job["world"] == 1)
+        tracer.install()
     recorder = Recorder(
         context,
         job["steps"],
@@ -122,12 +128,18 @@ def run_rank(job: dict[str, Any]) -> int:
         reference=job["reference"] if rank == 0 else None,
         perturb=job["perturb"],
         quiet=job["quiet"],
+        tracer=tracer,
     )
     recorder.install()
+    loaders = LoaderWatch(context, job["scaled"], job["factor"])
+    loaders.install()
     if job["converted"]:
         from accelify.runtime.observers import add_backward_observer
 
         add_backward_observer(recorder.observe)
+    if job["runtime"]:
+        package = "accelify.runtime" if job["runtime"] == "accelify" else job["runtime"]
+        loaders.watch_preparation(importlib.import_module(package).Accelerator)
     if job["cuda_as_cpu"]:
         from accelify.verify.observe import devices
 
@@ -138,26 +150,44 @@ def run_rank(job: dict[str, Any]) -> int:
     everything.install(context)
     code, why = 0, "finished"
     try:
-        _run(job["script"], job["arguments"])
+        _run(job["script"], job["arguments"], job["module"])
     except Enough:
         why = "steps"
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code:
             said = stop.code if isinstance(stop.code, str) else ""
-            writer.write(_error("SystemExit", said, stop, job["script"]))
+            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"]))
     except BaseException as error:
         code = 1
         traceback.print_exc()
-        writer.write(_error(type(error).__name__, str(error), error, job["script"]))
+        writer.write(_error(type(error).__name__, str(error), error, job["script"], job["tree"]))
     everything.finish(context)
     if code == 0:
         recorder.finish(why)
+        if tracer is not None:
+            torch.save(tracer.windows, results / f"trace{rank}.pt")
         _wait_for_others(results, rank, job["world"])
+        if tracer is not None and rank == 0:
+            _compare_traces(job, results, writer)
     return code
 
 
-def _run(script: str, arguments: list[str]) -> None:
+def _compare_traces(job: dict[str, Any], results: Path, writer: EventWriter) -> None:
+    """Write where this run parts from the traced reference; or, without one, leave the trace for the run that asks."""
+    import torch
+
+    from accelify.verify.observe.parting import first_difference
+
+    if job["save_trace"]:
+        os.replace(results / "trace0.pt", job["save_trace"])
+        return
+    traces = [torch.load(results / f"trace{rank}.pt", weights_only=True) for rank in range(job["world"])]
+    reference = torch.load(job["reference_trace"], weights_only=True)
+    writer.write({"event": "parted", "sentence": first_difference(reference, traces)})
+
+
+def _run(script: str, arguments: list[str], name: str = "") -> None:
     with io.open_code(script) as file:
         code = compile(file.read(), script, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
@@ -168,8 +198,22 @@ def _run(script: str, arguments: list[str]) -> None:
         __cached__=None,
     )
     sys.modules["__main__"] = module
-    sys.path[0] = os.path.dirname(script)
+    sys.path[0] = os.getcwd() if name else os.path.dirname(script)
     sys.argv = list(arguments)
+    if script.endswith(".ipynb"):
+        module.__dict__["display"] = print
+    if name:
+        # As `python -m` does, so that relative imports find their package.
+        package = name if os.path.basename(script) == "__main__.py" else name.rpartition(".")[0]
+        module.__dict__.update(
+            __package__=package,
+            __spec__=importlib.machinery.ModuleSpec(
+                name, importlib.machinery.SourceFileLoader(name, script), origin=script
+            ),
+        )
+        sys.argv[0] = script
+        if package:
+            importlib.import_module(package)
     exec(code, module.__dict__)
 
 
@@ -196,12 +240,17 @@ def _seed(seed: int) -> None:
         sys.modules["numpy"].random.seed(seed)
 
 
-def _error(kind: str, said: str, error: BaseException, script: str) -> dict[str, Any]:
-    line = None
+def _error(kind: str, said: str, error: BaseException, script: str, tree: str) -> dict[str, Any]:
+    from accelify.verify.observe.sites import is_library
+
+    line = site = None
     for frame, number in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename == script:
+        file = frame.f_code.co_filename
+        if file == script:
             line = number
-    return {"event": "error", "type": kind, "said": said, "line": line, "time": time.time()}
+        if not is_library(file):
+            site = (file.removeprefix(tree), number)
+    return {"event": "error", "type": kind, "said": said, "line": line, "site": site, "time": time.time()}
 
 
 def _wait_for_others(results: Path, rank: int, world: int) -> None:

@@ -32,6 +32,7 @@ class Loss:
     raw: float
     step: int
     dtype: str
+    site: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Step:
 
     optimizer: int
     rates: tuple[float, ...]
+    site: tuple[str, int] | None = None
 
 
 @dataclass
@@ -81,9 +83,9 @@ def read_rank(path: Path) -> RankRecord:
         kind = event.pop("event")
         record.events.setdefault(kind, []).append({**event, "n": number})
         if kind == "loss":
-            record.losses.append(Loss(**event))
+            record.losses.append(Loss(**{**event, "site": _site(event)}))
         elif kind == "step":
-            record.steps.append(Step(event["optimizer"], tuple(event["rates"])))
+            record.steps.append(Step(event["optimizer"], tuple(event["rates"]), _site(event)))
         elif kind == "reason":
             record.reasons.setdefault(event["reason"], event["what"])
         elif kind == "autocast":
@@ -96,6 +98,11 @@ def read_rank(path: Path) -> RankRecord:
         elif kind == "end":
             record.ended, record.passes = event["why"], event["passes"]
     return record
+
+
+def _site(event: dict[str, Any]) -> tuple[str, int] | None:
+    site = event.get("site")
+    return (site[0], site[1]) if site else None
 
 
 def same(a: float, b: float) -> bool:

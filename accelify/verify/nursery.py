@@ -36,6 +36,7 @@ class Nursery:
     """
 
     def __init__(self, threads: int, gpu: bool = False) -> None:
+        self.gpu = gpu
         environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
         environment |= {
             "PYTHONHASHSEED": "0",

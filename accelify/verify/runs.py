@@ -15,6 +15,7 @@ from accelify.runtime.launch.port import held_port
 from accelify.verify.events import RankRecord, read_rank, same
 from accelify.verify.mirror import Mirror
 from accelify.verify.nursery import Nursery
+from accelify.verify.progress import News, Progress, silent
 
 GRACE = 2.0
 """Seconds that the other ranks get to end by themselves once one has failed."""
@@ -38,6 +39,12 @@ class Job:
         quiet: take chance out of the training step.
         cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
         environment: variables beside those of the runs.
+        runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
+        trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
+            those of the run to compare with.
+        module: the script is run as `python -m` runs this module.
+        allow_network: let the run reach the network.
+        scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
     """
 
     script: Path
@@ -56,6 +63,14 @@ class Job:
     environment: dict[str, str] = field(default_factory=dict)
     save_weights: Path | None = None
     reference: Path | None = None
+    runtime: str = ""
+    scaled: tuple[tuple[str, int, int], ...] = ()
+    factor: int = 1
+    trace: tuple[int, ...] = ()
+    save_trace: Path | None = None
+    reference_trace: Path | None = None
+    module: str = ""
+    allow_network: bool = False
 
 
 @dataclass
@@ -130,7 +145,7 @@ class Run:
         )
 
 
-def execute(job: Job, nursery: Nursery) -> Run:
+def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     """Run `job` in a mirror of its own, which is removed afterwards; nothing it started is left."""
     script = Path(os.path.realpath(job.script))
     mirror = Mirror(script, Path.cwd(), {script: script.read_bytes(), **job.replaced})
@@ -145,7 +160,8 @@ def execute(job: Job, nursery: Nursery) -> Run:
         try:
             for rank in range(job.processes):
                 pids.append(nursery.start(_order(job, mirror, results, rank, port)))
-            failure = _wait(nursery, pids, job.limit)
+            news = News(results / "rank0.jsonl", job.steps, progress)
+            failure = _wait(nursery, pids, job.limit, news)
         finally:
             nursery.end(pids)
         seconds = time.monotonic() - started
@@ -189,6 +205,13 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
         "seed": job.seed,
         "threads": job.threads,
         "converted": job.converted,
+        "runtime": job.runtime,
+        "scaled": [list(key) for key in job.scaled],
+        "factor": job.factor,
+        "module": job.module,
+        "trace": list(job.trace),
+        "save_trace": str(job.save_trace) if job.save_trace else None,
+        "reference_trace": str(job.reference_trace) if job.reference_trace else None,
         "perturb": job.perturb,
         "quiet": job.quiet,
         "cuda_as_cpu": job.cuda_as_cpu,
@@ -197,7 +220,7 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
     }
 
 
-def _wait(nursery: Nursery, pids: Sequence[int], limit: float) -> str | None:
+def _wait(nursery: Nursery, pids: Sequence[int], limit: float, news: News) -> str | None:
     """Wait for all; once one has failed the others get a moment and are ended. Returns a sentence on time-out."""
     deadline = time.monotonic() + limit
     while True:
@@ -209,7 +232,8 @@ def _wait(nursery: Nursery, pids: Sequence[int], limit: float) -> str | None:
             deadline = min(deadline, now + GRACE)
         if now > deadline:
             return None if any(codes) else f"it did not end within {limit:.0f} s"
-        nursery.wait(min(0.5, max(deadline - now, 0.01)))
+        nursery.wait(min(0.2, max(deadline - now, 0.01)))
+        news.look()
 
 
 def _text(path: Path) -> str:

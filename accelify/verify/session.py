@@ -7,15 +7,21 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelify.obsolete_keywords import modernised
-from accelify.verify.compare.losses import Comparison, Verdict, compare, structural, tolerances
+from accelify.verify.compare import everything
+from accelify.verify.compare.losses import Comparison, structural, tolerances
+from accelify.verify.compare.verdict import Verdict
+from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery, NurseryError
+from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
+
+if TYPE_CHECKING:
+    from accelify.conversion import Conversion
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
@@ -43,7 +49,22 @@ class Converted:
     refused: str = ""
     unchanged: str = ""
     remaining: tuple[str, ...] = ()
-    modernised: dict[Path, bytes] = field(default_factory=dict)
+    originals: dict[Path, bytes] = field(default_factory=dict)
+    modernised: bool = False
+    conversions: tuple[Conversion, ...] = ()
+
+    def texts(self) -> dict[Path, tuple[str, str]]:
+        """The files that are not the same in both versions, each with its text before and after."""
+        found = {}
+        for path in sorted({*self.files, *self.originals}):
+            on_disk = path.read_bytes() if path.exists() else b""
+            texts = (self.originals.get(path, on_disk), self.files.get(path, on_disk))
+            found[path] = (_decoded(texts[0]), _decoded(texts[1]))
+        return found
+
+    def lines(self) -> LineMap:
+        """Which lines of the converted files stand for which of the original ones."""
+        return LineMap(self.texts())
 
 
 @dataclass
@@ -60,9 +81,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing is wrong, 1 when a run is different or failed, or the converter refused."""
-        wrong = any(c.verdict in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons)
-        return int(wrong or bool(self.converted.refused))
+        """0 where nothing is wrong, 1 where a run is different or failed, 2 where nothing was verified."""
+        if not self.comparisons:
+            return 2
+        return int(any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons))
 
     @property
     def within_first_epoch(self) -> bool:
@@ -98,27 +120,34 @@ class Report:
         }
 
 
-def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
-    """What `accelify convert --batch-size total` would write for a runtime, without writing it.
+def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per-process") -> Converted:
+    """What `accelify convert` would write with these options, without writing it.
 
     Raises:
         SourceError: the script cannot be read or is not Python.
     """
     from accelify.conversion import ConvertOptions
     from accelify.convert import convert_paths
+    from accelify.notebook import is_notebook
 
     files: dict[Path, bytes] = {}
     old: dict[Path, bytes] = {}
     remaining: list[str] = []
     own = Path(os.path.realpath(script))
-    answer = Converted()
-    for conversion in convert_paths([script], ConvertOptions(batch_size="total", runtime=runtime)):
+    answer, renamed = Converted(), False
+    conversions = tuple(convert_paths([script], ConvertOptions(batch_size=batch_size, runtime=runtime)))
+    for conversion in conversions:
         source = conversion.source
         if conversion.changed and source.path is not None:
             place = Path(os.path.realpath(source.path))
+            if is_notebook(b"", place):
+                # The cells of a notebook run as one script, in its place.
+                files[place], old[place] = conversion.new_text.encode(), source.text.encode()
+                continue
             files[place] = source.encode(conversion.new_text)
             if (runs_today := modernised(source.text)) != source.text:
                 old[place] = source.encode(runs_today)
+                renamed = True
         remaining += [f"line {found.line}: {found.code} {found.message}" for found in conversion.remaining]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:
             continue
@@ -126,7 +155,14 @@ def convert_copy(script: Path, runtime: str = "accelify") -> Converted:
             answer = replace(answer, refused=conversion.reason or "the converter gave no reason")
         elif conversion.status == "unchanged":
             answer = replace(answer, unchanged=conversion.reason or "nothing in it needs a change")
-    return replace(answer, files=files, remaining=tuple(remaining), modernised=old)
+    return replace(
+        answer,
+        files=files,
+        remaining=tuple(remaining),
+        originals=old,
+        modernised=renamed,
+        conversions=conversions,
+    )
 
 
 def verify(
@@ -135,26 +171,32 @@ def verify(
     *,
     converted: Converted | None = None,
     runtime: str = "accelify",
+    batch_size: str = "per-process",
     steps: int = 20,
-    processes: int = 2,
+    processes: int | tuple[int, ...] = 2,
     gpu: bool = False,
     seed: int = 0,
     limit: float = 600.0,
-    progress: Callable[[str], None] = lambda _: None,
+    allow_network: bool = False,
+    module: str = "",
+    progress: Progress = silent,
 ) -> Report:
-    """Run `script` and its converted copy and compare them. Nothing is written beside the script.
+    """Run `script` and its converted copy and compare them. Nothing outside the runs' own folders is changed.
 
     Args:
         script: path of the plain script.
         arguments: its own command line.
         converted: the copy; made by the converter when None.
         runtime: what the copy is written for, `accelify` or `accelerate`.
+        batch_size: what the copy is converted with, `per-process` or `total`.
         steps: optimizer steps of each run.
-        processes: of the second run of the copy; 1 leaves that run out.
+        processes: numbers of processes for the runs of the copy besides the one on 1 process.
         gpu: run on the devices that are there instead of the CPU.
         seed: for the generators that the script does not seed itself.
         limit: seconds that the original may take.
-        progress: told what is being run.
+        allow_network: let the runs reach the network.
+        module: run this module, as `python -m` does, of which `script` is the file.
+        progress: called with what is being run, and with its steps and losses as they come.
 
     Raises:
         VerifyError: torch is missing, or the original does not run or never calls backward.
@@ -162,119 +204,198 @@ def verify(
     """
     if importlib.util.find_spec("torch") is None:
         raise VerifyError(NO_TORCH)
+    counts = (processes,) if isinstance(processes, int) else processes
+    most = max(counts, default=1)
     if gpu:
-        _check_devices(processes)
+        _check_devices(most)
     if runtime == "accelerate" and importlib.util.find_spec("accelerate") is None:
         raise VerifyError(NO_ACCELERATE)
-    converted = convert_copy(script, runtime) if converted is None else converted
+    converted = convert_copy(script, runtime, batch_size) if converted is None else converted
     report = Report(script, converted)
     if converted.refused or converted.unchanged:
         return report
-    threads = _threads(processes)
+    threads = _threads(most)
     with tempfile.TemporaryDirectory(prefix="accelify-weights-") as folder, Nursery(threads, gpu) as nursery:
         job = Job(
             script, arguments, steps=steps, seed=seed, threads=threads, limit=limit,
-            save_weights=Path(folder) / "weights.pt", replaced=converted.modernised,
+            save_weights=Path(folder) / "weights.pt", replaced=converted.originals,
+            allow_network=allow_network, module=module,
         )  # fmt: skip
         if runtime == "accelerate" and not gpu:
             job = replace(job, environment={"ACCELERATE_USE_CPU": "true"})
         try:
+            progress("importing torch")
             nursery.ready()
-            _Session(report, job, nursery, progress, gpu).run(processes)
+            Session(report, job, nursery, runtime, progress).run(counts)
         except NurseryError as error:
             raise VerifyError(f"The runs were given up: {error}") from None
     return report
 
 
-class _Session:
-    """The runs of one verification, in their order."""
+class Session:
+    """The runs of one verification, in their order.
 
-    def __init__(
-        self, report: Report, job: Job, nursery: Nursery, progress: Callable[[str], None], gpu: bool
-    ) -> None:
+    Args:
+        report: filled in as the runs end.
+        job: the original's run.
+        nursery: where processes come from.
+        runtime: what the copy is written for.
+        progress: see `verify`.
+    """
+
+    def __init__(self, report: Report, job: Job, nursery: Nursery, runtime: str, progress: Progress) -> None:
         self.report = report
-        self.gpu = gpu
         self.job = job
         self.nursery = nursery
         self.progress = progress
-        self.unrepeatable = ""
+        self.lines = report.converted.lines()
+        self.copy = replace(
+            job,
+            replaced=report.converted.files,
+            label="converted",
+            converted=True,
+            runtime=runtime,
+            save_weights=None,
+            reference=job.save_weights,
+        )
+        self.again: Run | None = None
+        self.references: dict[int, tuple[Job, Run]] = {}
 
-    def run(self, processes: int) -> None:
+    def run(self, processes: tuple[int, ...]) -> None:
+        """Make all runs and fill in the report."""
         original = self._execute("the original on 1 process", self.job)
-        if original.failure and not self.gpu and _NEEDS_CUDA.search(original.failure):
+        if original.failure and not self.nursery.gpu and _NEEDS_CUDA.search(original.failure):
             self.job = replace(self.job, cuda_as_cpu=True)
+            self.copy = replace(self.copy, cuda_as_cpu=True)
             original = self._execute("the original with the CPU in place of CUDA", self.job)
             self.report.cuda_as_cpu = True
         _check(original, self.report.script)
         self.report.original, self.report.tolerances = original, tolerances(original)
-        copy = replace(
-            self.job,
-            replaced=self.report.converted.files,
-            label="converted",
-            converted=True,
-            save_weights=None,
-            reference=self.job.save_weights,
-            limit=min(self.job.limit, 60 + 20 * original.seconds),
-        )
-        one = self._execute("the copy on 1 process", copy)
-        self.report.comparisons.append(self._one_process(original, one))
-        if processes > 1:
-            copy = replace(copy, processes=processes)
-            several = self._execute(f"the copy on {processes} processes", copy)
-            self.report.comparisons.append(self._several(original, several, copy))
+        self.copy = replace(self.copy, limit=min(self.job.limit, 60 + 20 * original.seconds))
+        one = self._execute("the converted script on 1 process", self.copy)
+        comparison = everything.compare(original, one, self.lines, exact=True)
+        self._without_what_is_not_repeated(comparison, original)
+        self._where_it_parts(comparison, self.job, self.copy)
+        self.report.comparisons.append(comparison)
+        for count in processes:
+            if count > 1:
+                self.report.comparisons.append(self._several(original, one, count))
 
     def _execute(self, what: str, job: Job) -> Run:
         self.progress(what)
-        return execute(job, self.nursery)
+        return execute(job, self.nursery, self.progress)
 
-    def _one_process(self, original: Run, run: Run) -> Comparison:
-        """One process has to be identical; where it is not, the original may not repeat its own numbers."""
-        comparison = compare(original, run)
-        if comparison.verdict not in (Verdict.DIFFERENT, Verdict.ROUNDING):
-            return comparison
-        again = self._execute("the original once more", replace(self.job, save_weights=None))
-        if not again.failure and not again.same_as(original):
-            self.unrepeatable = (
-                "two runs of the original itself differ: it depends on time, or on other entropy"
-            )
-            if comparison.verdict is Verdict.DIFFERENT:
-                comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
-        return comparison
+    def _without_what_is_not_repeated(self, comparison: Comparison, original: Run) -> None:
+        """Where something differs, the original may not repeat its own numbers: it is run once more to see."""
+        if comparison.overall is not Verdict.DIFFERENT:
+            return
+        if self.again is None:
+            self.again = self._execute("the original once more", replace(self.job, save_weights=None))
+        if self.again.failure:
+            return
+        noise = everything.compare(original, self.again, LineMap({}), exact=True)
+        everything.downgrade(comparison, noise.differing())
+        if noise.verdict is Verdict.DIFFERENT and comparison.verdict is Verdict.DIFFERENT:
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, everything.NOT_REPEATED
 
-    def _several(self, original: Run, run: Run, copy: Job) -> Comparison:
-        """On several processes rounding may grow; how far is asked of the original, disturbed, where it matters."""
-        comparison = compare(original, run)
-        if self.unrepeatable and comparison.verdict is Verdict.DIFFERENT:
-            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, self.unrepeatable
-            return comparison
-        comparison = self._with_control(comparison, original, self.job)
-        if comparison.verdict is Verdict.NOT_COMPARABLE and original.ranks[0].reasons:
-            self._without_chance(comparison, copy)
+    def _several(self, original: Run, one: Run, count: int) -> Comparison:
+        """Compare the copy on several processes with the original, in batches as large as theirs together."""
+        name = f"{count} processes"
+        job, reference = self._reference(original, one, count)
+        copy = replace(self.copy, processes=count, reference=job.save_weights)
+        run = self._execute(f"the converted script on {name}", copy)
+        if run.repeated and reference is not original:
+            # Nothing is shared out: each process does what the original does, in batches of the original's size.
+            job, reference = self.job, original
+        comparison = self._with_control(
+            everything.compare(reference, run, self.lines, exact=False), reference, job
+        )
+        self._without_what_is_not_repeated(comparison, original)
+        if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
+            self._without_chance(comparison, job, copy)
+        self._where_it_parts(comparison, job, copy)
         order = [line for line in self.report.converted.remaining if _ORDER.search(line)]
-        if comparison.verdict is Verdict.DIFFERENT and order and not structural(original, run):
+        if comparison.verdict is Verdict.DIFFERENT and order and not structural(reference, run):
             comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, "; ".join(order)
+            everything.downgrade(comparison, comparison.differing(), comparison.reason)
         return comparison
+
+    def _reference(self, original: Run, one: Run, count: int) -> tuple[Job, Run]:
+        """The original with batches as large as `count` processes have together; itself where none is larger."""
+        if count in self.references:
+            return self.references[count]
+        scaled = []
+        for event in one.ranks[0].events.get("prepared_loader", ()):
+            file, line, number = event["key"]
+            site = self.lines.original((file, line))
+            if site is not None and not event["split"]:
+                scaled.append((*site, number))
+        job, run = self.job, original
+        if scaled:
+            assert self.job.save_weights is not None
+            weights = self.job.save_weights.with_name(f"weights{count}.pt")
+            job = replace(self.job, scaled=tuple(scaled), factor=count, save_weights=weights)
+            run = self._execute(f"the original with {count} batches in one", job)
+            if run.failure or not run.losses:
+                raise VerifyError(
+                    f"{self.report.script} does not run with batches {count} times as large, which is what {count} "
+                    f"processes see: {run.failure or 'it never calls backward'}. Give --batch-size total to compare "
+                    "with the script's own batches."
+                )
+        self.references[count] = job, run
+        return job, run
 
     def _with_control(self, comparison: Comparison, original: Run, job: Job) -> Comparison:
         if comparison.verdict is not Verdict.DIFFERENT:
             return comparison
         disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
         control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
-        return compare(original, comparison.run, control=control)
+        exact = comparison.run.processes == 1
+        return everything.compare(original, comparison.run, self.lines, exact, control=control)
 
-    def _without_chance(self, comparison: Comparison, copy: Job) -> None:
+    def _where_it_parts(self, comparison: Comparison, job: Job, copy: Job) -> None:
+        """Name the first weights, output, loss or gradient that differs, where losses or weights do."""
+        check = next(
+            (
+                c
+                for c in comparison.checks
+                if c.aspect in ("losses", "weights") and c.verdict is Verdict.DIFFERENT
+            ),
+            None,
+        )
+        if check is None or comparison.verdict is not Verdict.DIFFERENT or job.save_weights is None:
+            return
+        number = comparison.first.number if comparison.first else len(comparison.run.losses)
+        trace = job.save_weights.with_name("trace.pt")
+        wanted = tuple(range(max(1, number - 1), number + 1))
+        quiet = comparison.quiet is not None
+        reference = self._execute(
+            "the original, step by step",
+            replace(job, save_weights=None, trace=wanted, save_trace=trace, quiet=quiet),
+        )
+        if reference.failure or not trace.exists():
+            return
+        traced = replace(copy, reference=None, trace=wanted, reference_trace=trace, quiet=quiet)
+        run = self._execute("the converted script, step by step", traced)
+        found = [event["sentence"] for event in run.ranks[0].events.get("parted", ()) if event["sentence"]]
+        if found:
+            check.sentence += f". It parts here: {found[0]}"
+
+    def _without_chance(self, comparison: Comparison, job: Job, copy: Job) -> None:
         """Compare once more with dropout, noise and batch statistics taken out of both runs alike."""
-        assert self.job.save_weights is not None
-        weights = self.job.save_weights.with_name("quiet.pt")
-        job = replace(self.job, quiet=True, save_weights=weights)
+        assert job.save_weights is not None
+        weights = job.save_weights.with_name("quiet.pt")
+        job = replace(job, quiet=True, save_weights=weights)
         original = self._execute("the original without chance", job)
         if original.failure or not original.losses or not all(map(math.isfinite, original.losses)):
             return
-        what = f"the copy without chance on {copy.processes} processes"
+        what = f"the converted script without chance on {copy.processes} processes"
         run = self._execute(what, replace(copy, quiet=True, reference=weights))
         if run.failure:
             return
-        comparison.quiet = quiet = self._with_control(compare(original, run), original, job)
+        quiet = everything.compare(original, run, self.lines, exact=False)
+        comparison.quiet = quiet = self._with_control(quiet, original, job)
+        everything.take_over(comparison, quiet)
         if quiet.verdict is Verdict.DIFFERENT:
             comparison.verdict = Verdict.DIFFERENT
             comparison.reason = f"also with chance taken out of both runs: {quiet.reason}"
@@ -296,6 +417,10 @@ def _check_devices(processes: int) -> None:
         better = f"give -n {found}" if found else "leave --gpu out"
         needed = f"{processes} CUDA device{'s' if processes > 1 else ''}"
         raise VerifyError(f"--gpu with {processes} processes needs {needed}, and {there}: {better}.")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
 
 
 def _threads(processes: int) -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare.losses import Comparison, Verdict
+from accelify.verify.compare.losses import Comparison
+from accelify.verify.compare.verdict import Verdict
 from accelify.verify.session import verify
 from tests.gpu.support import DEVICE_ERROR, FIXED, FIXTURES, KINDS, is_said, script_of
 from tests.test_fixture_behaviour import printed
@@ -39,7 +40,7 @@ def explain(comparison: Comparison) -> str:
 @pytest.mark.parametrize("kind", [kind for kind in FIXED if not kind.startswith("ddp_")])
 def test_fixture(kind: str) -> None:
     comparison, before = on_the_gpu(FIXTURES / kind / "before.py")
-    assert comparison.verdict is Verdict.IDENTICAL, explain(comparison)
+    assert comparison.verdict is Verdict.EQUAL, explain(comparison)
     assert comparison.same_weights
     assert comparison.same_rates
     # The Accelerator's device has a number.
@@ -55,6 +56,6 @@ def test_script(kind: str) -> None:
         assert comparison.verdict is Verdict.FAILED
         assert DEVICE_ERROR.search(comparison.reason + comparison.run.output)
         return
-    expected = Verdict.ROUNDING if kind in COMPUTED_ELSEWHERE else Verdict.IDENTICAL
+    expected = Verdict.ROUNDING if kind in COMPUTED_ELSEWHERE else Verdict.EQUAL
     assert comparison.verdict is expected, explain(comparison)
     assert comparison.same_rates

@@ -17,6 +17,7 @@ from accelify.convert import convert_source
 from accelify.report.curves import Curves, curves_svg, read_curves
 from accelify.report.html import html_report
 from accelify.report.sides import Block, side_by_side
+from accelify.report.verdicts import Verdicts, verdict_table
 from accelify.source import Source, SourceError, split_lines
 from tests.report.conftest import MadeConversion, finding
 
@@ -109,7 +110,14 @@ def test_curves_without_a_finite_loss() -> None:
 
 def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
     file = tmp_path / "verified.json"
-    run = {"run": "converted", "processes": 2, "verdict": "equal to rounding", "losses": [2.0, None]}
+    check = {
+        "aspect": "printed", "key": "train.py:7", "verdict": "different", "sentence": "printed <twice>",
+        "line": {"file": "train.py", "line": 9}, "original": {"file": "train.py", "line": 7},
+    }  # fmt: skip
+    run = {
+        "run": "converted", "processes": 2, "verdict": "equal to rounding", "losses": [2.0, None],
+        "aspects": {"losses": "equal to rounding", "printed": "different"}, "checks": [check],
+    }  # fmt: skip
     report = {
         "script": "train.py",
         "refused": None,
@@ -123,6 +131,10 @@ def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
     assert curves.verdict == "equal to rounding (converted, 2 processes)"
     assert [name for name, _ in curves.runs] == ["original", "converted, 2 processes"]
     assert math.isnan(curves.runs[1][1][1])
+    table = verdict_table(curves.verdicts)
+    assert "<td>printed</td>" in table
+    assert "printed, line 9: printed &lt;twice&gt;" in table
+    assert verdict_table(Verdicts()) == ""
     file.write_text("[]")
     with pytest.raises(SourceError, match="is not what `accelify verify --json` prints"):
         read_curves(file)

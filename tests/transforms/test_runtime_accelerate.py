@@ -14,7 +14,7 @@ from accelify.convert import convert_source
 from accelify.findings import Severity
 from accelify.rules import all_rules
 from accelify.source import Source
-from accelify.verify.compare.losses import Verdict
+from accelify.verify.compare.verdict import Verdict
 from tests.transforms.support import PATH, clean, codes, frame, place_of
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"
@@ -383,7 +383,7 @@ def test_runs_give_the_originals_losses(kind: str, tmp_path: Path) -> None:
     script.write_text(EVEN.format(more=more, loss=loss, step=step))
     report = verify(script, runtime="accelerate", steps=100, processes=2)
     one, two = report.comparisons
-    assert one.verdict is Verdict.IDENTICAL, one.reason
+    assert one.verdict is Verdict.EQUAL, one.reason
     assert one.same_weights
     assert two.verdict is Verdict.ROUNDING, two.reason
     assert two.same_rates
@@ -403,7 +403,7 @@ def test_another_order_is_said_and_not_called_wrong(tmp_path: Path) -> None:
     )
     report = verify(script, runtime="accelerate", steps=16, processes=2)
     one, two = report.comparisons
-    assert one.verdict is Verdict.IDENTICAL
+    assert one.verdict is Verdict.EQUAL
     assert two.verdict is Verdict.NOT_COMPARABLE
     assert "ACC602" in two.reason
     assert report.exit_code == 0

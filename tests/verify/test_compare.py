@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from accelify.verify.compare.losses import Verdict, compare, relative_differences
+from accelify.verify.compare.losses import compare, relative_differences
+from accelify.verify.compare.verdict import Verdict
 from accelify.verify.events import Loss, RankRecord, Step
 from accelify.verify.runs import Run
 from accelify.verify.show import explain
@@ -38,7 +39,7 @@ def run(*ranks: RankRecord, failure: str | None = None) -> Run:
 
 def test_equal_to_the_bit_is_identical_also_with_nan() -> None:
     losses = [2.0, math.nan]
-    assert compare(run(rank(losses)), run(rank(losses))).verdict is Verdict.IDENTICAL
+    assert compare(run(rank(losses)), run(rank(losses))).verdict is Verdict.EQUAL
 
 
 def test_ranks_are_averaged_by_their_scales() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.verify.compare.losses import Verdict
+from accelify.verify.compare.verdict import Verdict
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError
@@ -19,7 +19,7 @@ from . import scripts
 
 pytestmark = pytest.mark.distributed
 VerifyPair = Callable[..., Report]
-SAME = (Verdict.IDENTICAL, Verdict.ROUNDING)
+SAME = (Verdict.EQUAL, Verdict.ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_right_copy_is_identical_on_one_and_equal_on_two(
 ) -> None:
     report = verify_pair(*scripts.pair(model, optimizer, loop), steps=6)
     one, two = report.comparisons
-    assert one.verdict is Verdict.IDENTICAL
+    assert one.verdict is Verdict.EQUAL
     assert two.verdict is Verdict.ROUNDING, two.reason
     assert 0 < two.largest <= two.tolerance < 0.01
     assert two.update is not None
@@ -76,7 +76,7 @@ def test_a_summed_loss_needs_its_reduction(verify_pair: VerifyPair) -> None:
 def test_chance_is_named_and_taken_out(verify_pair: VerifyPair, model: str, loop: str, reason: str) -> None:
     report = verify_pair(*scripts.pair(model, loop=loop), steps=5)
     one, two = report.comparisons
-    assert one.verdict is Verdict.IDENTICAL
+    assert one.verdict is Verdict.EQUAL
     assert two.verdict is Verdict.NOT_COMPARABLE
     assert reason in two.reason
     assert two.quiet is not None
@@ -126,7 +126,7 @@ def test_chance_does_not_hide_a_wrong_copy(verify_pair: VerifyPair) -> None:
     original = scripts.plain(scripts.DROPOUT, scripts.SMALL_SGD, loop)
     copy = scripts.converted(scripts.DROPOUT, scripts.SMALL_SGD, loop)
     report = verify_pair(original, copy, steps=5)
-    assert report.comparisons[0].verdict is Verdict.IDENTICAL
+    assert report.comparisons[0].verdict is Verdict.EQUAL
     assert report.comparisons[1].verdict is Verdict.DIFFERENT
     assert "also with chance taken out" in report.comparisons[1].reason
 
@@ -134,7 +134,7 @@ def test_chance_does_not_hide_a_wrong_copy(verify_pair: VerifyPair) -> None:
 def test_the_runtime_averages_what_a_prepared_optimizer_trains(verify_pair: VerifyPair) -> None:
     copy = scripts.converted(prepare="opt, loader = accelerator.prepare(opt, loader)\n")
     report = verify_pair(scripts.plain(), copy, steps=4)
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
 
 
 RIGHT = scripts.converted()
@@ -149,7 +149,6 @@ RIGHT = scripts.converted()
             "different weights",
         ),
         (RIGHT.replace("accelerator.backward(loss)", "(loss * 1).backward()"), SAME, "loss 1"),
-        (RIGHT.replace("split_batches=True", ""), SAME, "loss 1"),
         (RIGHT.replace("lr=0.05", "lr=0.0501"), [Verdict.DIFFERENT], "learning rate of step 1"),
         (
             RIGHT.replace("opt.step()", "opt.step(); accelerator.backward(model(x).sum())"),
@@ -160,7 +159,6 @@ RIGHT = scripts.converted()
     ids=[
         "only-the-loader-prepared",
         "plain-backward",
-        "per-process-batch",
         "other-rate",
         "backward-too-many",
     ],
@@ -173,6 +171,75 @@ def test_wrong_copies_are_different(
     assert report.comparisons[1].verdict is Verdict.DIFFERENT
     assert words in report.comparisons[1].reason
     assert report.exit_code == 1
+
+
+def test_a_batch_for_each_process_is_compared_with_larger_batches(verify_pair: VerifyPair) -> None:
+    copy = RIGHT.replace("split_batches=True", "")
+    report = verify_pair(scripts.plain(), copy, steps=100, processes=(2, 3))
+    one, two, three = report.comparisons
+    assert one.overall is Verdict.EQUAL
+    assert report.original is not None
+    for comparison in (two, three):
+        assert comparison.overall is Verdict.ROUNDING, comparison.checks
+        assert comparison.reference is not None
+        # Four batches an epoch are two rounds of two processes, and of three.
+        assert comparison.run.steps == comparison.reference.steps == report.original.steps // 2
+
+
+def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify_pair: VerifyPair) -> None:
+    cosine = scripts.SGD + "\nschedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, len(loader) * 10)"
+    loop = scripts.LOOP + "        schedule.step()\n"
+    copy = scripts.converted(scripts.MLP, cosine, loop).replace("split_batches=True", "")
+    report = verify_pair(scripts.plain(scripts.MLP, cosine, loop), copy, steps=100)
+    one, two = report.comparisons
+    assert one.overall is Verdict.EQUAL
+    assert two.aspects()["rates"] is Verdict.DIFFERENT
+    (check,) = [check for check in two.checks if check.aspect == "rates"]
+    assert check.line is not None
+    assert "opt.step()" in copy.splitlines()[check.line[1] - 1]
+
+
+def test_work_that_every_process_does_whole_does_not_make_up_for_missing_steps(
+    verify_pair: VerifyPair,
+) -> None:
+    """The batches only count the rounds; the loss is of all the data."""
+    loop = scripts.LOOP.replace("model(x), y", "model(X), Y")
+    copy = scripts.converted(loop=loop).replace("split_batches=True", "")
+    two = verify_pair(scripts.plain(loop=loop), copy, steps=100).comparisons[1]
+    (steps,) = [check for check in two.checks if check.aspect == "steps"]
+    assert steps.verdict is Verdict.DIFFERENT
+    assert "every process does the same work" in steps.sentence
+
+
+@pytest.mark.parametrize(
+    ("model", "copy", "words"),
+    [
+        (
+            scripts.MLP,
+            RIGHT.replace(scripts.PREPARE, "loader = accelerator.prepare(loader)\n"),
+            "is not the same on every process: it is not reduced over them",
+        ),
+        (
+            scripts.MLP,
+            RIGHT.replace("mse_loss(model(x), y)", "mse_loss(model(x), y, reduction='sum')"),
+            "11 times the original's",
+        ),
+        (
+            "nn.Sequential(nn.Linear(5, 8), nn.Softmax(0), nn.Linear(8, 1))",
+            scripts.converted("nn.Sequential(nn.Linear(5, 8), nn.Softmax(0), nn.Linear(8, 1))"),
+            "the output of `1` (Softmax) is the first that differs: it mixes the rows of a batch",
+        ),
+    ],
+    ids=["not-reduced", "sum-for-mean", "softmax-over-rows"],
+)
+def test_the_first_part_of_a_step_that_differs_is_named(
+    verify_pair: VerifyPair, model: str, copy: str, words: str
+) -> None:
+    report = verify_pair(scripts.plain(model), copy, steps=4)
+    sentences = [check.sentence for comparison in report.comparisons for check in comparison.checks]
+    assert any(
+        "It parts here: at call 1 of backward" in sentence and words in sentence for sentence in sentences
+    ), sentences
 
 
 def test_a_script_that_shares_nothing_out_is_comparable(verify_pair: VerifyPair) -> None:
@@ -190,7 +257,7 @@ def test_without_an_optimizer_the_parameters_are_found(verify_pair: VerifyPair) 
     assert report.original is not None
     assert report.original.ranks[0].parameters == 4
     assert len(report.original.losses) == 4
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
 
 
 def test_several_losses_and_a_loss_of_many_numbers_are_recorded(verify_pair: VerifyPair) -> None:
@@ -235,7 +302,7 @@ def test_nothing_is_written_beside_the_script(verify_pair: VerifyPair, tmp_path:
     (tmp_path / "model_file.py").write_text(f"from torch import nn\ndef make(): return {scripts.MLP}\n")
     texts = [f"import model_file\n{t}" for t in scripts.pair("model_file.make()", loop=scripts.WRITES_LOOP)]
     report = verify_pair(*texts, steps=9)
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
     assert (tmp_path / "existing.pt").read_bytes() == b"precious"
     assert sorted(os.listdir(tmp_path)) == ["existing.pt", "model_file.py", "train.py"]
 
@@ -251,7 +318,7 @@ def test_the_script_sees_what_python_would_show_it(verify_pair: VerifyPair, tmp_
         "seed = random.randint(0, 99999) + np.random.randint(99999) + np.random.default_rng().integers(9999)\n"
     ) + scripts.plain().replace("torch.manual_seed(1)", "torch.manual_seed(int(seed))")
     report = verify_pair(text, text, steps=3, processes=1, arguments=("--lr", "x"))
-    assert report.comparisons[0].verdict is Verdict.IDENTICAL
+    assert report.comparisons[0].verdict is Verdict.EQUAL
 
 
 def test_a_script_that_catches_everything_still_ends(verify_pair: VerifyPair) -> None:
@@ -303,7 +370,7 @@ def test_a_script_that_asks_for_cuda_outright_runs_on_the_cpu(verify_pair: Verif
     )  # fmt: skip
     report = verify_pair(scripts.plain(loop=loop), scripts.converted(), steps=3)
     assert report.cuda_as_cpu
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
 
 
 def test_a_script_that_names_its_gpu_by_number_runs_on_the_cpu(verify_pair: VerifyPair) -> None:
@@ -312,7 +379,7 @@ def test_a_script_that_names_its_gpu_by_number_runs_on_the_cpu(verify_pair: Veri
     )
     report = verify_pair(scripts.plain(loop=loop), scripts.converted(), steps=3)
     assert report.cuda_as_cpu
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
 
 
 def test_a_run_that_hangs_is_given_up(verify_pair: VerifyPair) -> None:
@@ -324,7 +391,7 @@ def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair, nursery: Nu
     known = set(nursery.codes)
     texts = [text.replace("shuffle=True", "shuffle=True, num_workers=1") for text in scripts.pair()]
     report = verify_pair(*texts, steps=3)
-    assert [c.verdict for c in report.comparisons] == [Verdict.IDENTICAL, Verdict.ROUNDING]
+    assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
     started = set(nursery.codes) - known
     assert len(started) == 4
     # Killed is not yet gone; by themselves they would notice only after five seconds.

@@ -1,14 +1,14 @@
-"""Verdicts: what two runs have in common, told from their losses, learning rates and weights."""
+"""The numbers of training: losses, learning rates, steps and final weights of one run against another's."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from accelify.verify.compare.verdict import Check, Verdict, worst
 from accelify.verify.events import same
 from accelify.verify.runs import Run
 
@@ -33,16 +33,6 @@ EXPLANATIONS = {
 }
 
 
-class Verdict(StrEnum):
-    """What a comparison comes to."""
-
-    IDENTICAL = "identical"
-    ROUNDING = "equal to rounding"
-    NOT_COMPARABLE = "not comparable"
-    DIFFERENT = "different"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True)
 class Difference:
     """The first thing that differs: at which call of backward or optimizer step (from 1), and both values."""
@@ -59,25 +49,45 @@ class Difference:
 
 @dataclass
 class Comparison:
-    """One run held against the original.
+    """One run against its reference: the original, or for several processes the original with larger batches.
 
     `largest` is the largest relative difference of a loss and `largest_at` its call of backward, from 1; `update` the
-    distance of the weights at the end as a share of how far the original has moved them. `tolerance` is what `largest`
-    was held against at that place.
+    distance of the weights at the end as a share of how far the original has moved them. `tolerance` is the limit for
+    `largest` at that place, `allowed` the limits of all calls.
     """
 
     run: Run
     verdict: Verdict
     reason: str = ""
+    reference: Run | None = None
     first: Difference | None = None
     largest: float = 0.0
     largest_at: int = 0
     tolerance: float = LOSS_TOLERANCE
     update: float | None = None
+    allowed: list[float] = field(default_factory=list)
     same_rates: bool = True
     same_weights: bool = True
     quiet: Comparison | None = None
     """The same once more with chance taken out of both runs, where chance keeps them from being compared."""
+    checks: list[Check] = field(default_factory=list)
+    """Everything that was compared, training included."""
+
+    @property
+    def overall(self) -> Verdict:
+        """What all checks come to together; that of training where there are none yet."""
+        return worst([check.verdict for check in self.checks]) if self.checks else self.verdict
+
+    def differing(self) -> set[tuple[str, str]]:
+        """Aspect and key of each check that is different."""
+        return {(check.aspect, check.key) for check in self.checks if check.verdict is Verdict.DIFFERENT}
+
+    def aspects(self) -> dict[str, Verdict]:
+        """The worst verdict of each aspect that was compared."""
+        found: dict[str, list[Verdict]] = {}
+        for check in self.checks:
+            found.setdefault(check.aspect, []).append(check.verdict)
+        return {aspect: worst(verdicts) for aspect, verdicts in found.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain data, for `--json`."""
@@ -93,8 +103,11 @@ class Comparison:
             "run": self.run.label,
             "processes": self.run.processes,
             "steps": self.run.steps,
-            "verdict": str(self.verdict),
+            "verdict": str(self.overall),
+            "training": str(self.verdict),
             "reason": self.reason,
+            "aspects": {aspect: str(verdict) for aspect, verdict in self.aspects().items()},
+            "checks": [check.to_json() for check in self.checks],
             "first_difference": first,
             "largest_relative_difference": self.largest,
             "largest_at": self.largest_at,
@@ -140,7 +153,7 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
         control: the original once more with gradients disturbed as rounding would; where given, it says how far
             rounding alone carries in this script.
     """
-    result = Comparison(other, Verdict.IDENTICAL)
+    result = Comparison(other, Verdict.EQUAL, reference=original)
     if other.failure:
         result.verdict, result.reason = Verdict.FAILED, other.failure
         return result
@@ -153,6 +166,7 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
     wrong = _beyond(original, other, result, allowed, update_allowed)
     if wrong and control is not None:
         allowed, update_allowed, chaotic = _carried(original, control, allowed, update_allowed)
+        result.allowed = list(allowed)
         still = _beyond(original, other, result, allowed, update_allowed)
         if still and chaotic and not structural(original, other):
             result.verdict = Verdict.NOT_COMPARABLE
@@ -197,21 +211,33 @@ def _measure(original: Run, other: Run, result: Comparison) -> None:
 
 def structural(original: Run, other: Run) -> str:
     """What no noise explains: another number of losses or steps, other learning rates, ranks that disagree."""
-    if other.uneven:
-        return other.uneven
+    return other.uneven or counts(original, other) or rates(original, other)
+
+
+def counts(original: Run, other: Run) -> str:
+    """What differs in the numbers of backward calls, of optimizer steps and of trained tensors."""
     if len(original.losses) != len(other.losses):
         return f"the original calls backward {len(original.losses)} times, this run {len(other.losses)} times"
     if len(original.rates) != len(other.rates):
         return f"the original makes {len(original.rates)} optimizer steps, this run {len(other.rates)}"
-    for number, (a, b) in enumerate(zip(original.rates, other.rates, strict=True), 1):
-        if len(a) != len(b) or any(
-            abs(x - y) > 1e-9 * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
-        ):
-            values = f"{', '.join(map(_number, a))} in the original, {', '.join(map(_number, b))} in this run"
-            return f"the learning rate of step {number} is another one: {values}"
     if original.ranks[0].parameters != other.ranks[0].parameters:
         return f"the original trains {original.ranks[0].parameters} tensors, this run {other.ranks[0].parameters}"
     return ""
+
+
+def rates(original: Run, other: Run) -> str:
+    """The first optimizer step that has another learning rate, as far as both runs go."""
+    for number, (a, b) in enumerate(zip(original.rates, other.rates, strict=False), 1):
+        if not _same_rates(a, b):
+            values = f"{', '.join(map(_number, a))} in the original, {', '.join(map(_number, b))} in this run"
+            return f"the learning rate of step {number} is another one: {values}"
+    return ""
+
+
+def _same_rates(a: Sequence[float], b: Sequence[float]) -> bool:
+    return len(a) == len(b) and all(
+        abs(x - y) <= 1e-9 * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def _beyond(
@@ -231,6 +257,16 @@ def _beyond(
             f"the weights end {result.update:.1e} of their way apart (tolerance {update_allowed:.1e}), "
             "though the losses agree"
         )
+    return _ends(other, update_allowed)
+
+
+def _ends(other: Run, allowed: float) -> str:
+    """What differs in buffers and optimizer states at the end, though losses and weights agree."""
+    deviation = other.ranks[0].deviation or {}
+    for what, words in (("buffers", "the models' buffers"), ("states", "the optimizers' states")):
+        distance = deviation.get(what)
+        if distance is not None and distance > allowed:
+            return f"{words} end {distance:.1e} of their size apart (tolerance {allowed:.1e}), though the losses agree"
     return ""
 
 

@@ -18,15 +18,16 @@ class Context:
         writer: takes the events.
         rank: number of this process, from 0.
         world: how many processes the run has.
+        tree: see `Sites`.
 
     `step` is the number of optimizer steps so far, counted by the recorder.
     """
 
-    def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1) -> None:
+    def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
         self.writer = writer
         self.rank = rank
         self.world = world
-        self.sites = Sites()
+        self.sites = Sites(tree)
         self.step = 0
         self._paused = threading.local()
 

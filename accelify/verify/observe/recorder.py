@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import torch
 from torch.optim.optimizer import (
@@ -17,11 +19,33 @@ from torch.optim.optimizer import (
 
 from accelify.verify.observe.context import Context
 from accelify.verify.observe.randomness import LOSS_SCALING, RandomnessWatch
+from accelify.verify.observe.tracing import Tracer
 
 BACKWARD_PER_STEP = 200
 """Backward calls that one optimizer step may take before the run ends anyway."""
 WEIGHTS_LIMIT = 2**31
 """Bytes of weights up to which they are kept for comparison parameter by parameter."""
+
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class Final(TypedDict):
+    """The end of a run: parameters as they were before their first step and at the end, buffers, optimizer states."""
+
+    weights: list[Pair]
+    buffers: list[torch.Tensor]
+    states: list[torch.Tensor]
+
+
+@dataclass
+class WatchedOptimizer:
+    """One of the script's optimizers, which the script may let go of, and what it trains."""
+
+    reference: weakref.ref[Optimizer]
+    parameters: list[torch.Tensor]
+    starts: dict[int, torch.Tensor] = field(default_factory=dict)
+    ends: list[Pair] | None = None
 
 
 class Enough(BaseException):
@@ -39,6 +63,7 @@ class Recorder:
         reference: such a file of another run, to compare the weights with.
         perturb: change gradients by as much as rounding would, to see how far rounding alone carries.
         quiet: take chance out of the training step.
+        tracer: records some steps in detail.
     """
 
     def __init__(
@@ -51,7 +76,9 @@ class Recorder:
         reference: str | None = None,
         perturb: bool = False,
         quiet: bool = False,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self.context = context
         self.writer = context.writer
         self.steps = steps
@@ -60,13 +87,16 @@ class Recorder:
         self.reference = reference
         self.perturb = perturb
         self.watch = RandomnessWatch(lambda reason, what: self._reason(reason, what), quiet)
-        self.optimizers: list[Optimizer] = []
+        self.watched: list[WatchedOptimizer] = []
         self.counts: dict[int, int] = {}
         self.backward_calls = 0
         self.depth = 0
         self.observed: tuple[float, float] | None = None
-        self.starts: dict[int, torch.Tensor] = {}
+        # Modules that were run, each with its number in the order of their first runs.
+        self.modules: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        # Leaves of the graph, of a script that makes its steps by hand.
         self.parameters: list[torch.Tensor] = []
+        self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
         self.kept = 0
         self.raised = 0
@@ -78,6 +108,7 @@ class Recorder:
     def install(self) -> None:
         """Record from now on."""
         self.watch.install()
+        torch.nn.modules.module.register_module_forward_pre_hook(self._note_module)
         if self.perturb:
             torch.nn.modules.module.register_module_forward_hook(self._perturb_output)
         torch.autograd.backward = self._watched_backward(torch.autograd.backward)
@@ -91,6 +122,9 @@ class Recorder:
         """Observer for `accelify.runtime.observers`: the loss before the runtime's own scaling."""
         if loss.numel() == 1:
             self.observed = float(loss), float(scale)
+
+    def _note_module(self, module: torch.nn.Module, _: Any) -> None:
+        self.modules.setdefault(module, len(self.modules))
 
     def _reason(self, reason: str, what: str) -> None:
         self.writer.write({"event": "reason", "reason": reason, "what": what})
@@ -109,8 +143,10 @@ class Recorder:
                 result = function(tensors, grad_tensors, *args, **kwargs)
                 # After the draws of backward itself (checkpointing) a new stretch begins.
                 self.watch.after_step()
+                if self.tracer is not None:
+                    self.tracer.after_backward(self._trained())
                 if self.perturb:
-                    for parameter in list(_parameters_of(self.optimizers)) or self.parameters:
+                    for parameter in self._trained():
                         self._perturb(parameter)
                 return result
             finally:
@@ -119,7 +155,7 @@ class Recorder:
         return watched
 
     def _before_backward(self, roots: list[torch.Tensor], gradients: Any) -> None:
-        limit = self.steps * BACKWARD_PER_STEP if self.optimizers else self.steps
+        limit = self.steps * BACKWARD_PER_STEP if self.watched else self.steps
         if self.backward_calls >= limit:
             self._enough()
         self.backward_calls += 1
@@ -127,19 +163,22 @@ class Recorder:
         raw = _value(roots, gradients)
         value, scale = self.observed or (raw, 1.0)
         self.observed = None
+        if self.tracer is not None:
+            self.tracer.before_backward(value * scale, self._trained())
         self.writer.write(
             {
                 "event": "loss",
                 "value": value,
                 "scale": scale,
                 "raw": raw,
-                "step": max(self.counts.values(), default=0 if self.optimizers else self.backward_calls - 1),
+                "step": max(self.counts.values(), default=0 if self.watched else self.backward_calls - 1),
                 "dtype": str(roots[0].dtype).removeprefix("torch."),
+                "site": self.context.sites.here(),
             }
         )
-        if not self.optimizers and not self.parameters:
+        if not self.watched and not self.parameters:
             self.parameters = _leaves(roots)
-            self._remember(self.parameters)
+            self._remember(self.parameters, self.starts)
 
     def _watched_scale(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -170,25 +209,51 @@ class Recorder:
         @functools.wraps(function)
         def watched(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
             result = function(optimizer, *args, **kwargs)
-            if _is_the_scripts(optimizer) and not any(known is optimizer for known in self.optimizers):
-                self.optimizers.append(optimizer)
+            if _is_the_scripts(optimizer) and self._number(optimizer) < 0:
+                self._watch(optimizer)
             return result
 
         return watched
+
+    def _watch(self, optimizer: Optimizer) -> None:
+        entry = WatchedOptimizer(weakref.ref(optimizer), list(_parameters_of([optimizer])))
+        self.watched.append(entry)
+        # The script may let go of it long before the run ends: what it trained is looked at then.
+        weakref.finalize(optimizer, self._let_go, entry).atexit = False
+
+    def _let_go(self, entry: WatchedOptimizer) -> None:
+        if not self.finished:
+            entry.ends = self._pairs(entry)
+            entry.parameters, entry.starts = [], {}
+
+    def _trained(self) -> list[torch.Tensor]:
+        return list(_parameters_of(self._living())) or self.parameters
+
+    def _living(self) -> list[Optimizer]:
+        return [optimizer for entry in self.watched if (optimizer := entry.reference()) is not None]
+
+    def _number(self, optimizer: Optimizer) -> int:
+        return next((n for n, entry in enumerate(self.watched) if entry.reference() is optimizer), -1)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not _is_the_scripts(optimizer) or self.finished:
             return
         self.watch.before_backward()
-        self._remember(_parameters_of([optimizer]))
+        number = self._number(optimizer)
+        if number >= 0:
+            entry = self.watched[number]
+            entry.parameters = list(_parameters_of([optimizer]))
+            self._remember(entry.parameters, entry.starts)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not _is_the_scripts(optimizer) or self.finished:
             return
-        number = next((n for n, known in enumerate(self.optimizers) if known is optimizer), -1)
+        number = self._number(optimizer)
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
-        self.writer.write({"event": "step", "optimizer": number, "rates": rates})
+        site = self.context.sites.here()
+        self.writer.write({"event": "step", "optimizer": number, "rates": rates, "site": site})
         self.counts[number] = self.counts.get(number, 0) + 1
+        self.context.step = max(self.counts.values())
         self.watch.after_step()
         if self.counts[number] >= self.steps:
             self._enough()
@@ -228,32 +293,65 @@ class Recorder:
 
     # Weights ----------------------------------------------------------------------------------------------------
 
-    def _remember(self, parameters: Iterable[torch.Tensor]) -> None:
+    def _remember(self, parameters: Iterable[torch.Tensor], starts: dict[int, torch.Tensor]) -> None:
         if not (self.save_weights or self.reference):
             return
         for parameter in parameters:
-            if id(parameter) not in self.starts and self.kept <= WEIGHTS_LIMIT:
+            if id(parameter) not in starts and self.kept <= WEIGHTS_LIMIT:
                 self.kept += parameter.nbytes
-                self.starts[id(parameter)] = parameter.detach().cpu().clone()
+                starts[id(parameter)] = parameter.detach().cpu().clone()
+
+    def _pairs(self, entry: WatchedOptimizer) -> list[Pair]:
+        # Those that never saw a step have no start; they are as they were made.
+        return [(entry.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in entry.parameters]
 
     def finish(self, why: str) -> None:
-        """Write the weights' digest, and how far they are from the reference; then the end."""
+        """Write the digest of weights, buffers and states, and how far they are from the reference; then the end."""
         if self.finished:
             return
         self.finished = True
-        parameters = list(_parameters_of(self.optimizers)) or self.parameters
-        # Those that never saw a step have no start; they are as they were made.
-        pairs = [(self.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in parameters]
+        final = self._final()
         deviation = None
         if self.reference and os.path.exists(self.reference):
-            deviation = _deviation(torch.load(self.reference, weights_only=True), pairs)
+            deviation = deviations(torch.load(self.reference, weights_only=True), final)
         if self.save_weights and self.kept <= WEIGHTS_LIMIT:
-            torch.save(pairs, self.save_weights)
-        digest = _digest([end for _, end in pairs]) if pairs else None
+            torch.save(final, self.save_weights)
+        ends = [end for _, end in final["weights"]]
         self.writer.write(
-            {"event": "weights", "digest": digest, "parameters": len(pairs), "deviation": deviation}
+            {
+                "event": "weights",
+                "digest": digest([*ends, *final["buffers"], *final["states"]]) if ends else None,
+                "parameters": len(ends),
+                "deviation": deviation,
+            }
         )
         self.writer.write({"event": "end", "why": why, "passes": self.watch.passes})
+
+    def _final(self) -> Final:
+        seen: set[int] = set()
+        pairs: list[Pair] = []
+        for entry in self.watched:
+            ends = entry.ends if entry.ends is not None else self._pairs(entry)
+            for number, pair in enumerate(ends):
+                # Two optimizers may share a parameter. Those of one that is gone cannot be shared any more.
+                name = id(entry.parameters[number]) if entry.parameters else -len(pairs) - 1
+                if name not in seen:
+                    pairs.append(pair)
+                seen.add(name)
+        if not self.watched:
+            pairs = [(self.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in self.parameters]
+        return {"weights": pairs, "buffers": self._buffers(), "states": _states(self._living())}
+
+    def _buffers(self) -> list[torch.Tensor]:
+        """Buffers of the modules that were run and have a trained parameter somewhere, in the modules' order."""
+        trained = {id(parameter) for entry in self.watched for parameter in entry.parameters}
+        roots = [m for m in self.modules if any(id(p) in trained for p in m.parameters())]
+        inner = {id(child) for root in roots for child in root.modules() if child is not root}
+        found: dict[int, torch.Tensor] = {}
+        for root in sorted((m for m in roots if id(m) not in inner), key=self.modules.__getitem__):
+            for buffer in root.buffers():
+                found.setdefault(id(buffer), buffer.detach().cpu().to_dense())
+        return list(found.values())
 
 
 def _is_the_scripts(optimizer: Any) -> bool:
@@ -301,28 +399,61 @@ def _leaves(roots: list[torch.Tensor]) -> list[torch.Tensor]:
         if isinstance(variable, torch.Tensor):
             found[id(variable)] = variable
         waiting.extend(following for following, _ in node.next_functions)
-    return sorted(found.values(), key=lambda leaf: (tuple(leaf.shape), _digest([leaf.detach().cpu()])))
+    return sorted(found.values(), key=lambda leaf: (tuple(leaf.shape), digest([leaf.detach().cpu()])))
 
 
-def _digest(tensors: Iterable[torch.Tensor]) -> str:
-    digest = hashlib.sha256()
+def _states(optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
+    """What optimizers remember of each parameter, in the order of parameters and of names."""
+    found: list[torch.Tensor] = []
+    for optimizer in optimizers:
+        for parameter in _parameters_of([optimizer]):
+            state = optimizer.state.get(parameter, {})
+            values = [state[name] for name in sorted(state, key=str)] if isinstance(state, dict) else []
+            found += [value.detach().cpu().to_dense() for value in values if isinstance(value, torch.Tensor)]
+    return found
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    """A digest of tensors' types, shapes and bytes."""
+    result = hashlib.sha256()
     for tensor in tensors:
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+        result.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        result.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return result.hexdigest()
 
 
-def _deviation(
-    reference: list[tuple[torch.Tensor, torch.Tensor]], own: list[tuple[torch.Tensor, torch.Tensor]]
-) -> dict[str, float] | None:
-    """How far the weights are apart, as a share of how far the reference has moved them; and before any step."""
-    if [end.shape for _, end in reference] != [end.shape for _, end in own]:
+def deviations(reference: Final, own: Final) -> dict[str, float | None] | None:
+    """How far a run's end is from another's; None where the two do not train the same tensors.
+
+    `update`: distance of the weights as a share of how far the reference has moved them. `start`: largest difference
+    before any step. `buffers` and `states`: distance as a share of the reference's size, None where there are none or
+    where they do not match.
+    """
+    if [end.shape for _, end in reference["weights"]] != [end.shape for _, end in own["weights"]]:
         return None
     moved = apart = start = 0.0
-    for (their_start, their_end), (own_start, own_end) in zip(reference, own, strict=True):
+    for (their_start, their_end), (own_start, own_end) in zip(
+        reference["weights"], own["weights"], strict=True
+    ):
         moved += float((their_end.double() - their_start.double()).norm() ** 2)
         apart += float((their_end.double() - own_end.double()).norm() ** 2)
         start = max(
             start, float((their_start.double() - own_start.double()).abs().max()) if their_end.numel() else 0
         )
-    return {"update": (apart / moved) ** 0.5 if moved else apart**0.5, "start": start}
+    return {
+        "update": (apart / moved) ** 0.5 if moved else apart**0.5,
+        "start": start,
+        "buffers": _distance(reference["buffers"], own["buffers"]),
+        "states": _distance(reference["states"], own["states"]),
+    }
+
+
+def _distance(reference: list[torch.Tensor], own: list[torch.Tensor]) -> float | None:
+    """The largest distance of two tensors as a share of the reference's size."""
+    if not reference or [t.shape for t in reference] != [t.shape for t in own]:
+        return None
+    largest = 0.0
+    for a, b in zip(reference, own, strict=True):
+        size, apart = float(a.double().norm()), float((a.double() - b.double()).norm())
+        largest = max(largest, apart / size if size else apart)
+    return largest

@@ -51,9 +51,14 @@ def is_library(path: str) -> bool:
 
 
 class Sites:
-    """Answers for one process. Files are read and parsed when they are first asked for."""
+    """Answers for one process. Files are read and parsed when they are first asked for.
 
-    def __init__(self) -> None:
+    Args:
+        tree: a folder in which the user's files lie as they do from the root; it is left out of the answers.
+    """
+
+    def __init__(self, tree: str = "") -> None:
+        self.tree = tree
         self._layouts: dict[str, _Layout] = {}
         self._is_library: dict[str, bool] = {}
         self._loader_loops: set[Site] = set()
@@ -62,7 +67,10 @@ class Sites:
     def here(self) -> Site | None:
         """The statement of the user's code that is running: of the innermost frame that is the user's."""
         frame = self._user_frame(sys._getframe(1))
-        return self._site(frame) if frame is not None else None
+        if frame is None:
+            return None
+        file, line = self._site(frame)
+        return file.removeprefix(self.tree), line
 
     def note_batch(self) -> None:
         """Called where a batch is taken from a loader: the loop that runs is one over a loader from now on."""

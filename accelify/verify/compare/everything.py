@@ -1,0 +1,67 @@
+"""All that can be seen of two runs, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accelify.verify.compare import losses, samples, training
+from accelify.verify.compare.losses import Comparison
+from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.lines import LineMap
+from accelify.verify.runs import Run
+
+# What random numbers change; the others are the same whatever is drawn.
+_OF_VALUES = ("losses", "weights", "samples", "printed", "logged", "files", "decisions")
+NOT_REPEATED = "two runs of the original itself differ here: it depends on the clock or on other entropy"
+
+
+def compare(
+    original: Run, other: Run, lines: LineMap, exact: bool, *, control: Run | None = None
+) -> Comparison:
+    """Compare a run with its reference.
+
+    Args:
+        original: the reference.
+        other: the run.
+        lines: which lines of the two scripts stand for each other.
+        exact: everything has to be equal to the bit, as on one process.
+        control: the original with gradients disturbed as rounding would; see `losses.compare`.
+    """
+    comparison = losses.compare(original, other, control=control)
+    comparison.checks = [
+        *training.checks(original, other, comparison, lines),
+        *([] if other.failure else samples.compare(original, other, lines, exact)),
+        _exit(other, lines),
+    ]
+    return comparison
+
+
+def downgrade(comparison: Comparison, keys: Iterable[tuple[str, str]], reason: str = NOT_REPEATED) -> None:
+    """Call the checks of these aspects and keys not comparable where they are different."""
+    known = set(keys)
+    for check in comparison.checks:
+        if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) in known:
+            check.verdict, check.sentence = Verdict.NOT_COMPARABLE, reason
+
+
+def take_over(comparison: Comparison, quiet: Comparison) -> None:
+    """Take the checks of the runs without chance for what chance changes; what was done how often stays as it was."""
+    for check in comparison.checks:
+        if check.verdict is Verdict.DIFFERENT and check.aspect in _OF_VALUES:
+            check.verdict = Verdict.NOT_COMPARABLE
+    known = {(check.aspect, check.key) for check in comparison.checks if check.verdict is Verdict.DIFFERENT}
+    for check in quiet.checks:
+        if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) not in known:
+            comparison.checks.append(
+                replace(check, sentence=f"also with chance taken out of both runs: {check.sentence}")
+            )
+
+
+def _exit(run: Run, lines: LineMap) -> Check:
+    if not run.failure:
+        return Check("exit", "exit", Verdict.EQUAL)
+    errors = [rank.error for rank in run.ranks if rank.error and rank.error.get("site")]
+    first = min(errors, key=lambda error: error["time"], default=None)
+    site = (first["site"][0], first["site"][1]) if first else None
+    return Check("exit", "exit", Verdict.FAILED, run.failure, site, lines.original(site))

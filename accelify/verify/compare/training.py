@@ -1,0 +1,118 @@
+"""Training as checks: one for the losses, the steps, the learning rates, the weights and the precision of two runs."""
+
+from __future__ import annotations
+
+from accelify.verify.compare.losses import (
+    Comparison,
+    counts,
+    rates,
+    relative_differences,
+    tolerances,
+)
+from accelify.verify.compare.verdict import Check, Site, Verdict
+from accelify.verify.events import Loss, Step
+from accelify.verify.lines import LineMap
+from accelify.verify.runs import Run
+
+
+def checks(original: Run, other: Run, comparison: Comparison, lines: LineMap) -> list[Check]:
+    """The checks of training that a comparison of two runs' numbers comes to; none for a run that failed."""
+    if comparison.verdict is Verdict.FAILED:
+        return []
+    return [
+        _steps(original, other, lines),
+        _rates(original, other, lines),
+        _losses(original, other, comparison, lines),
+        _weights(other, comparison, lines),
+        *_precision(original, other),
+    ]
+
+
+def _steps(original: Run, other: Run, lines: LineMap) -> Check:
+    different = _ranks_differ(other) or counts(original, other)
+    if not different:
+        return Check("steps", "steps", Verdict.EQUAL)
+    if other.repeated and len(other.losses) < len(original.losses):
+        different += (
+            "; and every process does the same work, so nothing makes up for the steps that are missing"
+        )
+    last = other.ranks[0].losses[-1].site if other.ranks[0].losses else None
+    return Check("steps", "steps", Verdict.DIFFERENT, different, last, lines.original(last))
+
+
+def _ranks_differ(run: Run) -> str:
+    """What the ranks disagree on in their numbers of backward calls and steps."""
+    if len({len(rank.losses) for rank in run.ranks}) > 1 or len({len(rank.steps) for rank in run.ranks}) > 1:
+        return run.uneven or ""
+    return ""
+
+
+def _rates(original: Run, other: Run, lines: LineMap) -> Check:
+    if not original.rates:
+        return Check("rates", "rates", Verdict.NOT_REACHED)
+    different = rates(original, other)
+    if not different:
+        return Check("rates", "rates", Verdict.EQUAL)
+    number = next((n for n, (a, b) in enumerate(zip(original.rates, other.rates, strict=False)) if a != b), 0)
+    site = _site_of(other.ranks[0].steps, number)
+    return Check("rates", "rates", Verdict.DIFFERENT, different, site, lines.original(site))
+
+
+def _losses(original: Run, other: Run, comparison: Comparison, lines: LineMap) -> Check:
+    site = _site_of(other.ranks[0].losses, (comparison.first.number if comparison.first else 1) - 1)
+    place = (site, lines.original(site))
+    differences = relative_differences(original.losses, other.losses)
+    if not any(differences):
+        return Check("losses", "losses", Verdict.EQUAL)
+    if comparison.verdict is Verdict.NOT_COMPARABLE:
+        return Check("losses", "losses", Verdict.NOT_COMPARABLE, comparison.reason, *place)
+    allowed = comparison.allowed or tolerances(original)
+    beyond = [n for n, (d, limit) in enumerate(zip(differences, allowed, strict=False)) if d > limit]
+    if not beyond:
+        return Check("losses", "losses", Verdict.ROUNDING)
+    sentence = comparison.first.sentence() if comparison.first else comparison.reason
+    return Check("losses", "losses", Verdict.DIFFERENT, sentence, *place)
+
+
+def _weights(other: Run, comparison: Comparison, lines: LineMap) -> Check:
+    steps = other.ranks[0].steps
+    site = steps[-1].site if steps else None
+    place = (site, lines.original(site))
+    if len({rank.weights for rank in other.ranks}) > 1:
+        return Check(
+            "weights", "weights", Verdict.DIFFERENT, "the processes end with different weights", *place
+        )
+    if comparison.same_weights:
+        return Check("weights", "weights", Verdict.EQUAL)
+    if comparison.verdict is Verdict.NOT_COMPARABLE:
+        return Check("weights", "weights", Verdict.NOT_COMPARABLE, comparison.reason, *place)
+    if comparison.verdict is Verdict.ROUNDING:
+        return Check("weights", "weights", Verdict.ROUNDING)
+    apart = comparison.update
+    sentence = (
+        "the weights at the end differ"
+        if apart is None
+        else f"the weights end {apart:.1e} of their way apart from the original's"
+    )
+    if apart is not None and "size apart" in comparison.reason:
+        sentence = comparison.reason
+    return Check("weights", "weights", Verdict.DIFFERENT, sentence, *place)
+
+
+def _precision(original: Run, other: Run) -> list[Check]:
+    """A run in another precision is different, whatever its numbers."""
+    before, after = original.ranks[0].autocast, other.ranks[0].autocast
+    types = [{loss.dtype for loss in run.ranks[0].losses} for run in (original, other)]
+    if before != after:
+        sentence = f"runs under autocast to {after or 'nothing'}, the original under autocast to {before or 'nothing'}"
+    elif types[0] != types[1] and types[0] and types[1]:
+        sentence = f"losses are {', '.join(sorted(types[1]))}, in the original {', '.join(sorted(types[0]))}"
+    else:
+        return []
+    return [Check("losses", "precision", Verdict.DIFFERENT, sentence)]
+
+
+def _site_of(events: list[Loss] | list[Step], number: int) -> Site | None:
+    if not events:
+        return None
+    return events[min(number, len(events) - 1)].site

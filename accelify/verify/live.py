@@ -1,0 +1,56 @@
+"""What is seen while a verification runs, on a terminal only: which run, its steps, its loss, the time that is left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+
+class Live:
+    """A line on a terminal that changes as the runs go on; nothing where the output is no terminal.
+
+    Args:
+        console: where it is shown.
+        shown: whether to show anything.
+    """
+
+    def __init__(self, console: Console, shown: bool) -> None:
+        self._status: Status | None = console.status("starting") if shown else None
+        self._what = ""
+        self._since = 0.0
+
+    def __enter__(self) -> Live:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, what: str, step: int = 0, of: int = 0, loss: float | None = None) -> None:
+        """Take in what `Progress` says."""
+        if self._status is None:
+            return
+        if what:
+            self._what, self._since = what, time.monotonic()
+            self._status.update(what)
+            return
+        self._status.update(describe(self._what, step, of, loss, time.monotonic() - self._since))
+
+
+def describe(what: str, step: int, of: int, loss: float | None, seconds: float) -> str:
+    """`the original on 1 process: step 7 of 20, loss 0.6931, about 4 s left`."""
+    parts = [f"step {step} of {of}" if step <= of else f"step {step}"]
+    if loss is not None:
+        parts.append(f"loss {loss:.4g}")
+    if 0 < step < of and seconds > 1:
+        parts.append(f"about {seconds / step * (of - step):.0f} s left")
+    return f"{what}: {', '.join(parts)}"

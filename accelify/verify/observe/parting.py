@@ -1,0 +1,125 @@
+"""Where two runs part: the first weights, module output, loss or gradient of a step that is not the reference's."""
+
+from __future__ import annotations
+
+import torch
+
+from accelify.verify.observe.tracing import Call, Window, close
+
+
+def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]]) -> str:
+    """A sentence about the first part of a step that differs; empty where none was found.
+
+    Args:
+        reference: the steps of the original, by their number.
+        ranks: those of each rank of the other run.
+    """
+    for number in sorted(reference):
+        windows = [steps[number] for steps in ranks if number in steps]
+        if len(windows) != len(ranks):
+            return f"call {number} of backward is not made by every process"
+        for compare in (_weights, _outputs, _loss, _gradients):
+            if sentence := compare(reference[number], windows):
+                return f"at call {number} of backward {sentence}"
+    return ""
+
+
+def _weights(reference: Window, windows: list[Window]) -> str:
+    mine = windows[0]["weights"]
+    if [w.shape for w in mine] != [w.shape for w in reference["weights"]]:
+        return ""
+    for other in windows[1:]:
+        if any(not torch.equal(a, b) for a, b in zip(mine, other["weights"], strict=False)):
+            return "the processes begin with different weights"
+    if all(close(a, b) for a, b in zip(reference["weights"], mine, strict=True)):
+        return ""
+    return "the weights differ already when it begins: the update before it was another one"
+
+
+def _outputs(reference: Window, windows: list[Window]) -> str:
+    seen: dict[str, int] = {}
+    for call in reference["calls"]:
+        turn = seen.get(call["name"], 0)
+        seen[call["name"]] = turn + 1
+        outputs = [_output(window["calls"], call["name"], turn) for window in windows]
+        if any(output is None for output in outputs):
+            continue
+        whole = _together([output for output in outputs if output is not None], call["output"])
+        if whole is None or close(call["output"], whole):
+            continue
+        named = f"the output of `{call['name']}` ({call['kind']})"
+        if call["mixes"]:
+            return (
+                f"{named} is the first that differs: it mixes the rows of a batch, and each process has only its part "
+                "of them"
+            )
+        return f"{named} is the first that differs{_ratio(whole, call['output'])}"
+    return ""
+
+
+def _output(calls: list[Call], name: str, turn: int) -> torch.Tensor | None:
+    found = [call["output"] for call in calls if call["name"] == name]
+    return found[turn] if turn < len(found) else None
+
+
+def _together(outputs: list[torch.Tensor], reference: torch.Tensor) -> torch.Tensor | None:
+    """The outputs of all ranks as one; None where they cannot be laid beside the reference's."""
+    if reference.dim() == 0:
+        return torch.stack(outputs).mean(0) if all(output.dim() == 0 for output in outputs) else None
+    if all(output.shape == reference.shape for output in outputs):
+        # Every rank had all of the rows.
+        return outputs[0]
+    if any(output.dim() != reference.dim() or output.shape[1:] != reference.shape[1:] for output in outputs):
+        return None
+    whole = torch.cat(outputs)
+    return whole if whole.shape == reference.shape else None
+
+
+def _loss(reference: Window, windows: list[Window]) -> str:
+    mean = sum(window["loss"] for window in windows) / len(windows)
+    wanted = reference["loss"]
+    if abs(mean - wanted) <= 1e-4 * max(abs(wanted), 1e-30):
+        return ""
+    same = "the modules' outputs are the original's, but " if reference["calls"] else ""
+    over = " over all processes" if len(windows) > 1 else ""
+    values = f"{mean:.6g}{over}, {wanted:.6g} in the original"
+    return f"{same}the loss is not: {values}{_why(mean, wanted, len(windows))}"
+
+
+def _gradients(reference: Window, windows: list[Window]) -> str:
+    wanted = dict(reference["gradients"])
+    for name, mine in windows[0]["gradients"]:
+        others = [dict(window["gradients"]).get(name) for window in windows[1:]]
+        if any(other is None or not close(mine, other) for other in others):
+            return (
+                f"the gradient of `{name}` is not the same on every process: it is not reduced over them, as where its "
+                "model is not prepared or is called past its wrapper"
+            )
+        if name in wanted and wanted[name].shape == mine.shape and not close(wanted[name], mine):
+            return f"the gradient of `{name}` is another one{_ratio(mine, wanted[name])}"
+    missing = [name for name in wanted if name not in dict(windows[0]["gradients"])]
+    return f"`{missing[0]}` has no gradient" if missing else ""
+
+
+def _ratio(mine: torch.Tensor, wanted: torch.Tensor) -> str:
+    """`, 0.5 times the original's` where one is the other times a number."""
+    a, b = mine.double().flatten(), wanted.double().flatten()
+    size = float(b @ b)
+    if not size or a.shape != b.shape:
+        return ""
+    factor = float(a @ b) / size
+    return f", {factor:.4g} times the original's" if close(a, b * factor) and abs(factor) > 1e-6 else ""
+
+
+def _why(mean: float, wanted: float, ranks: int) -> str:
+    factor = mean / wanted if wanted else 0.0
+    if ranks > 1 and abs(factor * ranks - 1) < 0.02:
+        return f", one part in {ranks}, as where a sum over the batch is only over each process's part"
+    for times in (factor, 1 / factor if factor else 0.0):
+        if times > 1.5 and abs(times - round(times)) < 1e-3 * times:
+            return f", {factor:.4g} times the original's, as where a sum is a mean or a mean a sum"
+    if ranks == 1:
+        return ""
+    return (
+        ": it is no mean of the rows, or a mean over a number of rows that is not the same on every process"
+    )

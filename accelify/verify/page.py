@@ -1,0 +1,30 @@
+"""A verification as a page to look at: the change, the verdicts and the loss curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from accelify.report.curves import curves_of
+from accelify.report.html import html_report
+from accelify.verify.session import Report
+
+if TYPE_CHECKING:
+    from accelify.conversion import Conversion
+
+
+def page(report: Report) -> str:
+    """The whole page; it loads nothing from elsewhere."""
+    conversions = list(report.converted.conversions) or _compared(report)
+    script = str(conversions[0].source.path if conversions else report.script)
+    return html_report(conversions, curves={script: curves_of(report.to_json())})
+
+
+def _compared(report: Report) -> list[Conversion]:
+    """The two versions of each file, where somebody else wrote the converted one."""
+    from accelify.conversion import CONVERTED, Conversion
+    from accelify.source import Source
+
+    found = []
+    for path, (before, after) in report.converted.texts().items():
+        found.append(Conversion(Source.from_bytes(before.encode(), path), CONVERTED, new_text=after))
+    return found
