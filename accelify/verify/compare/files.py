@@ -28,13 +28,13 @@ UNREPEATED = "two runs of the original itself leave other contents here"
 UNREAD = "a format that verify does not read, and its bytes differ"
 _CHANGING = re.compile(
     r"""
-    (?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d                    # a date, maybe with the time
-        (?:[-_.T\ ]*\d\d[-_.:h]?\d\d(?:[-_.:m]?\d\d)?)? (?:[.,_]\d+)?
+    (?<=tfevents\.)\S*
+  | (?:19[7-9]|20[0-3])\d(?P<between>[-_.]?)(?:0[1-9]|1[0-2])(?P=between)(?:0[1-9]|[12]\d|3[01])   # a date,
+        (?:[-_.T\ ]*\d\d[-_.:h]?\d\d(?:[-_.:m]?\d\d)?)? (?:[.,_]\d+)?                            # maybe with the time
   | (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[-_ ]?\d{1,2} (?:[-_ ]+\d\d[-_:]\d\d[-_:]\d\d)?
   | (?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?!\d)                     # a time of day
   | (?<!\d)\d{9,}(?:\.\d+)?                                 # seconds, or parts of them, since 1970
   | (?<=tmp)[a-z0-9_]{8}\b
-  | (?<=tfevents\.)\#?[\d.]*\S*
   | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b
   | \b[0-9a-f]{32}\b
     """,
@@ -66,7 +66,7 @@ def compare(
     lines: LineMap,
     exact: bool,
     *,
-    again: Run | None = None,
+    repeats: tuple[Run, Run] | None = None,
     tolerance: float | None = None,
     excuse: Callable[[float, float], bool] = lambda a, b: False,
 ) -> list[Check]:
@@ -75,7 +75,8 @@ def compare(
     Args:
         lines: not needed, a file is known by its path.
         exact: contents are the same to the bit, but for times that a format has a place for.
-        again: the original once more, or disturbed as by rounding. What differs there is not compared.
+        repeats: two runs of one script, the original's, or one of them disturbed as by rounding. A file in which they
+            differ is not compared.
         tolerance: relative difference that rounding explains at the end; from the precision and the steps when None.
         excuse: whether a figure of the original may stand as another one, since inside a training loop the main process
             shows that of its share; `figures.shares_shown` makes one.
@@ -83,21 +84,17 @@ def compare(
     if tolerance is None:
         tolerance = (tolerances(original) or [LOSS_TOLERANCE])[0] * (1 + GROWTH * len(original.losses))
     mine, theirs = ({change.path: change for change in changes(run)} for run in (original, other))
-    repeated = {change.path: change for change in changes(again)} if again is not None else None
+    unrepeated = _unrepeated(*repeats, exact, tolerance) if repeats else set()
     checks = []
     for a, b in paired(mine, theirs):
-        one = a or b
-        assert one is not None
-        verdict, sentence = _one_sided(a, b, other) if a is None or b is None else (Verdict.EQUAL, "")
-        if a is not None and b is not None:
+        if a is None or b is None:
+            verdict, sentence = _one_sided(a, b, other)
+        else:
             verdict, sentence = _held(a, b, exact, tolerance, excuse, other.processes)
-            if (
-                verdict is Verdict.DIFFERENT
-                and repeated is not None
-                and not _repeats(a, repeated, exact, tolerance)
-            ):
-                verdict, sentence = Verdict.NOT_COMPARABLE, UNREPEATED
-        checks.append(Check("files", one.path, verdict, sentence))
+        path: str = (a or b).path
+        if verdict is Verdict.DIFFERENT and _CHANGING.sub("#", path) in unrepeated:
+            verdict, sentence = Verdict.NOT_COMPARABLE, UNREPEATED
+        checks.append(Check("files", path, verdict, sentence))
     return checks
 
 
@@ -166,12 +163,16 @@ def _held(
     return (Verdict.EQUAL if comparison.match is Match.SAME else Verdict.ROUNDING), ""
 
 
-def _repeats(a: Change, repeated: dict[str, Change], exact: bool, tolerance: float) -> bool:
-    """Whether another run of the original leaves the same here."""
-    (_, again), *_ = paired({a.path: a}, repeated)
-    if again is None:
-        return False
-    return _held(a, again, exact, tolerance, lambda x, y: False, 1)[0] in (Verdict.EQUAL, Verdict.ROUNDING)
+def _unrepeated(first: Run, second: Run, exact: bool, tolerance: float) -> set[str]:
+    """Names, without what changes in them, of what two runs of one script do not leave alike."""
+    mine, theirs = ({change.path: change for change in changes(run)} for run in (first, second))
+    found = set()
+    for a, b in paired(mine, theirs):
+        alike = a is not None and b is not None
+        verdict = _held(a, b, exact, tolerance, lambda x, y: False, 1)[0] if alike else Verdict.DIFFERENT
+        if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
+            found.add(_CHANGING.sub("#", (a or b).path))
+    return found
 
 
 def _links(a: Change, b: Change) -> tuple[Verdict, str]:
