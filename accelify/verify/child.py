@@ -190,7 +190,7 @@ def run_rank(job: dict[str, Any]) -> int:
         from accelify.verify.observe import devices
 
         devices.install()
-    if job["tree"] is not None:
+    if job["tree"]:
         guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
         guard.wrap_native_writers()
         guard.install()

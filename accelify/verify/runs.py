@@ -40,14 +40,14 @@ class Job:
         quiet: take chance out of the training step.
         cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
         environment: variables beside those of the runs.
-        allow_network: leave the network as it is.
-        save_weights: file that takes the final weights, really.
-        reference: file of another run's final weights, to measure the distance to.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
-        scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
             those of the run to compare with.
         module: the script is run as `python -m` runs this module.
+        scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
+        allow_network: leave the network as it is.
+        save_weights: file that takes the final weights, really.
+        reference: file of another run's final weights, to measure the distance to.
     """
 
     script: Path
@@ -169,8 +169,8 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         }  # fmt: skip
         started_at = time.monotonic()
         started = nursery.start(order)
+        news = News(scratch.results / "rank0.jsonl", job.steps, progress)
         try:
-            news = News(scratch.results / "rank0.jsonl", job.steps, progress)
             failure = _wait(nursery, started, job.limit, news)
         finally:
             nursery.end(started)
@@ -179,9 +179,7 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         raise NurseryError(f"{started.trouble}.")
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
     outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
-    run = Run(
-        job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch
-    )
+    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch)
     run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
     run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
     return run
@@ -222,18 +220,18 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "seed": job.seed,
         "threads": job.threads,
         "converted": job.converted,
+        "runtime": job.runtime,
+        "scaled": [list(key) for key in job.scaled],
+        "factor": job.factor,
+        "module": job.module,
+        "trace": list(job.trace),
+        "save_trace": str(job.save_trace) if job.save_trace else None,
+        "reference_trace": str(job.reference_trace) if job.reference_trace else None,
         "perturb": job.perturb,
         "quiet": job.quiet,
         "cuda_as_cpu": job.cuda_as_cpu,
         "save_weights": str(job.save_weights) if job.save_weights else None,
         "reference": str(job.reference) if job.reference else None,
-        "runtime": job.runtime,
-        "scaled": [list(key) for key in job.scaled],
-        "factor": job.factor,
-        "trace": list(job.trace),
-        "save_trace": str(job.save_trace) if job.save_trace else None,
-        "reference_trace": str(job.reference_trace) if job.reference_trace else None,
-        "module": job.module,
     }  # fmt: skip
 
 

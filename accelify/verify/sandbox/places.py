@@ -56,8 +56,8 @@ class InNamespaces:
             self.replaced[os.path.realpath(path)] = str(folder / str(number))
 
     def order(self) -> dict[str, Any]:
-        files = (self.job.save_weights, self.job.reference, self.job.save_trace, self.job.reference_trace)
-        weights = list(dict.fromkeys(os.path.realpath(file.parent) for file in files if file))
+        written = [file for file in (self.job.save_weights, self.job.save_trace) if file is not None]
+        weights = list(dict.fromkeys(os.path.realpath(file.parent) for file in written))
         return {
             "real": [str(self.scratch.results), str(self.scratch.temporary), *weights],
             "replaced": self.replaced,
@@ -65,7 +65,7 @@ class InNamespaces:
         }
 
     def rank_order(self) -> dict[str, Any]:
-        return {"tree": None}
+        return {"tree": ""}
 
     def environment(self) -> dict[str, str]:
         return {}
