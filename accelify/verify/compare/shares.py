@@ -47,7 +47,9 @@ class Shares:
         target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
         if values := self._values(everyone, position):
             if max(values) == min(values):
-                return Share.REFUTED
+                # A count of the share's rows is the same everywhere; a figure of different rows is not.
+                counts = shown.whole and target.whole and sum(values) == target.value
+                return Share.SHOWN if counts else Share.REFUTED
             room = self.tolerance * abs(target.value) + target.unit
             inside = min(values) - room <= target.value <= max(values) + room
             total = self.near(sum(values), target)

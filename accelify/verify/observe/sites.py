@@ -67,10 +67,7 @@ class Sites:
     def here(self) -> Site | None:
         """The statement of the user's code that is running: of the innermost frame that is the user's."""
         frame = self._user_frame(sys._getframe(1))
-        if frame is None:
-            return None
-        file, line = self._site(frame)
-        return file.removeprefix(self.tree), line
+        return None if frame is None else self.of(frame)
 
     def note_batch(self) -> None:
         """Called where a batch is taken from a loader: the loop that runs is one over a loader from now on."""
@@ -119,7 +116,8 @@ class Sites:
 
     def of(self, frame: FrameType) -> Site:
         """The statement that a frame of the user's runs."""
-        return self._site(frame)
+        file, line = self._site(frame)
+        return file.removeprefix(self.tree), line
 
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
         while frame is not None:
