@@ -16,18 +16,24 @@ import tempfile
 import time
 import traceback
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from accelify.verify.events import EventWriter
 from accelify.verify.guard import Guard
+from accelify.verify.nursery import FORCE
+from accelify.verify.sandbox import network, renames
+from accelify.verify.sandbox.namespaces import lead, probe
+from accelify.verify.sandbox.redirected import lead as lead_redirected
+from accelify.verify.sandbox.scratch import Scratch, remove
 
 PATIENCE = 60.0
 """Seconds that a rank waits at its end for the others to reach theirs."""
 
 
 def serve() -> None:
-    """Import torch once, then make a process for every job that comes in, as a line of JSON, and tell how it ended.
+    """Import torch once, then carry out every order that comes in, as a line of JSON, and report how each ended.
 
     A fork of a process that has only imported torch starts at once, where a fresh interpreter takes seconds.
     """
@@ -41,9 +47,11 @@ def serve() -> None:
     for name in ("torch._dynamo", "accelify.runtime.accelerator"):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    _tell({"ready": True})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    running: set[int] = set()
+    kind, why_not = _kind()
+    _tell({"ready": kind, "why_not": why_not})
+    leaders: dict[int, int] = {}
+    homes: dict[int, str] = {}
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
     received = b""
@@ -54,40 +62,78 @@ def serve() -> None:
                 break
             *lines, received = (received + data).split(b"\n")
             for line in lines:
-                running.add(_fork(json.loads(line)))
-        while running:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+                order = json.loads(line)
+                if "end" in order:
+                    _end(pid for pid, run in leaders.items() if run == order["end"])
+                else:
+                    homes[order["run"]] = order["home"]
+                    leaders[_lead(order)] = order["run"]
+        while leaders:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 break
-            running.discard(pid)
-            _tell({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
-    # The one who asked has gone: nothing may outlive it.
-    for pid in running:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+            _tell({"run": leaders.pop(pid), "ended": True})
+    # The one who asked has gone: nothing may outlive it, and nobody else is left to clear up.
+    _end(leaders)
+    for pid in leaders:
+        with contextlib.suppress(OSError):
+            os.waitpid(pid, 0)
+    for home in homes.values():
+        remove(Path(home))
     os._exit(0)
+
+
+def _kind() -> tuple[str, str]:
+    """The kind of sandbox, and why it is not the one with namespaces."""
+    forced = os.environ.pop(FORCE, "")
+    if not sys.platform.startswith("linux"):
+        return "redirected", "namespaces are Linux's"
+    if forced == "redirected":
+        return "redirected", f"{FORCE} says so"
+    scratch = Scratch()
+    try:
+        why_not = probe(str(scratch.home))
+    finally:
+        scratch.close()
+    return ("redirected" if why_not and not forced else "namespaces"), why_not
 
 
 def _tell(answer: dict[str, Any]) -> None:
     os.write(1, json.dumps(answer).encode() + b"\n")
 
 
-def _fork(job: dict[str, Any]) -> int:
+def _end(leaders: Iterable[int]) -> None:
+    for pid in leaders:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def _lead(order: dict[str, Any]) -> int:
     pid = os.fork()
     if pid:
-        _tell({"started": pid})
         return pid
     code = 70
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        code = (lead if order["kind"] == "namespaces" else lead_redirected)(order, _tell, _rank)
+    finally:
+        os._exit(code)
+
+
+def _rank(job: dict[str, Any]) -> None:
+    """One rank, in a fresh fork; does not return."""
+    code = 70
+    try:
+        os.setsid()
         output = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for descriptor, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
-            os.dup2(descriptor, target)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         os.chdir(job["working"])
         os.environ.update(job["environment"])
         tempfile.tempdir = None
-        sys.path[:] = [job["paths"].get(path, path) for path in sys.path]
+        sys.path[:] = [job.get("paths", {}).get(path, path) for path in sys.path]
         code = run_rank(job)
     except BaseException:
         traceback.print_exc()
@@ -115,7 +161,7 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
-    context = Context(writer, rank, job["world"], job["tree"])
+    context = Context(writer, rank, job["world"], job["tree"] or "")
     tracer = None
     if job["trace"]:
         tracer = Tracer(job["trace"], try_rows=job["world"] == 1)
@@ -144,9 +190,14 @@ def run_rank(job: dict[str, Any]) -> int:
         from accelify.verify.observe import devices
 
         devices.install()
-    guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
-    guard.wrap_native_writers()
-    guard.install()
+    if job["tree"]:
+        guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
+        guard.wrap_native_writers()
+        guard.install()
+    else:
+        renames.install()
+    if not job["network"]:
+        network.watch(context)
     everything.install(context)
     code, why = 0, "finished"
     try:
@@ -157,11 +208,11 @@ def run_rank(job: dict[str, Any]) -> int:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code:
             said = stop.code if isinstance(stop.code, str) else ""
-            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"]))
+            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"] or ""))
     except BaseException as error:
         code = 1
         traceback.print_exc()
-        writer.write(_error(type(error).__name__, str(error), error, job["script"], job["tree"]))
+        writer.write(_error(type(error).__name__, str(error), error, job["script"], job["tree"] or ""))
     everything.finish(context)
     if code == 0:
         recorder.finish(why)

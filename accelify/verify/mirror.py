@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from accelify.verify.sandbox.scratch import Scratch
+
 ENTRIES = 2000
 """Entries of the project mirrored one by one; folders beyond are linked whole and opened up on demand."""
 SMALL = 256 * 1024
@@ -24,38 +26,35 @@ _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 
 
 class Mirror:
-    """One mirror on disk; `close` removes it.
+    """One mirror on disk, removed with the run's folder.
 
     Args:
+        scratch: the folder of the run.
         script: the script, whose folder (and project, if it has one) is mirrored.
         working: the folder from which the script is run, mirrored too.
         replaced: original path to bytes that stand in its place, for converted files.
     """
 
-    def __init__(self, script: Path, working: Path, replaced: dict[Path, bytes] | None = None) -> None:
-        self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="accelify-verify-")))
+    def __init__(
+        self, scratch: Scratch, script: Path, working: Path, replaced: dict[Path, bytes] | None = None
+    ) -> None:
+        self.home = scratch.home
         self.tree = self.home / "tree"
-        self.scratch = self.home / "tmp"
         self.script = Path(os.path.realpath(script))
         self.working = Path(os.path.realpath(working))
         self.projects = _without_nested([project_root(self.script.parent), self.working])
         self.tree.mkdir()
-        self.scratch.mkdir()
         self._copied = 0
         self._left = ENTRIES
-        try:
-            # The script's own folder comes first, whatever else the project holds.
-            for folder in dict.fromkeys([self.script.parent, *self.projects]):
-                self._real_folder(folder)
-                if _is_general(folder):
-                    self._link_entries(folder)
-                else:
-                    self._fill(folder)
-            for path, data in (replaced or {}).items():
-                self._replace(path, data)
-        except BaseException:
-            self.close()
-            raise
+        # The script's own folder comes first, whatever else the project holds.
+        for folder in dict.fromkeys([self.script.parent, *self.projects]):
+            self._real_folder(folder)
+            if _is_general(folder):
+                self._link_entries(folder)
+            else:
+                self._fill(folder)
+        for path, data in {self.script: self.script.read_bytes(), **(replaced or {})}.items():
+            self._replace(path, data)
 
     def path(self, original: Path) -> Path:
         """Where `original` (absolute) lies in the mirror."""
@@ -75,10 +74,6 @@ class Mirror:
         if self.script.parent not in folders and not _is_general(self.script.parent):
             folders.append(self.script.parent)
         return [os.path.realpath(folder) for folder in folders]
-
-    def close(self) -> None:
-        """Remove the mirror; links are removed, never what they point to."""
-        shutil.rmtree(self.home, ignore_errors=True)
 
     def _real_folder(self, folder: Path) -> None:
         """Make `folder` and everything above it real, with links to what lies beside."""

@@ -1,21 +1,22 @@
-"""Runs of a script in a mirror: starting the processes, waiting for them, and reading what they recorded."""
+"""Runs of a script in a sandbox: starting the processes, waiting for them, and reading what they recorded."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from accelify.runtime.launch.port import held_port
 from accelify.verify.events import RankRecord, read_rank, same
-from accelify.verify.mirror import Mirror
-from accelify.verify.nursery import Nursery
+from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
+from accelify.verify.sandbox.changes import Change
+from accelify.verify.sandbox.network import offline
+from accelify.verify.sandbox.places import InMirror, InNamespaces, Place
+from accelify.verify.sandbox.scratch import Scratch
 
 GRACE = 2.0
 """Seconds that the other ranks get to end by themselves once one has failed."""
@@ -43,8 +44,10 @@ class Job:
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
             those of the run to compare with.
         module: the script is run as `python -m` runs this module.
-        allow_network: let the run reach the network.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
+        allow_network: leave the network as it is.
+        save_weights: file that takes the final weights, really.
+        reference: file of another run's final weights, to measure the distance to.
     """
 
     script: Path
@@ -61,6 +64,7 @@ class Job:
     quiet: bool = False
     cuda_as_cpu: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    allow_network: bool = False
     save_weights: Path | None = None
     reference: Path | None = None
     runtime: str = ""
@@ -70,14 +74,14 @@ class Job:
     save_trace: Path | None = None
     reference_trace: Path | None = None
     module: str = ""
-    allow_network: bool = False
 
 
 @dataclass
 class Run:
     """A run that has ended.
 
-    `failure` is one sentence, None for a run that went through. `output` is the end of what each rank printed.
+    `failure` is one sentence, None for a run that went through. `output` is what rank 0 printed. `changes` are all the
+    paths that the run changed in its sandbox, `texts` the files that ran, as they ran, by their real path.
     """
 
     label: str
@@ -86,6 +90,14 @@ class Run:
     seconds: float
     failure: str | None = None
     output: str = ""
+    changes: list[Change] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    scratch: Scratch | None = None
+
+    def close(self) -> None:
+        """Remove the run's folder: the content of its changes cannot be read any more."""
+        if self.scratch is not None:
+            self.scratch.close()
 
     @property
     def losses(self) -> list[float]:
@@ -146,61 +158,64 @@ class Run:
 
 
 def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
-    """Run `job` in a mirror of its own, which is removed afterwards; nothing it started is left."""
-    script = Path(os.path.realpath(job.script))
-    mirror = Mirror(script, Path.cwd(), {script: script.read_bytes(), **job.replaced})
-    pids: list[int] = []
-    with (
-        contextlib.closing(mirror),
-        tempfile.TemporaryDirectory(prefix="accelify-results-") as folder,
-        held_port() as port,
-    ):
-        results = Path(folder)
-        started = time.monotonic()
+    """Run `job` in a sandbox; nothing it started is left, and what it wrote until `Run.close` or the nursery's."""
+    nursery.ready()
+    scratch = nursery.scratch()
+    place = (InNamespaces if nursery.kind == "namespaces" else InMirror)(job, scratch)
+    with held_port() as port:
+        order: dict[str, Any] = {
+            "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network, **place.order(),
+            "ranks": [_rank_order(job, place, scratch, rank, port) for rank in range(job.processes)],
+        }  # fmt: skip
+        started_at = time.monotonic()
+        started = nursery.start(order)
+        news = News(scratch.results / "rank0.jsonl", job.steps, progress)
         try:
-            for rank in range(job.processes):
-                pids.append(nursery.start(_order(job, mirror, results, rank, port)))
-            news = News(results / "rank0.jsonl", job.steps, progress)
-            failure = _wait(nursery, pids, job.limit, news)
+            failure = _wait(nursery, started, job.limit, news)
         finally:
-            nursery.end(pids)
-        seconds = time.monotonic() - started
-        ranks = [read_rank(results / f"rank{rank}.jsonl") for rank in range(job.processes)]
-        outputs = [_text(results / f"output{rank}.txt") for rank in range(job.processes)]
-    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0])
-    run.failure = failure or _failure(ranks, [nursery.codes[pid] or 0 for pid in pids], outputs)
+            nursery.end(started)
+        seconds = time.monotonic() - started_at
+    if started.trouble:
+        raise NurseryError(f"{started.trouble}.")
+    ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
+    outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
+    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch)
+    run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
+    run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
     return run
 
 
-def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dict[str, object]:
-    """What one rank is told."""
-    named = str(job.script)
-    paths = {
-        path: mirror.translate(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
-    }
-    environment = {
-        **job.environment, "PYTHONPATH": os.pathsep.join(paths.values()), "TMPDIR": str(mirror.scratch),
-    }  # fmt: skip
+def _files(job: Job) -> dict[str, bytes]:
+    """The files of the user's that are known to run, as they run, by their real path."""
+    script = os.path.realpath(job.script)
+    replaced = {os.path.realpath(path): data for path, data in job.replaced.items()}
+    return replaced if script in replaced else {script: Path(script).read_bytes(), **replaced}
+
+
+def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) -> dict[str, Any]:
+    """What one rank has to do."""
+    environment = {**job.environment, "TMPDIR": str(scratch.temporary), **place.environment()}
+    if not job.allow_network:
+        environment |= offline(os.environ)
     if job.processes > 1:
         environment |= {
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.processes),
             "LOCAL_WORLD_SIZE": str(job.processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
         }  # fmt: skip
+    named = str(job.script)
     return {
+        **place.rank_order(),
         "rank": rank,
         "world": job.processes,
-        "script": str(mirror.path(mirror.script)),
+        "script": place.script(),
         "arguments": [
-            mirror.translate(named) if os.path.isabs(named) else named,
-            *(mirror.translate(word) for word in job.arguments),
+            place.word(named) if os.path.isabs(named) else named, *(place.word(word) for word in job.arguments)
         ],
-        "working": str(mirror.path(mirror.working)),
+        "working": place.working(),
         "environment": environment,
-        "paths": paths,
-        "output": str(results / f"output{rank}.txt"),
-        "results": str(results),
-        "tree": str(mirror.tree),
-        "protected": mirror.protected(),
+        "network": job.allow_network,
+        "output": str(scratch.results / f"output{rank}.txt"),
+        "results": str(scratch.results),
         "steps": job.steps,
         "seed": job.seed,
         "threads": job.threads,
@@ -217,15 +232,15 @@ def _order(job: Job, mirror: Mirror, results: Path, rank: int, port: int) -> dic
         "cuda_as_cpu": job.cuda_as_cpu,
         "save_weights": str(job.save_weights) if job.save_weights else None,
         "reference": str(job.reference) if job.reference else None,
-    }
+    }  # fmt: skip
 
 
-def _wait(nursery: Nursery, pids: Sequence[int], limit: float, news: News) -> str | None:
+def _wait(nursery: Nursery, started: Started, limit: float, news: News) -> str | None:
     """Wait for all; once one has failed the others get a moment and are ended. Returns a sentence on time-out."""
     deadline = time.monotonic() + limit
     while True:
-        codes = [nursery.codes[pid] for pid in pids]
-        if all(code is not None for code in codes):
+        codes = list(started.codes)
+        if started.trouble or started.ended or all(code is not None for code in codes):
             return None
         now = time.monotonic()
         if any(codes):

@@ -23,7 +23,7 @@ class SharedNursery(Nursery):
             self._is_ready = True
 
     def __exit__(self, *_: object) -> None:
-        running = [pid for pid, code in self.codes.items() if code is None]
+        running = self.running()
         assert not running, f"left behind: {running}"
 
 

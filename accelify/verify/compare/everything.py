@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accelify.verify.compare import losses, samples, training
+from accelify.verify.compare import effects, figures, losses, samples, training
 from accelify.verify.compare.losses import Comparison
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.lines import LineMap
@@ -17,7 +17,13 @@ NOT_REPEATED = "two runs of the original itself differ here: it depends on the c
 
 
 def compare(
-    original: Run, other: Run, lines: LineMap, exact: bool, *, control: Run | None = None
+    original: Run,
+    other: Run,
+    lines: LineMap,
+    exact: bool,
+    *,
+    control: Run | None = None,
+    again: Run | None = None,
 ) -> Comparison:
     """Compare a run with its reference.
 
@@ -27,13 +33,21 @@ def compare(
         lines: which lines of the two scripts stand for each other.
         exact: everything has to be equal to the bit, as on one process.
         control: the original with gradients disturbed as rounding would; see `losses.compare`.
+        again: the original once more. What it does not repeat is not compared.
     """
     comparison = losses.compare(original, other, control=control)
-    comparison.checks = [
-        *training.checks(original, other, comparison, lines),
-        *([] if other.failure else samples.compare(original, other, lines, exact)),
-        _exit(other, lines),
-    ]
+    comparison.checks = training.checks(original, other, comparison, lines)
+    if not other.failure:
+        comparison.checks += samples.compare(original, other, lines, exact)
+        base = max(comparison.allowed, default=None)
+        comparison.checks += figures.compare(original, other, lines, exact, again=again, base=base)
+        comparison.checks += effects.compare(original, other, lines, exact)
+    comparison.checks.append(_exit(other, lines))
+    if again is not None and not again.failure:
+        noise = compare(original, again, LineMap({}), exact=True)
+        downgrade(comparison, noise.differing())
+        if noise.verdict is Verdict.DIFFERENT and comparison.verdict is Verdict.DIFFERENT:
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, NOT_REPEATED
     return comparison
 
 

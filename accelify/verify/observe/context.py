@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,8 @@ class Context:
         world: how many processes the run has.
         tree: see `Sites`.
 
-    `step` is the number of optimizer steps so far, counted by the recorder.
+    `step` is the number of optimizer steps so far, counted by the recorder. `translate` gives the path that the user
+    knows for a real one of this run, where the two differ.
     """
 
     def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
@@ -28,18 +29,26 @@ class Context:
         self.rank = rank
         self.world = world
         self.sites = Sites(tree)
+        self.tree = tree
         self.step = 0
+        self.translate: Callable[[str], str] = str
         self._paused = threading.local()
 
-    def emit(self, kind: str, **fields: Any) -> None:
+    def emit(self, kind: str, /, **fields: Any) -> None:
         """Write an event of that kind."""
         self.writer.write({"event": kind, **fields})
 
-    def emit_here(self, kind: str, **fields: Any) -> None:
+    def emit_here(self, kind: str, /, **fields: Any) -> None:
         """Write an event with the statement of the user's code that is running and the number of steps so far."""
         with self.pause():
             site = self.sites.here()
+        if site is not None:
+            site = (self.translate(site[0]), site[1])
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
+
+    def translate(self, path: str) -> str:
+        """The path that the user knows for a real one of this run."""
+        return path.removeprefix(self.tree)
 
     @property
     def paused(self) -> bool:
