@@ -27,6 +27,10 @@ RARE = 20
 """One number in so many may step to the next digit shown where rounding makes that unlikely."""
 SHARE = "shows the main process's share of the batch"
 NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
+ALIKE = (
+    "counts the rounds of all processes alike, though their shares of a pass's last batch are not of one size: nearly "
+    "the original's figure; weigh each by its samples, or convert with --batch-size total"
+)
 UNREPEATED = "two runs of the original itself differ here"
 
 
@@ -129,7 +133,7 @@ class _Comparison:
                 continue
             verdict, sentence = self._compare(key, mine, theirs)
             place, new, _ = key
-            check = Check(self.subject.aspect, self._key(key), verdict, sentence)
+            check = Check(self.subject.aspect, self._key(key), verdict, sentence, partial=sentence == SHARE)
             check.original = None if new else place
             check.line = theirs[0].site if theirs else self.lines.converted(place)
             found.append(check)
@@ -246,6 +250,9 @@ class _Comparison:
                 return Verdict.NOT_COMPARABLE, SHARE if share is Share.SHOWN else NOT_CHECKED
         if not compared.words or not positions:
             return Verdict.DIFFERENT, ""
+        before = [entry.calls for entry in self.original.get(key, []) if entry.number < a.number]
+        if all(self.shares.rounds_alike(a, b, k, max(before, default=0)) for k in positions):
+            return Verdict.NOT_COMPARABLE, ALIKE
         k = positions[0]
         target, value = a.parsed.numbers[k], b.parsed.numbers[k]
         if together := self.shares.of_everyone(target, everyone, k):
