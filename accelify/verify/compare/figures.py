@@ -72,7 +72,8 @@ def compare(
         lines: which place of the original a place in the other's script is.
         exact: every text has to be the same to the letter, but for what a clock shows.
         repeats: two runs of the original in the same way. The numbers in which they differ are not compared.
-        base: relative difference that rounding explains before the first step; taken from the precision when None.
+        base: relative difference that rounding explains at any step; taken from the precision when None, and then
+            growing with the steps.
     """
     checks: list[Check] = []
     for subject in SUBJECTS:
@@ -117,12 +118,13 @@ class _Comparison:
         self.lines = lines
         self.exact = exact
         self.base = base if base is not None else (tolerances(original) or [LOSS_TOLERANCE])[0]
+        self.growth = GROWTH if base is None else 0.0
         self.original = grouped(original, subject.kinds, None, subject.tag)
         self.other = pair_moved(self.original, grouped(other, subject.kinds, lines, subject.tag))
         self.would: Groups = grouped(other, subject.would, lines, subject.tag) if subject.would else {}
         self.varying = self._varying(*repeats) if repeats else {}
         self.excused: set[tuple[float, float]] = set()
-        self.shares = Shares(original, other, self.base * (1 + GROWTH * len(original.losses)))
+        self.shares = Shares(original, other, self.base * (1 + self.growth * len(original.losses)))
 
     def checks(self) -> list[Check]:
         found = []
@@ -219,7 +221,7 @@ class _Comparison:
         x, y = self._form(a), self._form(b)
         skipped = skipped | (a.clock(x) & b.clock(y))
         if not self.exact:
-            return compare_parsed(x, y, self.base * (1 + GROWTH * a.calls), sizes, skipped)
+            return compare_parsed(x, y, self.base * (1 + self.growth * a.calls), sizes, skipped)
         compared = compare_parsed(x, y, 0.0, (), skipped)
         pairs = enumerate(zip(x.numbers, y.numbers, strict=False))
         same = all(m.text == n.text for k, (m, n) in pairs if k not in skipped)
