@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,6 @@ class Context:
         self.tree = tree
         self.tree = tree
         self.step = 0
-        self.translate: Callable[[str], str] = str
         self._paused = threading.local()
 
     def emit(self, kind: str, /, **fields: Any) -> None:
