@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.runtime.launch.port import held_port
-from accelify.verify.events import RankRecord, read_rank, same
+from accelify.verify.events import RankRecord, read_rank, same, same_end
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
@@ -155,7 +155,7 @@ class Run:
             len(a) == len(b)
             and all(map(same, a, b))
             and self.rates == other.rates
-            and self.ranks[0].weights == other.ranks[0].weights
+            and same_end(self.ranks[0], other.ranks[0])
         )
 
 

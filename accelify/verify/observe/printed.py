@@ -163,6 +163,9 @@ class Printed:
             finally:
                 self.depths.silent -= 1
             self.written += self._size() - before
+            if issubclass(message.category, (DeprecationWarning, FutureWarning, PendingDeprecationWarning)):
+                # It speaks of a call in the text of the script, which the other text may not have.
+                return None
             line = _Line()
             self._begin(line, sys._getframe(1))
             line.parts.append(f"{message.category.__name__}: {message.message}")
