@@ -50,10 +50,6 @@ class Context:
         """The path that the user knows for a real one of this run."""
         return path.removeprefix(self.tree)
 
-    def translate(self, path: str) -> str:
-        """The path that the user knows for a real one of this run."""
-        return path.removeprefix(self.tree)
-
     @property
     def paused(self) -> bool:
         """Whether what happens now is the observers' doing, not the script's."""
