@@ -179,7 +179,9 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         raise NurseryError(f"{started.trouble}.")
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
     outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
-    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch)
+    run = Run(
+        job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch
+    )
     run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
     run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
     return run

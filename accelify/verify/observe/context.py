@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,8 +20,7 @@ class Context:
         world: how many processes the run has.
         tree: see `Sites`.
 
-    `step` is the number of optimizer steps so far, counted by the recorder. `translate` gives the path that the user
-    knows for a real one of this run, where the two differ.
+    `step` is the number of optimizer steps so far, counted by the recorder.
     """
 
     def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
@@ -30,9 +29,7 @@ class Context:
         self.world = world
         self.sites = Sites(tree)
         self.tree = tree
-        self.tree = tree
         self.step = 0
-        self.translate: Callable[[str], str] = str
         self._paused = threading.local()
 
     def emit(self, kind: str, /, **fields: Any) -> None:
@@ -43,13 +40,7 @@ class Context:
         """Write an event with the statement of the user's code that is running and the number of steps so far."""
         with self.pause():
             site = self.sites.here()
-        if site is not None:
-            site = (self.translate(site[0]), site[1])
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
-
-    def translate(self, path: str) -> str:
-        """The path that the user knows for a real one of this run."""
-        return path.removeprefix(self.tree)
 
     def translate(self, path: str) -> str:
         """The path that the user knows for a real one of this run."""
