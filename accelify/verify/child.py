@@ -149,7 +149,7 @@ def run_rank(job: dict[str, Any]) -> int:
     """Run and record one rank as `job` says; returns the exit status."""
     import torch
 
-    from accelify.verify.observe import everything
+    from accelify.verify.observe import everything, schedules
     from accelify.verify.observe.context import Context
     from accelify.verify.observe.loaders import LoaderWatch
     from accelify.verify.observe.recorder import Enough, Recorder
@@ -186,6 +186,9 @@ def run_rank(job: dict[str, Any]) -> int:
     if job["runtime"]:
         package = "accelify.runtime" if job["runtime"] == "accelify" else job["runtime"]
         loaders.watch_preparation(importlib.import_module(package).Accelerator)
+        schedules.watch(context, importlib.import_module(f"{package}.scheduler").AcceleratedScheduler)
+    if job["schedule"]:
+        schedules.impose(context, job["schedule"])
     if job["cuda_as_cpu"]:
         from accelify.verify.observe import devices
 

@@ -43,6 +43,7 @@ class Job:
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
             those of the run to compare with.
+        schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
         allow_network: leave the network as it is.
@@ -74,6 +75,7 @@ class Job:
     save_trace: Path | None = None
     reference_trace: Path | None = None
     module: str = ""
+    schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
 
 
 @dataclass
@@ -226,6 +228,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "scaled": [list(key) for key in job.scaled],
         "factor": job.factor,
         "module": job.module,
+        "schedule": list(job.schedule),
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,

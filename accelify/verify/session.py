@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.obsolete_keywords import modernised
 from accelify.verify.compare import everything
-from accelify.verify.compare.losses import Comparison, structural, tolerances
+from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
+from accelify.verify.compare.schedule import rates_by_data
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery, NurseryError
@@ -284,6 +285,24 @@ class Session:
         self.progress(what)
         return execute(job, self.nursery, self.progress)
 
+    def _schedule_by_data(
+        self, original: Run, reference: Run, run: Run, count: int
+    ) -> tuple[tuple[tuple[str, int], list[Any]], ...]:
+        """What the run's schedulers set, where its rates are not its reference's but the original's by the data."""
+        if run.failure or not rates(reference, run):
+            return ()
+        expected = rates_by_data(original, run, self.lines, count)
+        if expected is None or len(expected) != len(run.rates):
+            return ()
+        if not all(same_rates(a, b) for a, b in zip(expected, run.rates, strict=True)):
+            return ()
+        found: dict[tuple[str, int], list[Any]] = {}
+        for event in run.ranks[0].events.get("schedule", ()):
+            site = self.lines.original(tuple(event["site"]) if event["site"] else None)
+            if site is not None:
+                found.setdefault(site, []).append(event["settings"])
+        return tuple(found.items())
+
     def _compare(self, reference: Run, run: Run, job: Job) -> Comparison:
         """Compare a run with its reference, with further runs of the original where something differs.
 
@@ -316,7 +335,19 @@ class Session:
         if run.repeated and reference is not original:
             # Nothing is shared out: each process does what the original does, in batches of the original's size.
             job, reference = self.job, original
+        if reference is not original and (
+            schedule := self._schedule_by_data(original, reference, run, count)
+        ):
+            assert job.save_weights is not None
+            job = replace(job, schedule=schedule, save_weights=job.save_weights.with_name(f"rates{count}.pt"))
+            reference = self._execute(
+                f"the original with {count} batches in one and the rates of its data", job
+            )
+            copy = replace(copy, reference=job.save_weights)
+            run = self._execute(f"the converted script on {name}", copy)
         comparison = self._compare(reference, run, job)
+        if reference is not original and comparison.overall is Verdict.DIFFERENT:
+            everything.accept(comparison, everything.compare(original, run, self.lines, exact=False))
         if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
             self._without_chance(comparison, job, copy)
         self._where_it_parts(comparison, job, copy)

@@ -6,7 +6,9 @@ from . import scripts
 
 STEP = "        opt.zero_grad()\n        loss = F.mse_loss(model(x), y)\n        loss.backward()\n        opt.step()\n"
 EPOCH = f"for epoch in range(8):\n    for x, y in loader:\n{STEP}"
-EVALUATION = "    with torch.no_grad():\n        found = sum(float(F.mse_loss(model(v), w)) for v, w in valid) / len(valid)\n"
+EVALUATION = (
+    "    with torch.no_grad():\n        found = sum(float(F.mse_loss(model(v), w)) for v, w in valid)\n"
+)
 RISING = "    found = 8.0 - epoch if epoch < 4 else 9.0 + epoch\n"
 # One rank's share gets worse two epochs before the other's.
 BY_SHARE = (

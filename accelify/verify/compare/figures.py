@@ -27,6 +27,10 @@ RARE = 20
 """One number in so many may step to the next digit shown where rounding makes that unlikely."""
 SHARE = "shows the main process's share of the batch"
 NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
+ALIKE = (
+    "counts the rounds of all processes alike, though their shares of a pass's last batch are not of one size: nearly "
+    "the original's figure; weigh each by its samples, or convert with --batch-size total"
+)
 UNREPEATED = "two runs of the original itself differ here"
 
 
@@ -68,7 +72,8 @@ def compare(
         lines: which place of the original a place in the other's script is.
         exact: every text has to be the same to the letter, but for what a clock shows.
         repeats: two runs of the original in the same way. The numbers in which they differ are not compared.
-        base: relative difference that rounding explains before the first step; taken from the precision when None.
+        base: relative difference that rounding explains at any step; taken from the precision when None, and then
+            growing with the steps.
     """
     checks: list[Check] = []
     for subject in SUBJECTS:
@@ -113,12 +118,13 @@ class _Comparison:
         self.lines = lines
         self.exact = exact
         self.base = base if base is not None else (tolerances(original) or [LOSS_TOLERANCE])[0]
+        self.growth = GROWTH if base is None else 0.0
         self.original = grouped(original, subject.kinds, None, subject.tag)
         self.other = pair_moved(self.original, grouped(other, subject.kinds, lines, subject.tag))
         self.would: Groups = grouped(other, subject.would, lines, subject.tag) if subject.would else {}
         self.varying = self._varying(*repeats) if repeats else {}
         self.excused: set[tuple[float, float]] = set()
-        self.shares = Shares(original, other, self.base * (1 + GROWTH * len(original.losses)))
+        self.shares = Shares(original, other, self.base * (1 + self.growth * len(original.losses)))
 
     def checks(self) -> list[Check]:
         found = []
@@ -129,7 +135,7 @@ class _Comparison:
                 continue
             verdict, sentence = self._compare(key, mine, theirs)
             place, new, _ = key
-            check = Check(self.subject.aspect, self._key(key), verdict, sentence)
+            check = Check(self.subject.aspect, self._key(key), verdict, sentence, partial=sentence == SHARE)
             check.original = None if new else place
             check.line = theirs[0].site if theirs else self.lines.converted(place)
             found.append(check)
@@ -215,7 +221,7 @@ class _Comparison:
         x, y = self._form(a), self._form(b)
         skipped = skipped | (a.clock(x) & b.clock(y))
         if not self.exact:
-            return compare_parsed(x, y, self.base * (1 + GROWTH * a.calls), sizes, skipped)
+            return compare_parsed(x, y, self.base * (1 + self.growth * a.calls), sizes, skipped)
         compared = compare_parsed(x, y, 0.0, (), skipped)
         pairs = enumerate(zip(x.numbers, y.numbers, strict=False))
         same = all(m.text == n.text for k, (m, n) in pairs if k not in skipped)
@@ -246,6 +252,9 @@ class _Comparison:
                 return Verdict.NOT_COMPARABLE, SHARE if share is Share.SHOWN else NOT_CHECKED
         if not compared.words or not positions:
             return Verdict.DIFFERENT, ""
+        before = [entry.calls for entry in self.original.get(key, []) if entry.number < a.number]
+        if all(self.shares.rounds_alike(a, b, k, max(before, default=0)) for k in positions):
+            return Verdict.NOT_COMPARABLE, ALIKE
         k = positions[0]
         target, value = a.parsed.numbers[k], b.parsed.numbers[k]
         if together := self.shares.of_everyone(target, everyone, k):

@@ -210,8 +210,9 @@ class Printed:
         line.parts.append(text)
 
     def _begin(self, line: _Line, frame: FrameType) -> None:
-        line.site, line.runtime = self._origin(frame)
-        line.loop = self.context.sites.in_batch_loop()
+        with self.context.pause():
+            line.site, line.runtime = self._origin(frame)
+            line.loop = self.context.sites.in_batch_loop()
         line.step = self.context.step
         line.by_library = not self.context.sites.is_users(frame.f_code.co_filename)
 

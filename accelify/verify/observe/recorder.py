@@ -159,6 +159,7 @@ class Recorder:
         if self.backward_calls >= limit:
             self._enough()
         self.backward_calls += 1
+        self.context.sites.note_step()
         self.watch.before_backward()
         raw = _value(roots, gradients)
         value, scale = self.observed or (raw, 1.0)
