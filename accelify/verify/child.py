@@ -242,8 +242,10 @@ def _compare_traces(job: dict[str, Any], results: Path, writer: EventWriter) -> 
 
 
 def _run(script: str, arguments: list[str], name: str = "") -> None:
+    from accelify.verify.observe.decisions import compile_script
+
     with io.open_code(script) as file:
-        code = compile(file.read(), script, "exec", dont_inherit=True)
+        code = compile_script(file.read(), script)
     module = types.ModuleType("__main__")
     module.__dict__.update(
         __file__=script,

@@ -20,8 +20,7 @@ class Context:
         world: how many processes the run has.
         tree: see `Sites`.
 
-    `step` is the number of optimizer steps so far, counted by the recorder. `translate` gives the path that the user
-    knows for a real one of this run, where the two differ.
+    `step` is the number of optimizer steps so far, counted by the recorder.
     """
 
     def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
@@ -29,7 +28,6 @@ class Context:
         self.rank = rank
         self.world = world
         self.sites = Sites(tree)
-        self.tree = tree
         self.tree = tree
         self.step = 0
         self._paused = threading.local()
@@ -42,8 +40,6 @@ class Context:
         """Write an event with the statement of the user's code that is running and the number of steps so far."""
         with self.pause():
             site = self.sites.here()
-        if site is not None:
-            site = (self.translate(site[0]), site[1])
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
 
     def translate(self, path: str) -> str:
