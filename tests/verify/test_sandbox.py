@@ -293,11 +293,16 @@ def test_an_end_from_outside_leaves_nothing(tmp_path: Path, kind: str) -> None:
     process.terminate()
     process.wait(60)
     deadline = time.monotonic() + 10
-    while (_running(mark) or os.listdir(scratch)) and time.monotonic() < deadline:
+    while (_running(mark) or left(scratch)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _running(mark)
-    assert os.listdir(scratch) == []
+    assert left(scratch) == []
     assert str(scratch) not in Path("/proc/self/mountinfo").read_text()
+
+
+def left(folder: Path) -> list[str]:
+    # A cache that torch makes when it is imported, also without verify.
+    return [name for name in os.listdir(folder) if not name.startswith("torchinductor_")]
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to become another user")
@@ -307,7 +312,8 @@ def test_the_same_holds_for_a_user_without_rights(tmp_path: Path) -> None:
         pytest.skip("this is that run")
     home = Path(sys.base_prefix)
     hidden = next((path for path in reversed(home.parents) if path.stat().st_mode & 0o005 != 0o005), None)
-    command = f"cd {ROOT} && exec {sys.executable} -m pytest -q -x -p no:cacheprovider --basetemp={tmp_path}/t {__file__}"
+    pytest_words = f"-m pytest -q -x -p no:cacheprovider --basetemp={tmp_path}/t {__file__}"
+    command = f"cd {ROOT} && exec {sys.executable} {pytest_words}"
     lines = ["set -e"]
     if hidden is not None:
         held = tmp_path / "interpreter"

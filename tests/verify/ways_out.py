@@ -1,6 +1,7 @@
 """Ways to change something outside a trial run. Each acts on `PLACE`, a real folder of its own.
 
-A place holds `file` (text), `folder/inner/deep`, `data.npy`, `data.bin` and `data.db`. What a way needs beyond, it makes.
+A place holds `file` (text), `folder/inner/deep`, `data.npy`, `data.bin` and `data.db`. What a way needs beyond, it
+makes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WAYS = {
     "subprocess-isolated-python": "subprocess.run([sys.executable, '-I', '-c', f'open({PLACE!r} + \"/file\", \"w\")'])",
     "subprocess-link-and-write": "subprocess.run(['sh', '-c', f'ln {PLACE}/file here && echo x >> here'])",
     "popen": "os.popen(f'echo x > {PLACE}/file').read()",
-    "exec-in-child": "p = os.fork()\nif not p: os.execv('/bin/sh', ['sh', '-c', f'echo x > {PLACE}/file'])\nos.waitpid(p, 0)",
+    "exec-in-child": "in_child(lambda: os.execv('/bin/sh', ['sh', '-c', f'echo x > {PLACE}/file']))",
     "posix-spawn": "os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', f'echo x > {PLACE}/file'], {}), 0)",
     "torch-save": "torch.save({'a': torch.zeros(3)}, PLACE + '/file')",
     "torch-save-old": "torch.save({'a': 1}, PLACE + '/file', _use_new_zipfile_serialization=False)",
@@ -39,7 +40,7 @@ WAYS = {
     "numpy-memmap": "m = numpy.memmap(PLACE + '/data.bin', 'uint8', 'r+'); m[:] = 7; m.flush()",
     "numpy-load-mapped": "m = numpy.load(PLACE + '/data.npy', mmap_mode='r+'); m[:] = 7; m.flush()",
     "torch-from-file": "torch.from_file(PLACE + '/data.bin', shared=True, size=8, dtype=torch.uint8).fill_(7)",
-    "mmap": "m = mmap.mmap(open(PLACE + '/data.bin', 'r+b').fileno(), 0); m[:4] = b'xxxx'; m.flush()",
+    "mmap": "f = open(PLACE + '/data.bin', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[:4] = b'xxxx'; m.flush()",
     "sqlite": "c = sqlite3.connect(PLACE + '/data.db'); c.execute('insert into t values (2)'); c.commit()",
     "rename-onto": "open('fresh', 'w').write('x'); os.rename('fresh', PLACE + '/file')",
     "rename-away": "os.rename(PLACE + '/file', PLACE + '/other')",
@@ -58,7 +59,7 @@ WAYS = {
     "utime-open": "os.utime(os.open(PLACE + '/file', os.O_RDONLY), (1, 1))",
     "symlink-and-write": "os.symlink(PLACE + '/file', 'by_link'); open('by_link', 'w').write('x')",
     "link-and-write": "os.link(PLACE + '/file', 'by_hard_link'); open('by_hard_link', 'w').write('x')",
-    "symlinked-folder": "os.symlink(PLACE, 'linked'); open('linked/file', 'w').write('x'); os.remove('linked/data.bin')",
+    "symlinked-folder": "os.symlink(PLACE, 'linked'); open('linked/file', 'w').write('x')",
     "proc-root": "open('/proc/self/root' + PLACE + '/file', 'w').write('x')",
     "proc-cwd": "open('/proc/self/cwd/' + os.path.relpath(PLACE) + '/file', 'w').write('x')",
     "proc-parent": "open(f'/proc/{os.getppid()}/root{PLACE}/file', 'w').write('x')",
@@ -68,18 +69,17 @@ WAYS = {
     "above-the-root": "open('../' * 40 + PLACE + '/file', 'w').write('x')",
     "shell-parent-folder": "os.system(f'echo x > {os.path.relpath(PLACE)}/file')",
     "beside-the-script": "open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'beside'), 'w').write('x')",
-    "real-script-folder": "open(SCRIPT_FOLDER + '/beside', 'w').write('x'); os.remove(SCRIPT_FOLDER + '/precious.txt')",
-    "fork": "p = os.fork()\nif not p:\n    open(PLACE + '/file', 'w').write('x')\n    os._exit(0)\nos.waitpid(p, 0)",
-    "multiprocessing-fork": "p = mp.get_context('fork').Process(target=write, args=(PLACE + '/file',)); p.start(); p.join()",
-    "multiprocessing-spawn": "p = mp.get_context('spawn').Process(target=pathlib.Path(PLACE, 'file').write_text, args=('x',)); "
-    "p.start(); p.join()",
+    "real-script-folder": "os.remove(SCRIPT_FOLDER + '/precious.txt'); open(SCRIPT_FOLDER + '/beside', 'w').write('x')",
+    "fork": "in_child(lambda: open(PLACE + '/file', 'w').write('x'))",
+    "multiprocessing-fork": "in_worker('fork', write, PLACE + '/file')",
+    "multiprocessing-spawn": "in_worker('spawn', pathlib.Path(PLACE, 'file').write_text, 'x')",
     "ctypes-open": "f = LIBC.open((PLACE + '/file').encode(), 1 | 512, 0); LIBC.write(f, b'x', 1)",
     "ctypes-rename": "LIBC.rename((PLACE + '/file').encode(), (PLACE + '/other').encode())",
     "ctypes-chmod": "LIBC.chmod((PLACE + '/file').encode(), 0o777)",
     "ctypes-system": "LIBC.system(f'echo x > {PLACE}/file'.encode())",
-    "inherited-descriptor": "[os.write(n, b'x') for n in range(3, 64) if PLACE in os.path.realpath(f'/proc/self/fd/{n}')]",
+    "inherited-descriptor": "[os.write(n, b'x') for n in range(3, 64) if PLACE in seen(f'/proc/self/fd/{n}')]",
     "reopened-descriptor": "open(f\"/proc/self/fd/{os.open(PLACE + '/file', os.O_RDONLY)}\", 'w').write('x')",
-    "file-handler": "h = logging.FileHandler(PLACE + '/file'); h.emit(logging.makeLogRecord({'msg': 'x'})); h.close()",
+    "file-handler": "logging.FileHandler(PLACE + '/file').emit(logging.makeLogRecord({'msg': 'x'}))",
     "tempfile": "tempfile.NamedTemporaryFile(dir=PLACE, delete=False).write(b'x')",
     "temporary-folder": "tempfile.mkdtemp(dir=PLACE)",
     "zip": "import zipfile\nzipfile.ZipFile(PLACE + '/file', 'w').writestr('a', 'x')",
@@ -92,7 +92,7 @@ WAYS = {
     "mount": "LIBC.mount(PLACE.encode(), b'/mnt', None, 4096, None)",
     "remount": "LIBC.mount(None, b'/', None, 4096 | 32, None)",
     "own-namespaces": "subprocess.run(['unshare', '-Urm', 'sh', '-c', f'umount -a; echo x > {PLACE}/file'])",
-    "enter-namespaces": "subprocess.run(['nsenter', '-t', str(OUTSIDE), '-m', '-U', 'sh', '-c', f'echo x > {PLACE}/file'])",
+    "enter-namespaces": "os.system(f'nsenter -t {OUTSIDE} -m -U sh -c \"echo x > {PLACE}/file\"')",
     "kill-outside": "os.kill(OUTSIDE, 9)",
     "kill-all-by-shell": "os.system(f'kill -9 {OUTSIDE}')",
 }  # fmt: skip
@@ -103,9 +103,23 @@ import numpy, torch
 LIBC = ctypes.CDLL(None, use_errno=True)
 with open(sys.argv[1]) as file:
     order = json.load(file)
+def in_child(call):
+    child = os.fork()
+    if not child:
+        try:
+            call()
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+def in_worker(kind, call, argument):
+    worker = mp.get_context(kind).Process(target=call, args=(argument,))
+    worker.start()
+    worker.join()
+def seen(path):
+    return os.path.realpath(path)
 def write(path):
     open(path, "w").write("x")
-for name, code in order["ways"].items():
+for name, code in order["ways"].items() if __name__ == "__main__" else ():
     try:
         scope = dict(globals(), PLACE=order["places"][name], OUTSIDE=order["outside"], SCRIPT_FOLDER=order["script"])
         if name.startswith("home-"):

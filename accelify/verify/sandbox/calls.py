@@ -7,6 +7,7 @@ to write elsewhere.
 
 from __future__ import annotations
 
+import _io
 import builtins
 import functools
 import inspect
@@ -56,7 +57,7 @@ class Calls:
     def install(self) -> None:
         """Replace the functions, and watch what goes past them."""
         opened = self._opened(io.open)
-        builtins.open = io.open = opened
+        builtins.open = io.open = _io.open = opened
         os.open = self._os_open(os.open)
         for names, way in ((_READ, self._read), (_READ_LINK, self._read_link), (_CONTENT, self._content),
                            (_NAME, self._name)):  # fmt: skip
@@ -117,13 +118,19 @@ class Calls:
             name = "path" if "path" in kwargs else "fd" if "fd" in kwargs else ""
             path = args[0] if args else kwargs.pop(name) if name else "."
             if not args and not name:
-                return function(way(".", True), **kwargs) if function.__name__ == "listdir" else function(**kwargs)
+                return (
+                    function(way(".", True), **kwargs)
+                    if function.__name__ == "listdir"
+                    else function(**kwargs)
+                )
             path = self._from_folder(path, kwargs, "dir_fd")
             return function(way(path, kwargs.get("follow_symlinks", True)), *rest, **kwargs)
 
         return wrapped
 
-    def _two(self, function: Callable[..., Any], way: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[..., Any]:
+    def _two(
+        self, function: Callable[..., Any], way: Callable[[Any, Any], tuple[Any, Any]]
+    ) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             words = [*args, *(kwargs.pop(name) for name in ("src", "dst")[len(args) :] if name in kwargs)]
@@ -167,8 +174,9 @@ class Calls:
         @functools.wraps(function)
         def wrapped(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
             opener = kwargs.get("opener") or (args[5] if len(args) > 5 else None)
-            if opener is None and not isinstance(file, int) and isinstance(mode, str):
-                writes = any(letter in mode for letter in "wax+")
+            if not isinstance(file, int) and isinstance(mode, str):
+                # With an opener it is for show, but the hook looks at it; the opener's own call is led away too.
+                writes = opener is not None or any(letter in mode for letter in "wax+")
                 file = self.private(file) if writes else self._read(file, True)
             return function(file, mode, *args, **kwargs)
 
@@ -249,7 +257,11 @@ class Calls:
     def _check_database(self, name: Any) -> None:
         # Led away already where it is a path; a URI may ask for reading only.
         text = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
-        if text and text != ":memory:" and not ("mode=ro" in text or "immutable=1" in text or "mode=memory" in text):
+        if (
+            text
+            and text != ":memory:"
+            and not ("mode=ro" in text or "immutable=1" in text or "mode=memory" in text)
+        ):
             self._check(text.removeprefix("file:").partition("?")[0], True, "sqlite3.connect")
 
 
@@ -326,6 +338,8 @@ def described(function: str, arguments: tuple[Any, ...]) -> str:
     return f"{function}({text[:60] + '...' if len(text) > 60 else text})"
 
 
-def bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+def bound(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
     """The arguments of a call by the names of their parameters."""
     return inspect.signature(function).bind(*args, **kwargs)

@@ -33,8 +33,13 @@ def version() -> int:
         return 0
 
 
-def restrict(writable: Iterable[str]) -> bool:
+def restrict(writable: Iterable[str], ports: Iterable[int] | None = None) -> bool:
     """From now on this process can write below `writable` only, and signal nothing but itself and what it starts.
+
+    Args:
+        writable: files and folders.
+        ports: where TCP may go beside the ports that the system hands out, at which the processes of one run find
+            each other; None leaves the network as it is. Landlock looks at the port alone.
 
     Returns:
         Whether there is a Landlock to hold it.
@@ -45,31 +50,21 @@ def restrict(writable: Iterable[str]) -> bool:
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL)):
         if version() >= since:
             handled |= right
-    rules = _rules(handled, 0, _ABSTRACT_SOCKETS | _SIGNALS)
+    network = _BIND_TCP | _CONNECT_TCP if ports is not None and version() >= 4 else 0
+    attributes = struct.pack("QQQ", handled, network, _ABSTRACT_SOCKETS | _SIGNALS)
+    size = 8 if version() < 4 else 16 if version() < 6 else 24
+    rules = linux.syscall(_CREATE, attributes[:size], size, 0)
     try:
         for path in writable:
             with contextlib.suppress(OSError):
                 _allow(rules, path, handled)
-        _enforce(rules)
+        for port in {0, *(ports or ()), *_handed_out()} if network else ():
+            linux.syscall(_ADD, rules, _PORT, struct.pack("QQ", network, port), 0)
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+        linux.syscall(_RESTRICT, rules, 0)
     finally:
         os.close(rules)
     return True
-
-
-def restrict_ports(ports: Iterable[int]) -> None:
-    """From now on TCP goes to these ports and to those that the system hands out, and nowhere else.
-
-    Processes of one run find each other at ports of the second kind; a port is all that Landlock looks at.
-    """
-    if version() < 4:
-        return
-    rules = _rules(0, _BIND_TCP | _CONNECT_TCP, 0)
-    try:
-        for port in {0, *ports, *_handed_out()}:
-            linux.syscall(_ADD, rules, _PORT, struct.pack("QQ", _BIND_TCP | _CONNECT_TCP, port), 0)
-        _enforce(rules)
-    finally:
-        os.close(rules)
 
 
 def _handed_out() -> range:
@@ -79,17 +74,6 @@ def _handed_out() -> range:
     except (OSError, ValueError):
         first, last = 32768, 60999
     return range(first, last + 1)
-
-
-def _rules(files: int, network: int, scoped: int) -> int:
-    attributes = struct.pack("QQQ", files, network, scoped)
-    size = 8 if version() < 4 else 16 if version() < 6 else 24
-    return linux.syscall(_CREATE, attributes[:size], size, 0)
-
-
-def _enforce(rules: int) -> None:
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    linux.syscall(_RESTRICT, rules, 0)
 
 
 def _allow(rules: int, path: str, rights: int) -> None:

@@ -90,7 +90,11 @@ def enter_namespaces(network: bool) -> None:
                 return
     else:
         linux.unshare(flags)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{users} {users} 1"), ("gid_map", f"{groups} {groups} 1")):
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{users} {users} 1"),
+        ("gid_map", f"{groups} {groups} 1"),
+    ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
@@ -137,7 +141,15 @@ def probe(home: str) -> str:
         code = 1
         try:
             os.close(reading)
-            order = {"run": 0, "home": home, "real": [], "replaced": {}, "folders": [], "network": False, "ranks": []}
+            order = {
+                "run": 0,
+                "home": home,
+                "real": [],
+                "replaced": {},
+                "folders": [],
+                "network": False,
+                "ranks": [],
+            }
             code = lead(order, lambda answer: void(os.write(writing, answer["trouble"].encode())), void)
         finally:
             os._exit(code)

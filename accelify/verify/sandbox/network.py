@@ -57,6 +57,8 @@ def refuse() -> None:
 
     def on_event(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith("socket.") and (address := _address(event, arguments)) and not is_local(address):
+            if event.startswith("socket.get") and _parsed(os.fsdecode(arguments[0])):
+                return
             if event.startswith("socket.get"):
                 raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
             raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))

@@ -31,12 +31,16 @@ _UNSEEN = frozenset(
 _NATIVE = _UNSEEN | frozenset(
     "open open64 openat creat fopen fopen64 freopen rename renameat renameat2 unlink unlinkat remove rmdir mkdir "
     "mkdirat link linkat symlink symlinkat truncate truncate64 mknod mkfifo system popen execve execv execvp "
-    "posix_spawn posix_spawnp".split()
+    "posix_spawn posix_spawnp mount umount umount2 pivot_root chroot unshare setns kill killpg".split()
 )
 # chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat setxattr lsetxattr removexattr lremovexattr
 # setxattrat removexattrat io_uring_setup; and utimensat, which is refused where it names a path.
 _FILTERED = {
-    "x86_64": (0xC000003E, (90, 268, 452, 92, 94, 260, 132, 235, 261, 188, 189, 197, 198, 463, 466, 425), 280),
+    "x86_64": (
+        0xC000003E,
+        (90, 268, 452, 92, 94, 260, 132, 235, 261, 188, 189, 197, 198, 463, 466, 425),
+        280,
+    ),
     "aarch64": (0xC00000B7, (53, 452, 54, 5, 6, 14, 15, 463, 466, 425), 88),
 }
 
@@ -62,7 +66,17 @@ def install(calls: Calls, stopped: bool, report: Callable[[str], None]) -> None:
     @functools.wraps(start)
     def popen(self: Any, args: Any, *others: Any, **options: Any) -> None:
         allowed(_caller(), (args,))
-        names = ("bufsize", "executable", "stdin", "stdout", "stderr", "preexec_fn", "close_fds", "shell", "cwd")
+        names = (
+            "bufsize",
+            "executable",
+            "stdin",
+            "stdout",
+            "stderr",
+            "preexec_fn",
+            "close_fds",
+            "shell",
+            "cwd",
+        )
         options = {**dict(zip(names, others, strict=False)), **options}
         rest = others[len(names) :]
         if options.get("cwd") is not None:
@@ -72,7 +86,9 @@ def install(calls: Calls, stopped: bool, report: Callable[[str], None]) -> None:
         if stopped:
             options["preexec_fn"] = _filtered(options.get("preexec_fn"))
         if rest:
-            options |= dict(zip(("env", "universal_newlines", "startupinfo", "creationflags"), rest, strict=False))
+            options |= dict(
+                zip(("env", "universal_newlines", "startupinfo", "creationflags"), rest, strict=False)
+            )
         start(self, args, **options)
 
     subprocess.Popen.__init__ = popen  # type: ignore[method-assign]
@@ -122,7 +138,9 @@ def _refused(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _replacing(function: Callable[..., Any], allowed: Callable[[str, tuple[Any, ...]], None], stopped: bool) -> Any:
+def _replacing(
+    function: Callable[..., Any], allowed: Callable[[str, tuple[Any, ...]], None], stopped: bool
+) -> Any:
     @functools.wraps(function)
     def wrapped(path: Any, argv: Any, *rest: Any) -> Any:
         allowed(f"os.{function.__name__}", (list(argv),))
@@ -154,7 +172,9 @@ def _reads_only(command: Any) -> bool:
         return True
     if words[0] == sys.executable:
         # A Python of this environment leads its own calls away, unless it is kept from reading the environment.
-        return not any(word.startswith("-") and any(letter in word for letter in "IES") for word in words[1:2])
+        return not any(
+            word.startswith("-") and any(letter in word for letter in "IES") for word in words[1:2]
+        )
     program = os.path.basename(words[0])
     return program in _READERS or (program == "git" and len(words) > 1 and words[1] in _GIT_READS)
 

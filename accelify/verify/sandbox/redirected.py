@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm")
 
 
-def lead(order: dict[str, Any], tell: Callable[[dict[str, Any]], None], rank: Callable[[dict[str, Any]], None]) -> int:
+def lead(
+    order: dict[str, Any], tell: Callable[[dict[str, Any]], None], rank: Callable[[dict[str, Any]], None]
+) -> int:
     """Carry out `order` in the process that calls, which has to be a fresh fork; returns its exit status."""
     if sys.platform.startswith("linux"):
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -59,9 +61,8 @@ def floor(order: dict[str, Any]) -> bool:
     if not sys.platform.startswith("linux") or not landlock.version():
         return False
     folders = [os.path.join(order["home"], name) for name in ("tree", "results", "tmp")]
-    if not order["network"]:
-        landlock.restrict_ports([order["port"]])
-    return landlock.restrict([*folders, *order["real"], *DEVICES])
+    ports = None if order["network"] else [order["port"]]
+    return landlock.restrict([*folders, *order["real"], *DEVICES], ports)
 
 
 def _end_all(groups: set[int]) -> None:

@@ -24,7 +24,14 @@ _SYSTEM = ("/dev", "/proc", "/sys")
 _KINDS = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
 # The calls as they are before any is led away: what works for the sandbox must not go through it.
 _readlink, _lstat = os.readlink, os.lstat
-_symlink, _mkdir, _unlink, _rename, _replace, _chmod = os.symlink, os.mkdir, os.unlink, os.rename, os.replace, os.chmod
+_symlink, _mkdir, _unlink, _rename, _replace, _chmod = (
+    os.symlink,
+    os.mkdir,
+    os.unlink,
+    os.rename,
+    os.replace,
+    os.chmod,
+)
 
 
 class Tree:
@@ -45,16 +52,19 @@ class Tree:
     def virtual(self, path: str) -> str | None:
         """The real path that the script means by `path`; None for one that needs no other file."""
         if not os.path.isabs(path):
-            path = os.path.join(self._outer(os.getcwd()), path)
-        path = os.path.normpath(self._outer(path))
-        if path.startswith("//"):
-            path = path[1:]
-        if inside(path, "/proc") or inside(path, "/dev/fd"):
-            # Paths of another process's, or of an open file, lead anywhere.
+            here = os.getcwd()
+            within = inside(here, self.root)
+            path = os.path.normpath(os.path.join(here, path))
+            # More steps up than lead to the root: counted from where the tree lies, to a path that is a real one.
+            if within and not inside(path, self.root) and inside(path, self.home):
+                path = "/"
+        if path.startswith(("/proc/", "/dev/fd/")):
+            # Through another process's root or folder, or an open file, they lead anywhere.
             found = os.path.realpath(path)
             if inside(found, "/proc") or not os.path.exists(found):
                 return None
-            path = self._outer(found)
+            path = found
+        path = "/" + os.path.normpath(self._outer(path)).lstrip("/")
         if any(inside(path, folder) for folder in (*_SYSTEM, *self.exempt)):
             return None
         return path
@@ -156,7 +166,9 @@ class Tree:
     def may_write(self, path: str) -> bool:
         """Whether a path, once every link is followed, is the run's to write."""
         found = os.path.realpath(path)
-        return inside(found, self.home) or any(inside(found, folder) for folder in (*self.exempt, *_SYSTEM[:2]))
+        return inside(found, self.home) or any(
+            inside(found, folder) for folder in (*self.exempt, *_SYSTEM[:2])
+        )
 
     def is_ours(self, place: str) -> bool:
         """Whether a link in the tree stands for the real file of another place."""
@@ -178,18 +190,28 @@ class Tree:
             if stat.S_ISLNK(mode):
                 if not self.is_ours(str(content)) or os.readlink(content) != self.through + here:
                     if not (os.path.islink(here) and os.readlink(here) == os.readlink(content)):
-                        yield Change(here, "link" if not self.is_ours(str(content)) else _kind(content), content)
+                        yield Change(
+                            here, "link" if not self.is_ours(str(content)) else _kind(content), content
+                        )
             elif stat.S_ISDIR(mode):
                 if not os.path.isdir(here):
                     yield Change(here, "folder", content)
                 yield from self._changes(here, since, replaced)
-            elif stat.S_ISREG(mode) and self._noted.get(here) != _state(content) and not _is(content, here, replaced):
+            elif (
+                stat.S_ISREG(mode)
+                and self._noted.get(here) != _state(content)
+                and not _is(content, here, replaced)
+            ):
                 yield Change(here, "file", content)
         with contextlib.suppress(OSError):
             for name in sorted(set(os.listdir(folder)) - names - {"__pycache__"}):
                 here = os.path.join(folder, name)
                 found = _lstat(here)
-                if any(kind(found.st_mode) for kind in _KINDS) and found.st_ctime < since and here != self.home:
+                if (
+                    any(kind(found.st_mode) for kind in _KINDS)
+                    and found.st_ctime < since
+                    and here != self.home
+                ):
                     yield Change(here, "removed", place / name)
 
 

@@ -14,7 +14,8 @@ from accelify.verify.sandbox.calls import Calls
 
 # Module to function, position and name of its path, and whether it writes.
 _FUNCTIONS: dict[str, tuple[tuple[str, int, str, bool], ...]] = {
-    "torch": (("save", 1, "f", True), ("load", 0, "f", False)),
+    "torch": (("save", 1, "f", True), ("load", 0, "f", False), ("from_file", 0, "filename", True)),
+    "torch._C": (("PyTorchFileWriter", 0, "", True), ("PyTorchFileReader", 0, "", False)),
     "torch.jit": (("save", 1, "f", True), ("load", 0, "f", False)),
     "torch.jit._script": (("ScriptModule.save", 1, "f", True), ("RecursiveScriptModule.save", 1, "f", True)),
     "safetensors": (("serialize_file", 1, "filename", True), ("safe_open", 0, "filename", False)),
@@ -42,7 +43,9 @@ def _wrap(calls: Calls, module: types.ModuleType) -> None:
             holder = getattr(holder, part, None)
         function = getattr(holder, last, None)
         if function is not None and not isinstance(function, type):
-            setattr(holder, last, _led(calls.private if writes else calls.readable, function, position, parameter))
+            setattr(
+                holder, last, _led(calls.private if writes else calls.readable, function, position, parameter)
+            )
         elif isinstance(function, type):
             setattr(holder, last, _led_class(calls, function, position, parameter, writes))
 
