@@ -96,6 +96,19 @@ class Run:
     texts: dict[str, str] = field(default_factory=dict)
     scratch: Scratch | None = None
 
+    @property
+    def notes(self) -> list[str]:
+        """What the sandbox held back, one sentence for each place and address."""
+        found: dict[str, None] = {}
+        for rank in self.ranks:
+            for event in rank.events.get("network", []):
+                found[f"{_place(event['site'])}a trial run has no network, and {event['address']} was not reached: "
+                      "--allow-network lets it through"] = None  # fmt: skip
+            for event in rank.events.get("stopped", []):
+                found[f"{_place(event['site'])}{event['what']} ended with an error, and could not have written outside "
+                      "the trial run's sandbox: this machine gives verify no user namespaces"] = None  # fmt: skip
+        return list(found)
+
     def close(self) -> None:
         """Remove the run's folder: the content of its changes cannot be read any more."""
         if self.scratch is not None:
@@ -163,10 +176,11 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     """Run `job` in a sandbox; nothing it started is left, and what it wrote until `Run.close` or the nursery's."""
     nursery.ready()
     scratch = nursery.scratch()
-    place = (InNamespaces if nursery.kind == "namespaces" else InMirror)(job, scratch)
+    place = InNamespaces(job, scratch) if nursery.kind == "namespaces" else InMirror(job, scratch)
     with held_port() as port:
         order: dict[str, Any] = {
-            "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network, **place.order(),
+            "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network,
+            "port": port, "floor": nursery.floor, **place.order(),
             "ranks": [_rank_order(job, place, scratch, rank, port) for rank in range(job.processes)],
         }  # fmt: skip
         started_at = time.monotonic()
@@ -254,6 +268,10 @@ def _wait(nursery: Nursery, started: Started, limit: float, news: News) -> str |
             return None if any(codes) else f"it did not end within {limit:.0f} s"
         nursery.wait(min(0.2, max(deadline - now, 0.01)))
         news.look()
+
+
+def _place(site: list[Any] | None) -> str:
+    return f"line {site[1]} of {os.path.basename(site[0])}: " if site else ""
 
 
 def _text(path: Path) -> str:
