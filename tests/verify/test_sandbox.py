@@ -89,9 +89,7 @@ def unchanged(folder: Path) -> Iterator[None]:
     assert not wrong
 
 
-def test_no_way_leads_out(
-    run: Callable[..., Run], sandbox: Nursery, tmp_path: Path, bystander: int
-) -> None:
+def test_no_way_leads_out(run: Callable[..., Run], sandbox: Nursery, tmp_path: Path, bystander: int) -> None:
     places = {name: str(tmp_path / "real" / name) for name in WAYS}
     for place in places.values():
         furnish(Path(place))
@@ -209,13 +207,18 @@ def test_there_is_no_network_but_the_loopback(run: Callable[..., Run]) -> None:
     assert not done.failure, done.output
     assert done.output.count("no:") == 3
     assert "Network is unreachable" in done.output
-    assert {event["address"] for event in done.ranks[0].events["network"]} == {"192.0.2.1:9", "example.com:80"}
+    assert {event["address"] for event in done.ranks[0].events["network"]} == {
+        "192.0.2.1:9",
+        "example.com:80",
+    }
     assert any("--allow-network" in note and "line 2" in note for note in done.notes)
 
 
 def test_nothing_survives_a_run(run: Callable[..., Run], tmp_path: Path) -> None:
     mark = f"600.{os.getpid()}"
-    text = f"import subprocess, sys\nsubprocess.Popen(['setsid', 'sleep', '{mark}'], start_new_session=True)\n"
+    text = (
+        f"import subprocess, sys\nsubprocess.Popen(['setsid', 'sleep', '{mark}'], start_new_session=True)\n"
+    )
     run(text)
     deadline = time.monotonic() + 3
     while (left := _running(mark)) and time.monotonic() < deadline:
@@ -242,7 +245,8 @@ def test_two_runs_go_side_by_side(sandbox: Nursery, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     runs: list[Run] = []
     threads = [
-        threading.Thread(target=lambda k=k: runs.append(execute(Job(script, (str(k),)), sandbox))) for k in range(2)
+        threading.Thread(target=lambda k=k: runs.append(execute(Job(script, (str(k),)), sandbox)))
+        for k in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -305,7 +309,9 @@ def left(folder: Path) -> list[str]:
     return [name for name in os.listdir(folder) if not name.startswith("torchinductor_")]
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to become another user")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to become another user"
+)
 def test_the_same_holds_for_a_user_without_rights(tmp_path: Path) -> None:
     """The tests above once more as `nobody`; what of this interpreter root alone can read is opened up for it."""
     if os.environ.get("ACCELIFY_TEST_AS_NOBODY"):
@@ -327,6 +333,10 @@ def test_the_same_holds_for_a_user_without_rights(tmp_path: Path) -> None:
     lines.append(f"exec su nobody -s /bin/sh -c {command!r}")
     environment = {**os.environ, "ACCELIFY_TEST_AS_NOBODY": "1", "HOME": str(tmp_path)}
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, timeout=550
+        ["unshare", "-m", "sh", "-c", "\n".join(lines)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=550,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

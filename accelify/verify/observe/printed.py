@@ -168,11 +168,12 @@ class Printed:
             finally:
                 self.depths.silent -= 1
             self.written += self._size() - before
-            if issubclass(message.category, (DeprecationWarning, FutureWarning, PendingDeprecationWarning)):
-                # It speaks of a call in the text of the script, which the other text may not have.
+            frame = sys._getframe(1)
+            if not self.context.sites.is_users(frame.f_code.co_filename):
+                # A library warns of a call in the text of the script, which the other text may not have.
                 return None
             line = _Line()
-            self._begin(line, sys._getframe(1))
+            self._begin(line, frame)
             line.parts.append(f"{message.category.__name__}: {message.message}")
             self._end(line, "stderr")
             return None
