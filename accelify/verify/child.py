@@ -160,7 +160,7 @@ def run_rank(job: dict[str, Any]) -> int:
     writer = EventWriter(os.path.join(job["results"], f"rank{rank}.jsonl"))
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.deterministic = True
-    _seed(job["seed"])
+    _seed(job["seed"], rank)
     context = Context(writer, rank, job["world"], job["tree"] or "")
     tracer = None
     if job["trace"]:
@@ -284,14 +284,20 @@ def _make_deterministic() -> None:
     secrets.randbits = _ENTROPY.getrandbits  # type: ignore[assignment]
 
 
-def _seed(seed: int) -> None:
+def _seed(seed: int, rank: int) -> None:
+    """Seed what the script may leave unseeded, so that a run can be repeated.
+
+    torch begins every process with the same numbers. Python and NumPy take entropy of the system, which is another in
+    each process.
+    """
     import torch
 
-    _ENTROPY.seed(seed)
     torch.manual_seed(seed)
-    random.seed(seed)
+    another = (seed + 7919 * rank) % 2**32
+    _ENTROPY.seed(another)
+    random.seed(another)
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
+        sys.modules["numpy"].random.seed(another)
 
 
 def _error(kind: str, said: str, error: BaseException, script: str, tree: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from accelify.verify.compare import decisions
 from accelify.verify.compare.decisions import Outcomes, first_difference
-from accelify.verify.events import RankRecord
+from accelify.verify.events import EventWriter, RankRecord
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery
+from accelify.verify.observe.context import Context
+from accelify.verify.observe.decisions import Decisions
+from accelify.verify.observe.instrumented import DECIDED, PASSED
 from accelify.verify.runs import Run
 
 from .decision_scripts import RIGHT, WRONG
@@ -116,3 +120,44 @@ def test_first_difference(first: tuple[int, ...], second: tuple[int, ...], posit
     site = ("train.py", 1)
     assert first_difference(Outcomes(site, first), Outcomes(site, second)) == position
     assert first_difference(Outcomes(site, second), Outcomes(site, first)) == position
+
+
+def test_compiled_and_scripted_functions_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile meets no call that breaks its graph, torch.jit reads the file; their tests are not recorded."""
+    torch = pytest.importorskip("torch")
+    observer = recorder(tmp_path, monkeypatch)
+    text = "def f(x, double: bool):\n    if double:\n        return x * 2\n    return x if x.dim() == 1 else x[0]\n"
+    script = tmp_path / "used.py"
+    script.write_text(text)
+    names: dict[str, Any] = {"__name__": "used"}
+    exec(observer.compile(text, str(script)), names)
+    ones = torch.ones(3)
+    compiled = torch.compile(names["f"], backend="eager", fullgraph=True)
+    assert compiled(ones, True).tolist() == [2, 2, 2]
+    assert compiled(ones, False).tolist() == [1, 1, 1]
+    assert all(site.calls == 0 for site in observer.sites)
+    assert torch.jit.script(names["f"])(ones, True).tolist() == [2, 2, 2]
+    assert names["f"](ones, False).tolist() == [1, 1, 1]
+    assert [site.to_json()["runs"] for site in observer.sites] == [[-1], [1]]
+
+
+def test_long_records_are_bounded_and_still_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer = recorder(tmp_path, monkeypatch)
+    loops = (
+        "for i in range(9000):\n    if i % 2: pass\nfor i in range(9000):\n    if i % 2 or i == 8000: pass\n"
+    )
+    exec(observer.compile(loops, "used.py"), {})
+    first, second = (site.to_json() for site in observer.sites)
+    assert len(first["runs"]) <= 2000 >= len(second["runs"])
+    assert (first["calls"], first["yes"]) == (9000, 4500)
+    assert first["digest"] != second["digest"] or first["yes"] != second["yes"]
+
+
+def recorder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Decisions:
+    """One that records in this process, until the test ends."""
+    observer = Decisions(Context(EventWriter(str(folder / "events.jsonl"))))
+    monkeypatch.setattr(builtins, DECIDED, observer._decided(), raising=False)
+    monkeypatch.setattr(builtins, PASSED, observer._passed, raising=False)
+    return observer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accelify.verify.compare import decisions, effects, figures, files, losses, samples, training
+from accelify.verify.compare import decisions, effects, figures, files, lifetimes, losses, samples, training
 from accelify.verify.compare.losses import Comparison
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.lines import LineMap
@@ -49,6 +49,7 @@ def compare(
             excuse=figures.shares_shown(original, other, lines),
         )  # fmt: skip
     comparison.checks += effects.compare(original, other, lines, exact)
+    comparison.checks += lifetimes.compare(original, other, lines, exact)
     # Ranks that decide differently are often why a run failed.
     comparison.checks += decisions.compare(original, other, lines, exact)
     comparison.checks.append(_exit(other, lines))

@@ -1,8 +1,8 @@
 """Decisions of the script: every outcome of every test in the user's files, in order, and whether training hangs on it.
 
-The source is instrumented in memory (`instrumented`). A run of equal outcomes is one number; a site with very many runs
-goes on as a digest. Events "decision", one a site, are written at the end, and every second where other ranks may be
-ended together with this one: the last event of a site is the one that counts.
+The source is instrumented in memory (`instrumented`; on later ranks `later_clocks` too). A run of equal outcomes is one
+number; a site with very many runs goes on as a digest. Events "decision", one a site, are written at the end, and every
+second where other ranks may be ended together with this one: the last event of a site is the one that counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
+from accelify.verify.observe import later_clocks
 from accelify.verify.observe.context import Context
 from accelify.verify.observe.instrumented import DECIDED, PASSED, Test, instrument
 from accelify.verify.observe.sites import is_library
@@ -31,56 +31,56 @@ RUNS = 2_000
 LARGEST = 2_000_000
 """Bytes of source up to which a file is instrumented."""
 _EVERY = 1.0
+_MASK = (1 << 60) - 1
 _FLAGS = ("leaves", "trains", "saves", "carries", "by_rank", "ends")
 
 
 class SiteRecord:
     """The outcomes at one test."""
 
-    __slots__ = ("calls", "count", "digest", "file", "last", "runs", "test", "trained", "written", "yes")
+    __slots__ = ("beyond", "count", "digest", "file", "last", "runs", "test", "trained", "written")
 
     def __init__(self, file: str, test: Test) -> None:
         self.file = file
         self.test = test
         self.last: bool | None = None
         self.count = 0
+        # Signed, so that each number says which outcome it counts.
         self.runs: list[int] = []
+        # False and true outcomes that are in no run, and a digest of them in their order.
+        self.beyond = [0, 0]
         self.digest = 0
-        self.yes = 0
-        self.calls = 0
         # Training steps and backward calls while its body ran, its else, and what it leaves or stands by for.
         self.trained = [0, 0, 0]
         self.written = 0
 
     def turn(self, outcome: bool) -> None:
         """The outcome is another than the last."""
-        self._close()
-        self.last, self.count = outcome, 1
-
-    def _close(self) -> None:
-        if self.last is None:
-            return
-        self.calls += self.count
-        self.yes += self.count * self.last
         if len(self.runs) < RUNS:
-            # Signed, so that each number says which outcome it counts.
             self.runs.append(self.count if self.last else -self.count)
         else:
-            self.digest = zlib.crc32(f"{self.last}{self.count}".encode(), self.digest)
+            self.beyond[bool(self.last)] += self.count
+            self.digest = (self.digest * 31 + self.count) & _MASK
+        self.last = outcome
+        self.count = 1
+
+    @property
+    def calls(self) -> int:
+        return sum(map(abs, self.runs)) + sum(self.beyond) + self.count
 
     def to_json(self) -> dict[str, Any]:
         """All of it, with the run that has not ended."""
-        open_run = [] if self.last is None else [self.count if self.last else -self.count]
-        written_out = len(self.runs) < RUNS
-        digest = self.digest
-        if not written_out and open_run:
-            digest = zlib.crc32(f"{self.last}{self.count}".encode(), digest)
+        runs, digest = [run for run in self.runs if run], self.digest
+        if len(self.runs) < RUNS:
+            runs.append(self.count if self.last else -self.count)
+        else:
+            digest = (digest * 31 + self.count) & _MASK
         return {
             "kind": self.test.kind,
-            "runs": [*self.runs, *(open_run if written_out else [])],
+            "runs": runs,
             "digest": digest,
-            "calls": self.calls + self.count,
-            "yes": self.yes + self.count * bool(self.last),
+            "calls": self.calls,
+            "yes": sum(run for run in self.runs if run > 0) + self.beyond[1] + self.count * bool(self.last),
             "nth": self.test.nth,
             "flags": [name for name in _FLAGS if getattr(self.test, name)],
             "trained": self.trained,
@@ -105,6 +105,7 @@ class Decisions:
         """Instrument what is loaded from now on."""
         setattr(builtins, DECIDED, self._decided())
         setattr(builtins, PASSED, self._passed)
+        later_clocks.install(self.context.rank)
         loader: Any = importlib.machinery.SourceFileLoader
         loader.get_code = self._watched_get_code(loader.get_code)
         iterator: Any = dataloader._BaseDataLoaderIter
@@ -123,6 +124,8 @@ class Decisions:
             self.context.emit("decisions_left_out", file=self.context.translate(file), bytes=len(source))
             return compile(source, file, "exec", dont_inherit=True)
         found = instrument(source, len(self.sites), file)
+        if self.context.rank:
+            later_clocks.shift_calls(found.tree)
         code = compile(found.tree, file, "exec", dont_inherit=True)
         records = [SiteRecord(file, test) for test in found.tests]
         self.sites += records
@@ -133,7 +136,7 @@ class Decisions:
         """Write the sites that have new outcomes."""
         with self._lock:
             for record in self.sites:
-                calls = record.calls + record.count
+                calls = record.calls
                 if calls != record.written:
                     record.written = calls
                     site = (self.context.translate(record.file), record.test.line)
@@ -150,7 +153,8 @@ class Decisions:
     def _decided(self) -> Callable[[int, bool], bool]:
         """The function that the user's tests call. It is on the way of everything: no attribute more than needed."""
         sites, main, own = self.sites, self._main, threading.get_ident
-        is_compiling = torch.compiler.is_compiling
+        # False, but where torch.compile reads this: what it compiles is what stands in the file.
+        is_compiling = torch.compiler.is_dynamo_compiling
 
         def decided(number: int, outcome: bool) -> bool:
             if is_compiling():

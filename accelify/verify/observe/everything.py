@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.verify.observe import decisions, effects, printed, scalars
+from accelify.verify.observe import decisions, effects, lifetimes, printed, scalars
 from accelify.verify.observe.context import Context
 
 
@@ -12,11 +12,13 @@ def install(context: Context) -> None:
     scalars.install(context)
     effects.install(context)
     decisions.install(context)
+    lifetimes.install(context)
 
 
 def finish(context: Context) -> None:
     """Write what is known at the end only; called once, whatever ended the run."""
     decisions.finish(context)
+    lifetimes.finish(context)
     printed.finish(context)
     scalars.finish(context)
     effects.finish(context)

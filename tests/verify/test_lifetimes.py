@@ -1,0 +1,94 @@
+"""Models that a loop makes anew are gone before the next round, as in the original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelify.verify.compare import lifetimes
+from accelify.verify.events import RankRecord
+from accelify.verify.lines import LineMap
+from accelify.verify.nursery import Nursery
+from accelify.verify.runs import Run
+
+from . import scripts
+from .effect_scripts import differences, run_pair
+
+ROUNDS = (
+    "for rate in (0.1, 0.2, 0.3, 0.4):\n"
+    "    model = nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 1))\n"
+    "    opt = torch.optim.SGD(model.parameters(), lr=rate / 100)\n"
+    "    PREPARE"
+    "    for x, y in loader:\n"
+    "        opt.zero_grad()\n"
+    "        loss = F.mse_loss(model(x), y)\n"
+    "        loss.backward()\n"
+    "        opt.step()\n"
+    "    KEEP"
+)
+
+
+def texts(keep: str, free: str) -> tuple[str, str]:
+    plain = scripts.HEAD + scripts.DATA + "found = []\n" + ROUNDS
+    original = plain.replace("    PREPARE", "").replace("KEEP", "model = model\n")
+    prepared = (
+        "    model, opt, shared = accelerator.prepare(model, opt, loader)\n",
+        "in loader:",
+        "loss.backward()",
+    )
+    copy = plain.replace("    PREPARE", prepared[0]).replace(prepared[1], "in shared:")
+    copy = copy.replace("loss.backward()", "accelerator.backward(loss)").replace(
+        "KEEP", f"{keep}\n    {free}\n"
+    )
+    return original, scripts.ACCELERATOR + copy
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_kept(nursery: Nursery, tmp_path: Path, processes: int) -> None:
+    pair = texts("found.append(model)", "accelerator.free_memory()")
+    original, other, lines = run_pair(nursery, tmp_path, pair, processes)
+    found = differences(lifetimes.compare(original, other, lines, exact=processes == 1))
+    assert any("4 models are alive in place of 1" in sentence for sentence in found), found
+    assert any("parameters take up to 4.0 times the original's memory" in sentence for sentence in found), (
+        found
+    )
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_let_go_of(nursery: Nursery, tmp_path: Path, processes: int) -> None:
+    pair = texts("pass", "model, opt, shared = accelerator.free_memory(model, opt, shared)")
+    original, other, lines = run_pair(nursery, tmp_path, pair, processes)
+    checks = lifetimes.compare(original, other, lines, exact=processes == 1)
+    assert len(checks) == 4
+    assert not differences(checks)
+
+
+def point(at: str, models: int, size: int = 8) -> dict[str, Any]:
+    return {
+        "at": at, "models": models, "optimizers": 1, "loaders": 1, "bytes": size * models, "site": ["train.py", 5],
+    }  # fmt: skip
+
+
+def run(*ranks: list[dict[str, Any]]) -> Run:
+    return Run("run", len(ranks), [RankRecord(events={"objects": events}) for events in ranks], 0.0)
+
+
+def test_the_rank_that_has_most_counts() -> None:
+    original = run([point("optimizer", 1), point("end", 1)])
+    other = run([point("optimizer", 1), point("end", 1)], [point("optimizer", 3), point("end", 1)])
+    assert differences(lifetimes.compare(original, other, LineMap({}), exact=False)) == [
+        "3 models are alive in place of 1 when line 5 makes another optimizer",
+        "parameters take up to 3.0 times the original's memory",
+    ]
+
+
+def test_fewer_are_no_fault() -> None:
+    original, other = (
+        run([point("optimizer", 2), point("end", 2)]),
+        run([point("optimizer", 1), point("end", 1)]),
+    )
+    assert not differences(lifetimes.compare(original, other, LineMap({}), exact=True))
