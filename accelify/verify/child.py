@@ -149,7 +149,7 @@ def run_rank(job: dict[str, Any]) -> int:
     """Run and record one rank as `job` says; returns the exit status."""
     import torch
 
-    from accelify.verify.observe import everything
+    from accelify.verify.observe import everything, schedules
     from accelify.verify.observe.context import Context
     from accelify.verify.observe.loaders import LoaderWatch
     from accelify.verify.observe.recorder import Enough, Recorder
@@ -161,7 +161,7 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"])
-    context = Context(writer, rank, job["world"], job["tree"])
+    context = Context(writer, rank, job["world"], job["tree"] or "")
     tracer = None
     if job["trace"]:
         tracer = Tracer(job["trace"], try_rows=job["world"] == 1)
@@ -186,6 +186,9 @@ def run_rank(job: dict[str, Any]) -> int:
     if job["runtime"]:
         package = "accelify.runtime" if job["runtime"] == "accelify" else job["runtime"]
         loaders.watch_preparation(importlib.import_module(package).Accelerator)
+        schedules.watch(context, importlib.import_module(f"{package}.scheduler").AcceleratedScheduler)
+    if job["schedule"]:
+        schedules.impose(context, job["schedule"])
     if job["cuda_as_cpu"]:
         from accelify.verify.observe import devices
 
@@ -206,11 +209,11 @@ def run_rank(job: dict[str, Any]) -> int:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code:
             said = stop.code if isinstance(stop.code, str) else ""
-            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"]))
+            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"] or ""))
     except BaseException as error:
         code = 1
         traceback.print_exc()
-        writer.write(_error(type(error).__name__, str(error), error, job["script"], job["tree"]))
+        writer.write(_error(type(error).__name__, str(error), error, job["script"], job["tree"] or ""))
     everything.finish(context)
     if code == 0:
         recorder.finish(why)
@@ -237,8 +240,10 @@ def _compare_traces(job: dict[str, Any], results: Path, writer: EventWriter) -> 
 
 
 def _run(script: str, arguments: list[str], name: str = "") -> None:
+    from accelify.verify.observe.decisions import compile_script
+
     with io.open_code(script) as file:
-        code = compile(file.read(), script, "exec", dont_inherit=True)
+        code = compile_script(file.read(), script)
     module = types.ModuleType("__main__")
     module.__dict__.update(
         __file__=script,

@@ -99,9 +99,11 @@ def _run(
 ) -> tuple[Row, int]:
     row = Row(line["script"], line.get("note") or "", {}, [], [])
     script = (folder / line["script"]).resolve()
-    with _in_folder(
-        script.parent if not line.get("folder") else (folder / line["folder"]).resolve(), line, folder
-    ):
+    working = (folder / line["folder"]).resolve() if line.get("folder") else script.parent
+    if not script.exists() or not working.is_dir():
+        row.reasons.append(f"{working if script.exists() else script} does not exist: check {LIST}.")
+        return row, 2
+    with _in_folder(working, line, folder):
         try:
             subject = find_subject(script, None)
             report = verify(

@@ -62,6 +62,8 @@ class Nursery:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "MPLBACKEND": "Agg",
+            # Warnings of sockets between ranks are not the script's.
+            "TORCH_CPP_LOG_LEVEL": "ERROR",
             "OMP_NUM_THREADS": str(threads),
         }
         if kind is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.runtime.launch.port import held_port
-from accelify.verify.events import RankRecord, read_rank, same
+from accelify.verify.events import RankRecord, read_rank, same, same_end
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
@@ -43,6 +43,7 @@ class Job:
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
             those of the run to compare with.
+        schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
         allow_network: leave the network as it is.
@@ -74,6 +75,7 @@ class Job:
     save_trace: Path | None = None
     reference_trace: Path | None = None
     module: str = ""
+    schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
 
 
 @dataclass
@@ -166,7 +168,7 @@ class Run:
             len(a) == len(b)
             and all(map(same, a, b))
             and self.rates == other.rates
-            and self.ranks[0].weights == other.ranks[0].weights
+            and same_end(self.ranks[0], other.ranks[0])
         )
 
 
@@ -193,7 +195,9 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         raise NurseryError(f"{started.trouble}.")
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
     outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
-    run = Run(job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch)
+    run = Run(
+        job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch
+    )
     run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
     run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
     return run
@@ -238,6 +242,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "scaled": [list(key) for key in job.scaled],
         "factor": job.factor,
         "module": job.module,
+        "schedule": list(job.schedule),
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.obsolete_keywords import modernised
 from accelify.verify.compare import everything
-from accelify.verify.compare.losses import Comparison, structural, tolerances
+from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
+from accelify.verify.compare.schedule import rates_by_data
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery, NurseryError
@@ -258,7 +259,7 @@ class Session:
             save_weights=None,
             reference=job.save_weights,
         )
-        self.again: Run | None = None
+        self.repeated: dict[Path | None, Run] = {}
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
@@ -273,8 +274,7 @@ class Session:
         self.report.original, self.report.tolerances = original, tolerances(original)
         self.copy = replace(self.copy, limit=min(self.job.limit, 60 + 20 * original.seconds))
         one = self._execute("the converted script on 1 process", self.copy)
-        comparison = everything.compare(original, one, self.lines, exact=True)
-        self._without_what_is_not_repeated(comparison, original)
+        comparison = self._compare(original, one, self.job)
         self._where_it_parts(comparison, self.job, self.copy)
         self.report.comparisons.append(comparison)
         for count in processes:
@@ -285,18 +285,46 @@ class Session:
         self.progress(what)
         return execute(job, self.nursery, self.progress)
 
-    def _without_what_is_not_repeated(self, comparison: Comparison, original: Run) -> None:
-        """Where something differs, the original may not repeat its own numbers: it is run once more to see."""
+    def _schedule_by_data(
+        self, original: Run, reference: Run, run: Run, count: int
+    ) -> tuple[tuple[tuple[str, int], list[Any]], ...]:
+        """What the run's schedulers set, where its rates are not its reference's but the original's by the data."""
+        if run.failure or not rates(reference, run):
+            return ()
+        expected = rates_by_data(original, run, self.lines, count)
+        if expected is None or len(expected) != len(run.rates):
+            return ()
+        if not all(same_rates(a, b) for a, b in zip(expected, run.rates, strict=True)):
+            return ()
+        found: dict[tuple[str, int], list[Any]] = {}
+        for event in run.ranks[0].events.get("schedule", ()):
+            site = self.lines.original(tuple(event["site"]) if event["site"] else None)
+            if site is not None:
+                found.setdefault(site, []).append(event["settings"])
+        return tuple(found.items())
+
+    def _compare(self, reference: Run, run: Run, job: Job) -> Comparison:
+        """Compare a run with its reference, with further runs of the original where something differs.
+
+        Once more as it is: the original may not repeat its own numbers. And with its gradients disturbed as by
+        rounding, which says how far rounding alone carries.
+        """
+        exact = run.processes == 1
+        comparison = everything.compare(reference, run, self.lines, exact)
         if comparison.overall is not Verdict.DIFFERENT:
-            return
-        if self.again is None:
-            self.again = self._execute("the original once more", replace(self.job, save_weights=None))
-        if self.again.failure:
-            return
-        noise = everything.compare(original, self.again, LineMap({}), exact=True)
-        everything.downgrade(comparison, noise.differing())
-        if noise.verdict is Verdict.DIFFERENT and comparison.verdict is Verdict.DIFFERENT:
-            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, everything.NOT_REPEATED
+            return comparison
+        # Each job of the original has weights of its own.
+        if job.save_weights not in self.repeated:
+            self.repeated[job.save_weights] = self._execute(
+                "the original once more", replace(job, save_weights=None)
+            )
+        again = self.repeated[job.save_weights]
+        comparison = everything.compare(reference, run, self.lines, exact, again=again)
+        if exact or comparison.verdict is not Verdict.DIFFERENT:
+            return comparison
+        disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
+        control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
+        return everything.compare(reference, run, self.lines, exact, again=again, control=control)
 
     def _several(self, original: Run, one: Run, count: int) -> Comparison:
         """Compare the copy on several processes with the original, in batches as large as theirs together."""
@@ -307,10 +335,19 @@ class Session:
         if run.repeated and reference is not original:
             # Nothing is shared out: each process does what the original does, in batches of the original's size.
             job, reference = self.job, original
-        comparison = self._with_control(
-            everything.compare(reference, run, self.lines, exact=False), reference, job
-        )
-        self._without_what_is_not_repeated(comparison, original)
+        if reference is not original and (
+            schedule := self._schedule_by_data(original, reference, run, count)
+        ):
+            assert job.save_weights is not None
+            job = replace(job, schedule=schedule, save_weights=job.save_weights.with_name(f"rates{count}.pt"))
+            reference = self._execute(
+                f"the original with {count} batches in one and the rates of its data", job
+            )
+            copy = replace(copy, reference=job.save_weights)
+            run = self._execute(f"the converted script on {name}", copy)
+        comparison = self._compare(reference, run, job)
+        if reference is not original and comparison.overall is Verdict.DIFFERENT:
+            everything.accept(comparison, everything.compare(original, run, self.lines, exact=False))
         if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
             self._without_chance(comparison, job, copy)
         self._where_it_parts(comparison, job, copy)
@@ -336,6 +373,12 @@ class Session:
             weights = self.job.save_weights.with_name(f"weights{count}.pt")
             job = replace(self.job, scaled=tuple(scaled), factor=count, save_weights=weights)
             run = self._execute(f"the original with {count} batches in one", job)
+            while run.failure and (
+                apart := {tuple(e["key"]) for e in run.ranks[0].events.get("not_merged", ())}
+            ):
+                # Samples that do not fit into one batch; such a loader goes on with its own batches.
+                job = replace(job, scaled=tuple(key for key in job.scaled if key not in apart))
+                run = self._execute(f"the original with {count} batches in one", job)
             if run.failure or not run.losses:
                 raise VerifyError(
                     f"{self.report.script} does not run with batches {count} times as large, which is what {count} "
@@ -344,14 +387,6 @@ class Session:
                 )
         self.references[count] = job, run
         return job, run
-
-    def _with_control(self, comparison: Comparison, original: Run, job: Job) -> Comparison:
-        if comparison.verdict is not Verdict.DIFFERENT:
-            return comparison
-        disturbed = replace(job, save_weights=None, reference=job.save_weights, perturb=True)
-        control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
-        exact = comparison.run.processes == 1
-        return everything.compare(original, comparison.run, self.lines, exact, control=control)
 
     def _where_it_parts(self, comparison: Comparison, job: Job, copy: Job) -> None:
         """Name the first weights, output, loss or gradient that differs, where losses or weights do."""
@@ -393,8 +428,7 @@ class Session:
         run = self._execute(what, replace(copy, quiet=True, reference=weights))
         if run.failure:
             return
-        quiet = everything.compare(original, run, self.lines, exact=False)
-        comparison.quiet = quiet = self._with_control(quiet, original, job)
+        comparison.quiet = quiet = self._compare(original, run, job)
         everything.take_over(comparison, quiet)
         if quiet.verdict is Verdict.DIFFERENT:
             comparison.verdict = Verdict.DIFFERENT

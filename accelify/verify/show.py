@@ -180,13 +180,19 @@ def _not_comparable(name: str, comparison: Comparison) -> list[str]:
 def _place(check: Check) -> str:
     """Where a check is: the line of the converted script, and the original's where it is another."""
     if check.line is None and check.original is None:
-        return ""
+        return f", {_file(check.key)}" if check.aspect == "files" else ""
     if check.line is None:
         assert check.original is not None
         return f", {_named(check.original)} of the original"
     if check.original is None or check.original == check.line:
         return f", {_named(check.line)}"
     return f", {_named(check.line)} (line {check.original[1]} of the original)"
+
+
+def _file(path: str) -> str:
+    """A path from here where it lies below, else as it is."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def _named(site: Site) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from accelify.verify.compare.figures import NOT_CHECKED, SHARE, UNREPEATED, compare
+from accelify.verify.compare.figures import NOT_CHECKED, SHARE, UNREPEATED, compare, shares_shown
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.events import Loss, RankRecord
 from accelify.verify.lines import LineMap
@@ -39,8 +39,8 @@ def run(*ranks: RankRecord, failure: str | None = None) -> Run:
     return Run("a run", len(ranks), list(ranks), 1.0, failure)
 
 
-def only(original: Run, other: Run, exact: bool = False, again: Run | None = None) -> Check:
-    (check,) = compare(original, other, SAME_LINES, exact, again=again)
+def only(original: Run, other: Run, exact: bool = False, repeats: tuple[Run, Run] | None = None) -> Check:
+    (check,) = compare(original, other, SAME_LINES, exact, repeats=repeats)
     return check
 
 
@@ -146,11 +146,23 @@ def test_a_date_in_words_that_is_a_time_is_not_compared() -> None:
 
 def test_numbers_that_the_original_does_not_repeat_are_left_out() -> None:
     mine, again = run(rank(line("run 4711 loss 0.5"))), run(rank(line("run 4712 loss 0.5")))
-    assert only(mine, run(rank(line("run 4713 loss 0.5"))), True, again).verdict is Verdict.EQUAL
-    assert only(mine, run(rank(line("run 4713 loss 0.6"))), True, again).verdict is Verdict.DIFFERENT
+    repeats = mine, again
+    assert only(mine, run(rank(line("run 4713 loss 0.5"))), True, repeats).verdict is Verdict.EQUAL
+    assert only(mine, run(rank(line("run 4713 loss 0.6"))), True, repeats).verdict is Verdict.DIFFERENT
     words = run(rank(line("host a")))
-    check = only(words, run(rank(line("host b"))), True, run(rank(line("host c"))))
+    check = only(words, run(rank(line("host b"))), True, (words, run(rank(line("host c")))))
     assert (check.verdict, check.sentence) == (Verdict.NOT_COMPARABLE, UNREPEATED)
+
+
+def test_figures_of_a_share_are_known_to_whoever_reads_them_in_a_file() -> None:
+    mine = run(rank(line("loss 0.30001", loop=True), line("end 0.9", 9), losses=(0.30001,)))
+    other = run(rank(line("loss 0.20002", loop=True), line("end 0.8", 9), losses=(0.20002,)), rank())
+    excuse = shares_shown(mine, other, SAME_LINES)
+    assert excuse(0.30001, 0.20002)
+    assert excuse(0.3, 0.2)
+    assert not excuse(0.30001, 0.25)
+    assert not excuse(0.9, 0.8)
+    assert not shares_shown(mine, run(other.ranks[0]), SAME_LINES)(0.30001, 0.20002)
 
 
 def test_coarse_figures_may_step_once_in_many() -> None:

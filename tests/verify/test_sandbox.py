@@ -306,7 +306,9 @@ def left(folder: Path) -> list[str]:
     return [name for name in os.listdir(folder) if not name.startswith("torchinductor_")]
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to become another user")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to become another user"
+)
 def test_the_same_holds_for_a_user_without_rights() -> None:
     """The tests above once more as `nobody`; what of this interpreter root alone can read is opened up for it."""
     if os.environ.get("ACCELIFY_TEST_AS_NOBODY"):

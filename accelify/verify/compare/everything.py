@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accelify.verify.compare import losses, samples, training
+from accelify.verify.compare import decisions, effects, figures, files, losses, samples, training
 from accelify.verify.compare.losses import Comparison
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.lines import LineMap
@@ -13,11 +13,18 @@ from accelify.verify.runs import Run
 
 # What random numbers change; the others are the same whatever is drawn.
 _OF_VALUES = ("losses", "weights", "samples", "printed", "logged", "files", "decisions")
+_SHOWN = ("printed", "logged", "decisions")
 NOT_REPEATED = "two runs of the original itself differ here: it depends on the clock or on other entropy"
 
 
 def compare(
-    original: Run, other: Run, lines: LineMap, exact: bool, *, control: Run | None = None
+    original: Run,
+    other: Run,
+    lines: LineMap,
+    exact: bool,
+    *,
+    control: Run | None = None,
+    again: Run | None = None,
 ) -> Comparison:
     """Compare a run with its reference.
 
@@ -27,13 +34,32 @@ def compare(
         lines: which lines of the two scripts stand for each other.
         exact: everything has to be equal to the bit, as on one process.
         control: the original with gradients disturbed as rounding would; see `losses.compare`.
+        again: the original once more. What it does not repeat is not compared.
     """
     comparison = losses.compare(original, other, control=control)
-    comparison.checks = [
-        *training.checks(original, other, comparison, lines),
-        *([] if other.failure else samples.compare(original, other, lines, exact)),
-        _exit(other, lines),
-    ]
+    comparison.checks = training.checks(original, other, comparison, lines)
+    if not other.failure:
+        comparison.checks += samples.compare(original, other, lines, exact)
+        base = max(comparison.allowed, default=None)
+        repeats = (original, again) if again is not None and not again.failure else None
+        comparison.checks += figures.compare(original, other, lines, exact, repeats=repeats, base=base)
+        comparison.checks += files.compare(
+            original, other, lines, exact, tolerance=base,
+            repeats=repeats if control is None or control.failure else (original, control),
+            excuse=figures.shares_shown(original, other, lines),
+        )  # fmt: skip
+    comparison.checks += effects.compare(original, other, lines, exact)
+    # Ranks that decide differently are often why a run failed.
+    comparison.checks += decisions.compare(original, other, lines, exact)
+    comparison.checks.append(_exit(other, lines))
+    if again is not None and not again.failure:
+        noise = compare(original, again, LineMap({}), exact=True)
+        # Figures and files leave out what is not repeated number by number.
+        downgrade(
+            comparison, {key for key in noise.differing() if key[0] not in ("printed", "logged", "files")}
+        )
+        if noise.verdict is Verdict.DIFFERENT and comparison.verdict is Verdict.DIFFERENT:
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, NOT_REPEATED
     return comparison
 
 
@@ -43,6 +69,22 @@ def downgrade(comparison: Comparison, keys: Iterable[tuple[str, str]], reason: s
     for check in comparison.checks:
         if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) in known:
             check.verdict, check.sentence = Verdict.NOT_COMPARABLE, reason
+
+
+def accept(comparison: Comparison, other: Comparison) -> None:
+    """Take the better verdict of two on each figure and decision.
+
+    Of a run in larger batches both are right: what the original shows in batches as large, and what it shows as it is,
+    such as a learning rate that follows the data.
+    """
+    better = {
+        (check.aspect, check.key): check
+        for check in other.checks
+        if check.aspect in _SHOWN and check.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
+    }
+    for number, check in enumerate(comparison.checks):
+        if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) in better:
+            comparison.checks[number] = better[check.aspect, check.key]
 
 
 def take_over(comparison: Comparison, quiet: Comparison) -> None:

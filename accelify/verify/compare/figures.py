@@ -27,6 +27,10 @@ RARE = 20
 """One number in so many may step to the next digit shown where rounding makes that unlikely."""
 SHARE = "shows the main process's share of the batch"
 NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
+ALIKE = (
+    "counts the rounds of all processes alike, though their shares of a pass's last batch are not of one size: nearly "
+    "the original's figure; weigh each by its samples, or convert with --batch-size total"
+)
 UNREPEATED = "two runs of the original itself differ here"
 
 
@@ -59,7 +63,7 @@ def compare(
     lines: LineMap,
     exact: bool,
     *,
-    again: Run | None = None,
+    repeats: tuple[Run, Run] | None = None,
     base: float | None = None,
 ) -> list[Check]:
     """Hold what `other` printed and logged against the original's.
@@ -67,13 +71,33 @@ def compare(
     Args:
         lines: which place of the original a place in the other's script is.
         exact: every text has to be the same to the letter, but for what a clock shows.
-        again: the original once more. What it does not repeat is not compared.
-        base: relative difference that rounding explains before the first step; taken from the precision when None.
+        repeats: two runs of the original in the same way. The numbers in which they differ are not compared.
+        base: relative difference that rounding explains at any step; taken from the precision when None, and then
+            growing with the steps.
     """
     checks: list[Check] = []
     for subject in SUBJECTS:
-        checks += _Comparison(subject, original, other, lines, exact, again, base).checks()
+        checks += _Comparison(subject, original, other, lines, exact, repeats, base).checks()
     return checks
+
+
+def shares_shown(original: Run, other: Run, lines: LineMap) -> Callable[[float, float], bool]:
+    """Whether a figure of the original is shown as another one inside a training loop, as that of a share.
+
+    What trackers and tables write to files has no place in the script any more, only its value.
+    """
+    pairs: set[tuple[float, float]] = set()
+    for subject in SUBJECTS if other.processes > 1 else ():
+        comparison = _Comparison(subject, original, other, lines, False, None, None)
+        comparison.checks()
+        pairs |= comparison.excused
+    return lambda a, b: any(_shows(a, x) and _shows(b, y) for x, y in pairs)
+
+
+def _shows(written: float, value: float) -> bool:
+    """Whether a number that was written with few digits, or in single precision, is `value`."""
+    decimals = len(repr(written).partition("e")[0].partition(".")[2])
+    return abs(written - value) <= 0.51 * 10.0**-decimals + 1e-6 * abs(value)
 
 
 class _Comparison:
@@ -86,7 +110,7 @@ class _Comparison:
         other: Run,
         lines: LineMap,
         exact: bool,
-        again: Run | None,
+        repeats: tuple[Run, Run] | None,
         base: float | None,
     ) -> None:
         self.subject = subject
@@ -94,11 +118,13 @@ class _Comparison:
         self.lines = lines
         self.exact = exact
         self.base = base if base is not None else (tolerances(original) or [LOSS_TOLERANCE])[0]
+        self.growth = GROWTH if base is None else 0.0
         self.original = grouped(original, subject.kinds, None, subject.tag)
         self.other = pair_moved(self.original, grouped(other, subject.kinds, lines, subject.tag))
         self.would: Groups = grouped(other, subject.would, lines, subject.tag) if subject.would else {}
-        self.again = grouped(again, subject.kinds, None, subject.tag) if again is not None else None
-        self.shares = Shares(original, other, self.base * (1 + GROWTH * len(original.losses)))
+        self.varying = self._varying(*repeats) if repeats else {}
+        self.excused: set[tuple[float, float]] = set()
+        self.shares = Shares(original, other, self.base * (1 + self.growth * len(original.losses)))
 
     def checks(self) -> list[Check]:
         found = []
@@ -109,7 +135,7 @@ class _Comparison:
                 continue
             verdict, sentence = self._compare(key, mine, theirs)
             place, new, _ = key
-            check = Check(self.subject.aspect, self._key(key), verdict, sentence)
+            check = Check(self.subject.aspect, self._key(key), verdict, sentence, partial=sentence == SHARE)
             check.original = None if new else place
             check.line = theirs[0].site if theirs else self.lines.converted(place)
             found.append(check)
@@ -127,6 +153,8 @@ class _Comparison:
 
     def _compare(self, key: Key, mine: list[Entry], theirs: list[Entry]) -> tuple[Verdict, str]:
         past, present = self.subject.past, self.subject.present
+        if self.varying.get(key, {}) is None:
+            return Verdict.NOT_COMPARABLE, UNREPEATED
         if not theirs:
             if self.run.failure:
                 return Verdict.NOT_REACHED, "the run failed before it came here"
@@ -135,9 +163,6 @@ class _Comparison:
         if not mine:
             who = f" (by {ranks_named(ranks)})" if len(ranks) > 1 else ""
             return Verdict.DIFFERENT, f"{past} {shown(theirs[0])}{who}, which the original does not"
-        repeated = self._repeated(key, mine)
-        if repeated is None:
-            return Verdict.NOT_COMPARABLE, UNREPEATED
         mixed = len(ranks) > 1 or any(entry.worker for entry in (*mine, *theirs))
         if mixed and len(theirs) == len(mine) and (verdict := self._as_bag(mine, theirs)):
             return verdict, ""
@@ -156,17 +181,15 @@ class _Comparison:
             )
             extra = f"; first {self._pair(mine, theirs, where)}" if where is not None else ""
             return Verdict.DIFFERENT, f"{past} {once(len(theirs))}, {once(len(mine))} in the original{extra}"
-        return self._in_order(key, mine, theirs, repeated)
+        return self._in_order(key, mine, theirs)
 
-    def _in_order(
-        self, key: Key, mine: list[Entry], theirs: list[Entry], repeated: list[set[int]]
-    ) -> tuple[Verdict, str]:
+    def _in_order(self, key: Key, mine: list[Entry], theirs: list[Entry]) -> tuple[Verdict, str]:
         sizes = _usual_sizes(mine)
         verdicts, first = [Verdict.EQUAL], ""
         stepped: list[int] = []
         numbers = 0
         for k, (a, b) in enumerate(zip(mine, theirs, strict=False)):
-            compared = self._held(a, b, sizes.get(a.parsed.skeleton, []), repeated[k])
+            compared = self._held(a, b, sizes.get(a.parsed.skeleton, []), self._skipped(key, a))
             numbers += sum(not number.whole for number in a.parsed.numbers)
             verdict, reason = Verdict.EQUAL, ""
             if a.at != b.at:
@@ -184,7 +207,7 @@ class _Comparison:
         if stepped and len(stepped) * RARE > numbers:
             # Too many of them step for rounding: these are other figures.
             k = stepped[0]
-            compared = self._held(mine[k], theirs[k], [], repeated[k])
+            compared = self._held(mine[k], theirs[k], [], self._skipped(key, mine[k]))
             verdict, reason = self._judged(key, mine[k], theirs[k], compared, k)
             if _heavier(verdict, verdicts):
                 first = f"{self._pair(mine, theirs, k)}{reason}" if verdict is Verdict.DIFFERENT else reason
@@ -198,7 +221,7 @@ class _Comparison:
         x, y = self._form(a), self._form(b)
         skipped = skipped | (a.clock(x) & b.clock(y))
         if not self.exact:
-            return compare_parsed(x, y, self.base * (1 + GROWTH * a.calls), sizes, skipped)
+            return compare_parsed(x, y, self.base * (1 + self.growth * a.calls), sizes, skipped)
         compared = compare_parsed(x, y, 0.0, (), skipped)
         pairs = enumerate(zip(x.numbers, y.numbers, strict=False))
         same = all(m.text == n.text for k, (m, n) in pairs if k not in skipped)
@@ -223,12 +246,17 @@ class _Comparison:
             if not compared.words:
                 return Verdict.NOT_COMPARABLE, NOT_CHECKED
             share = max((self.shares.judge(a, b, k, everyone) for k in positions), default=Share.UNKNOWN)
-            if share is Share.SHOWN:
-                return Verdict.NOT_COMPARABLE, SHARE
-            if share is Share.UNKNOWN:
-                return Verdict.NOT_COMPARABLE, NOT_CHECKED
+            if share is not Share.REFUTED:
+                numbers = a.parsed.numbers, b.parsed.numbers
+                self.excused |= {(numbers[0][k].value, numbers[1][k].value) for k in positions}
+                return Verdict.NOT_COMPARABLE, SHARE if share is Share.SHOWN else NOT_CHECKED
         if not compared.words or not positions:
             return Verdict.DIFFERENT, ""
+        if all(self.shares.is_batch_loss(a, b, k) for k in positions):
+            return Verdict.NOT_COMPARABLE, SHARE
+        before = [entry.calls for entry in self.original.get(key, []) if entry.number < a.number]
+        if all(self.shares.rounds_alike(a, b, k, max(before, default=0)) for k in positions):
+            return Verdict.NOT_COMPARABLE, ALIKE
         k = positions[0]
         target, value = a.parsed.numbers[k], b.parsed.numbers[k]
         if together := self.shares.of_everyone(target, everyone, k):
@@ -269,21 +297,25 @@ class _Comparison:
             left.remove(b)
         return Verdict.ROUNDING
 
-    def _repeated(self, key: Key, mine: list[Entry]) -> list[set[int]] | None:
-        """For each entry the numbers that another run of the original has otherwise; None where it has other words."""
-        if self.again is None:
-            return [set() for _ in mine]
-        again = self.again.get(key, [])
-        if len(again) != len(mine):
-            return None
-        varying: dict[str, set[int]] = {}
-        for a, b in zip(mine, again, strict=True):
-            x, y = self._form(a), self._form(b)
-            if x.words != y.words:
-                return None
-            pairs = enumerate(zip(x.numbers, y.numbers, strict=True))
-            varying.setdefault(a.parsed.skeleton, set()).update(k for k, (m, n) in pairs if m.text != n.text)
-        return [varying[entry.parsed.skeleton] for entry in mine]
+    def _varying(self, first: Run, second: Run) -> dict[Key, dict[str, set[int]] | None]:
+        """By place and words the numbers in which two runs of one script differ; None for one with other words."""
+        found: dict[Key, dict[str, set[int]] | None] = {}
+        mine, again = (grouped(run, self.subject.kinds, None, self.subject.tag) for run in (first, second))
+        for key in {**mine, **again}:
+            a, b = mine.get(key, []), again.get(key, [])
+            columns: dict[str, set[int]] | None = {} if len(a) == len(b) else None
+            for x, y in zip(map(self._form, a), map(self._form, b), strict=False):
+                if columns is None or x.words != y.words:
+                    columns = None
+                    break
+                pairs = enumerate(zip(x.numbers, y.numbers, strict=True))
+                columns.setdefault(x.skeleton, set()).update(k for k, (m, n) in pairs if m.text != n.text)
+            found[key] = columns
+        return found
+
+    def _skipped(self, key: Key, entry: Entry) -> set[int]:
+        """The numbers of an entry that no other run of the original repeats."""
+        return (self.varying.get(key) or {}).get(self._form(entry).skeleton, set())
 
     def _order(self) -> Check | None:
         """The first place where a rank shows in another order than the original."""

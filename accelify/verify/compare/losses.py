@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from accelify.verify.compare.verdict import Check, Verdict, worst
-from accelify.verify.events import same
+from accelify.verify.events import same, same_end
 from accelify.verify.runs import Run
 
 LOSS_TOLERANCE = 1e-5
@@ -75,8 +75,13 @@ class Comparison:
 
     @property
     def overall(self) -> Verdict:
-        """What all checks come to together; that of training where there are none yet."""
-        return worst([check.verdict for check in self.checks]) if self.checks else self.verdict
+        """What all checks come to together; that of training where there are none yet.
+
+        A figure that shows one process's part of the original's does not make a run not comparable.
+        """
+        if not self.checks:
+            return self.verdict
+        return worst([check.verdict for check in self.checks if not check.partial])
 
     def differing(self) -> set[tuple[str, str]]:
         """Aspect and key of each check that is different."""
@@ -200,7 +205,7 @@ def _measure(original: Run, other: Run, result: Comparison) -> None:
         result.largest = max(differences)
         result.largest_at = differences.index(result.largest) + 1
     result.same_rates = original.rates == other.rates
-    result.same_weights = original.ranks[0].weights == other.ranks[0].weights
+    result.same_weights = same_end(original.ranks[0], other.ranks[0])
     deviation = other.ranks[0].deviation
     result.update = deviation["update"] if deviation else None
     for number, difference in enumerate(differences):
@@ -228,13 +233,14 @@ def counts(original: Run, other: Run) -> str:
 def rates(original: Run, other: Run) -> str:
     """The first optimizer step that has another learning rate, as far as both runs go."""
     for number, (a, b) in enumerate(zip(original.rates, other.rates, strict=False), 1):
-        if not _same_rates(a, b):
+        if not same_rates(a, b):
             values = f"{', '.join(map(_number, a))} in the original, {', '.join(map(_number, b))} in this run"
             return f"the learning rate of step {number} is another one: {values}"
     return ""
 
 
-def _same_rates(a: Sequence[float], b: Sequence[float]) -> bool:
+def same_rates(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether two steps' learning rates are the same, as far as the order of their computation allows."""
     return len(a) == len(b) and all(
         abs(x - y) <= 1e-9 * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
     )

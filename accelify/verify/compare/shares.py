@@ -47,7 +47,9 @@ class Shares:
         target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
         if values := self._values(everyone, position):
             if max(values) == min(values):
-                return Share.REFUTED
+                # A count of the share's rows is the same everywhere; a figure of different rows is not.
+                counts = shown.whole and target.whole and sum(values) == target.value
+                return Share.SHOWN if counts else Share.REFUTED
             room = self.tolerance * abs(target.value) + target.unit
             inside = min(values) - room <= target.value <= max(values) + room
             total = self.near(sum(values), target)
@@ -72,6 +74,41 @@ class Shares:
         """Whether the original shows a loss, or the mean or the sum of some, and the other run its own share's."""
         numbers = mine.parsed.numbers[position], theirs.parsed.numbers[position]
         return self._by_losses(mine, theirs, *numbers) is Share.SHOWN
+
+    def rounds_alike(self, mine: Entry, theirs: Entry, position: int, since: int) -> bool:
+        """Whether the original shows what its losses come to, and the other run what all ranks' do, each counted alike.
+
+        Where a pass ends with a shorter batch, or one that is cut unevenly, that is nearly the same figure.
+
+        Args:
+            mine, theirs, position: as for `judge`.
+            since: calls of backward before the figure of the same place before this one.
+        """
+        target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
+        counts = {len(losses[: theirs.calls]) for losses in self.ranks}
+        if target.whole or mine.calls != theirs.calls or counts != {mine.calls} or not target.value:
+            return False
+        means = [
+            sum(loss.value for loss in losses) / len(losses) for losses in zip(*self.ranks, strict=False)
+        ]
+        for start in {since, 0}:
+            whole, own = sum(self.losses[start : mine.calls]), sum(means[start : mine.calls])
+            # Whatever the losses are multiplied or divided by, it is the same in both runs; but a runtime that divides
+            # by the steps of an accumulation leaves that to be done.
+            expected = target.value * _without_whole_factor(own / whole) if whole else 0.0
+            room = 1.5 * target.unit + self.tolerance * abs(expected)
+            if expected and abs(expected - shown.value) <= room:
+                return True
+        return False
+
+    def is_batch_loss(self, mine: Entry, theirs: Entry, position: int) -> bool:
+        """Whether the original shows the loss of one batch, and the other run that of its share of the same batch."""
+        target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
+        own = self.ranks[theirs.rank]
+        if _digits(target) < MEANINGFUL or target.whole or not 0 < mine.calls == theirs.calls <= len(own):
+            return False
+        last = mine.calls - 1
+        return self._same(self.losses[last], target) and self._same(own[last].value, shown)
 
     def near(self, value: float, number: Number) -> bool:
         """Whether `number` shows `value`, as far as its digits go."""
@@ -108,6 +145,14 @@ class Shares:
     def _same(self, value: float, number: Number) -> bool:
         # A figure with few digits is next to many values.
         return abs(value - number.value) <= 0.51 * number.unit + self.tolerance * abs(value)
+
+
+def _without_whole_factor(ratio: float) -> float:
+    """A ratio that is near a whole number, or one over one, divided by it."""
+    if ratio <= 0:
+        return ratio
+    times = max(1, round(ratio)) if ratio > 1 else 1 / max(1, round(1 / ratio))
+    return ratio / times
 
 
 def _sums(values: Sequence[float]) -> list[float]:

@@ -40,6 +40,7 @@ class Check:
         sentence: what differs, with the first values; empty where nothing does.
         line: where, in the converted script.
         original: where, in the original.
+        partial: not comparable since it shows one process's part, and all processes' parts together are the original's.
     """
 
     aspect: str
@@ -48,6 +49,7 @@ class Check:
     sentence: str = ""
     line: Site | None = None
     original: Site | None = None
+    partial: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The check as plain data, for `--json`."""

@@ -98,7 +98,7 @@ def made(value: float) -> Clock:
 
 def volatile(text: str) -> str:
     """Remember `text` as one that no other run repeats."""
-    _texts.append(text)
+    _texts.append(text.strip())
     return text
 
 

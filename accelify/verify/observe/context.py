@@ -28,18 +28,23 @@ class Context:
         self.rank = rank
         self.world = world
         self.sites = Sites(tree)
+        self.tree = tree
         self.step = 0
         self._paused = threading.local()
 
-    def emit(self, kind: str, **fields: Any) -> None:
+    def emit(self, kind: str, /, **fields: Any) -> None:
         """Write an event of that kind."""
         self.writer.write({"event": kind, **fields})
 
-    def emit_here(self, kind: str, **fields: Any) -> None:
+    def emit_here(self, kind: str, /, **fields: Any) -> None:
         """Write an event with the statement of the user's code that is running and the number of steps so far."""
         with self.pause():
             site = self.sites.here()
         self.writer.write({"event": kind, "site": site, "step": self.step, **fields})
+
+    def translate(self, path: str) -> str:
+        """The path that the user knows for a real one of this run."""
+        return path.removeprefix(self.tree)
 
     @property
     def paused(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.verify.observe import printed, scalars
+from accelify.verify.observe import decisions, effects, printed, scalars
 from accelify.verify.observe.context import Context
 
 
@@ -10,9 +10,13 @@ def install(context: Context) -> None:
     """Watch everything but training itself, which the recorder watches, from now on."""
     printed.install(context)
     scalars.install(context)
+    effects.install(context)
+    decisions.install(context)
 
 
 def finish(context: Context) -> None:
     """Write what is known at the end only; called once, whatever ended the run."""
+    decisions.finish(context)
     printed.finish(context)
     scalars.finish(context)
+    effects.finish(context)

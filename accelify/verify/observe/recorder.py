@@ -159,6 +159,7 @@ class Recorder:
         if self.backward_calls >= limit:
             self._enough()
         self.backward_calls += 1
+        self.context.sites.note_step()
         self.watch.before_backward()
         raw = _value(roots, gradients)
         value, scale = self.observed or (raw, 1.0)
@@ -320,7 +321,9 @@ class Recorder:
         self.writer.write(
             {
                 "event": "weights",
-                "digest": digest([*ends, *final["buffers"], *final["states"]]) if ends else None,
+                "digest": digest([*ends, *final["buffers"]]) if ends else None,
+                "states": digest(final["states"]),
+                "living": len(self._living()),
                 "parameters": len(ends),
                 "deviation": deviation,
             }

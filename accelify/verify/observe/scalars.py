@@ -1,8 +1,8 @@
 """What a script logs: every figure given to a tracker, a table, a JSON file, a log or a progress bar.
 
 Each is an event of the kind "scalar" with its tag, text, step, place and whether it was logged inside the loop that
-took the last batch; "would_log" where the rank evaluated it and shows nothing. What a progress bar came to is an event of
-the kind "bar", by the place where the bar was made.
+took the last batch; "would_log" where the rank evaluated it and shows nothing. What a progress bar came to is an event
+of the kind "bar", by the place where the bar was made.
 """
 
 from __future__ import annotations

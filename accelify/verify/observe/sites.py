@@ -39,6 +39,8 @@ class _Layout:
     """First line of a loop to the first and last line of its body."""
     fetching: dict[int, int] = field(default_factory=dict)
     """First line of a statement that calls `next` to the first line of the innermost loop around it."""
+    around: dict[int, int] = field(default_factory=dict)
+    """First line of a statement in a loop to the first line of the innermost loop around it, in the same function."""
 
     def statement(self, line: int) -> int:
         position = bisect_right(self.starts, line) - 1
@@ -67,10 +69,7 @@ class Sites:
     def here(self) -> Site | None:
         """The statement of the user's code that is running: of the innermost frame that is the user's."""
         frame = self._user_frame(sys._getframe(1))
-        if frame is None:
-            return None
-        file, line = self._site(frame)
-        return file.removeprefix(self.tree), line
+        return None if frame is None else self.of(frame)
 
     def note_batch(self) -> None:
         """Called where a batch is taken from a loader: the loop that runs is one over a loader from now on."""
@@ -87,6 +86,18 @@ class Sites:
             generates = frame.f_code.co_flags & CO_GENERATOR
             frame = self._user_frame(frame.f_back) if generates else None
         self._loader_loops |= self._last_loops
+
+    def note_step(self) -> None:
+        """Called where a step of training is made: the innermost loop around it goes over batches, loader or not."""
+        frame = self._user_frame(sys._getframe(1))
+        while frame is not None:
+            file, line = self._site(frame)
+            loop = self._layout(file).around.get(line)
+            if loop is not None:
+                self._loader_loops.add((file, loop))
+                self._last_loops.add((file, loop))
+                return
+            frame = self._user_frame(frame.f_back)
 
     def in_loader_loop(self) -> bool:
         """Whether some frame of the user's runs the body of a loop over a loader."""
@@ -119,7 +130,8 @@ class Sites:
 
     def of(self, frame: FrameType) -> Site:
         """The statement that a frame of the user's runs."""
-        return self._site(frame)
+        file, line = self._site(frame)
+        return file.removeprefix(self.tree), line
 
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
         while frame is not None:
@@ -161,6 +173,8 @@ def read_layout(file: str) -> _Layout:
                 continue
             first = child.lineno
             marks[first] = first
+            if loop:
+                layout.around[first] = loop
             inner = loop
             if isinstance(child, (ast.For, ast.AsyncFor, ast.While)):
                 layout.loops[first] = (child.body[0].lineno, child.body[-1].end_lineno or first)
