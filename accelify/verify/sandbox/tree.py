@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from accelify.verify.sandbox.changes import Change
+from accelify.verify.sandbox.changes import Change, opened
 from accelify.verify.sandbox.root import inside
 
 _SYSTEM = ("/dev", "/proc", "/sys")
@@ -183,7 +183,7 @@ class Tree:
 
     def _changes(self, folder: str, since: float, replaced: dict[str, bytes]) -> Iterator[Change]:
         place = Path(self.root + folder)
-        names = set(os.listdir(place))
+        names = {entry.name for entry in opened(place)}
         for name in sorted(names - {"__pycache__"}):
             here, content = os.path.join(folder, name), place / name
             mode = _lstat(content).st_mode
