@@ -478,6 +478,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self._tokens += weight
         if not self.sync_gradients:
             self._observe(loss, weight)
+            self.backend.last_scale = weight
             self._scaled_backward(loss * weight, kwargs)
             return
         total, self._tokens = collectives.reduce(self._tokens, "sum"), 0.0

@@ -460,14 +460,16 @@ class GradientState:
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the active loader's current batch is its last."""
-        return bool(self.loaders) and self.loaders[-1].at_end
+        entry = self.loaders.of_loop()
+        return entry is not None and bool(entry.at_end)
 
     @property
     def remainder(self) -> int:
         """Samples in the active loader's last, shorter batch over all processes, -1 where it divides."""
-        if not self.loaders or not self.loaders[-1].at_end or self.loaders[-1].shares is None:
+        entry = self.loaders.of_outputs()
+        if entry is None or not entry.at_end or entry.shares is None:
             return -1
-        sizes = self.loaders[-1].shares.sizes
+        sizes = entry.shares.sizes
         return -1 if len(set(sizes)) == 1 else sum(sizes)
 
 
