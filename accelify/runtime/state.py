@@ -164,7 +164,7 @@ class PartialState:
         if self.num_processes > 1:
             from .guard import start
 
-            start(self.process_index, self.num_processes)
+            start(self.process_index, self.num_processes, timeout)
         if self.num_processes == 1:
             self.distributed_type = DistributedType.NO
         elif device.type == "cuda":

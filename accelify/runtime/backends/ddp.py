@@ -392,7 +392,7 @@ class DDPBackend(AveragingBackend):
             if self.last_scale == 0.0:
                 stack.enter_context(unsigned_zeros(p for m in models for p in m._reduced))
             if any(marks is not None for marks in before):
-                stack.enter_context(guard.backward())
+                stack.enter_context(guard.backward(reducers=self._reducers_in_use(models, before)))
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             completed = [m.complete_reduction(marks) for m, marks in zip(models, before, strict=True)]
         # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
@@ -407,6 +407,14 @@ class DDPBackend(AveragingBackend):
             self._share_frozen(models[0].process_group)
         if loose is not None and loose != self._loose.snapshot():
             self._loose.average()
+
+    def _reducers_in_use(self, models: list[DistributedModel], before: list[Any]) -> tuple[str, ...]:
+        """Names of the models whose reducers may all-reduce in a backward."""
+        return tuple(
+            model._trained.told
+            for model, marks in zip(models, before, strict=True)
+            if marks is not None and model._armed and not (model._flat or model._sync_next)
+        )
 
     def _share_frozen(self, group: Any) -> None:
         """Give every rank rank 0's statistics of models that only run: in training mode batches change them, too."""
@@ -436,5 +444,6 @@ class DDPBackend(AveragingBackend):
                     if model._flat:
                         model.refuse_join()
                 yield
+            guard.rejoin()
         finally:
             self._joining = False
