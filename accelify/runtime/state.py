@@ -313,7 +313,7 @@ class PartialState:
 
     @contextlib.contextmanager
     def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
-        """Give every process its contiguous share of a list, tuple, string, tensor, or dict of them.
+        """Give every process its contiguous share of a list, tuple, string, tensor, `datasets.Dataset`, or dict of them.
 
         Args:
             inputs: what to split; all values of a dict must have the same length.
@@ -359,6 +359,10 @@ def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:
     base, extra = divmod(len(inputs), world)
     start = rank * base + min(rank, extra)
     stop = start + base + (rank < extra)
+    if hasattr(inputs, "select") and hasattr(inputs, "column_names"):
+        # Slicing one of the datasets library gives its columns.
+        last = [len(inputs) - 1] if pad and extra and rank >= extra and len(inputs) else []
+        return inputs.select([*range(start, stop), *last])
     share = inputs[start:stop]
     if pad and extra and rank >= extra and len(inputs):
         if isinstance(inputs, torch.Tensor):
@@ -478,6 +482,7 @@ class WindowPosition:
 
     def __init__(self) -> None:
         self.in_use = False
+        self.depth = 0  # regions of `accumulate` that are entered, one in another
         self.complete = True  # the next batch begins a window
         self.step = 0  # batches in the current window, the current one included
         self.size = 1  # what the loss of the current batch is divided by
