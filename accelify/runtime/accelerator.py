@@ -425,7 +425,10 @@ class Accelerator(Exchange, Saving, Tracking):
 
         Raises:
             ValueError: for another reduction.
+            RuntimeError: the script leaves batches out by itself after `load_state`, which has done so.
         """
+        if self.gradient_state.resumed is not None:
+            self.gradient_state.check_resumed()
         if self._plain and reduction in ("mean", "sum") and not observers.backward_observers:
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             return

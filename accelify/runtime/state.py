@@ -313,7 +313,8 @@ class PartialState:
 
     @contextlib.contextmanager
     def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
-        """Give every process its contiguous share of a list, tuple, string, tensor, `datasets.Dataset`, or dict of them.
+        """Give every process its contiguous share of a list, tuple, string, tensor, `datasets.Dataset`, or dict of
+        them.
 
         Args:
             inputs: what to split; all values of a dict must have the same length.
@@ -411,6 +412,8 @@ class GradientState:
     loaders: OpenPasses
     step: int
     window: WindowPosition
+    # A pass that goes on where a checkpoint was taken, until its first backward.
+    resumed: Any = None
 
     def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
         self.__dict__ = self._shared_state
@@ -435,6 +438,25 @@ class GradientState:
     @property
     def initialized(self) -> bool:
         return "sync_gradients" in self.__dict__
+
+    def check_resumed(self) -> None:
+        """See, where a resumed pass trains first, that the script has not left its first batches out once more.
+
+        Raises:
+            RuntimeError: it has.
+        """
+        resumed, self.resumed = self.resumed, None
+        try:
+            done, taken = resumed.first, resumed.position - resumed.first
+        except ReferenceError:
+            return
+        # One batch may be left out for any reason.
+        if taken == done + 1 and done > 1:
+            raise RuntimeError(
+                f"load_state has gone on with batch {done} of the epoch already, and the script has left {done} more "
+                "out: take its own skipping (`if step < resume_step: continue`) out, and count from "
+                f"enumerate(loader, start={done}), or use skip_first_batches, which knows of it"
+            )
 
     @property
     def num_steps(self) -> int:

@@ -112,7 +112,7 @@ def test_one_rank_chooses_the_newest(tmp_path):
 
 
 def _save_on_the_main_process(directory):
-    accelerator, model = _prepared()
+    accelerator, _ = _prepared()
     if accelerator.is_main_process:
         accelerator.save_state(f"{directory}/c")
     accelerator.wait_for_everyone()

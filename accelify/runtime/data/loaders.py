@@ -109,6 +109,8 @@ class LoaderIterator:
         # Weakly: a loop left by break drops its iterator, and that ends the pass.
         self._entry = weakref.proxy(self)
         loader.gradient_state.loaders.begin(self._entry, loader.base_dataloader)
+        if resume is not None and skip:
+            loader.gradient_state.resumed = self._entry
 
     def __iter__(self) -> LoaderIterator:
         return self
