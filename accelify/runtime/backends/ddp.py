@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
@@ -146,10 +147,16 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         GradientState().loaders.meet((args, kwargs))
         route = self._route
-        if route is not None:
-            # What the method calls itself must not be taken for another routed call.
-            self._route = None
-            return route(*args, **kwargs)
+        # What the method calls itself must not be taken for another routed call.
+        self._route = None
+        # torch's compiler takes no buckets smaller than torch's first one.
+        if self._flat or self.bucket_bytes_cap < dist._DEFAULT_FIRST_BUCKET_BYTES:  # type: ignore[attr-defined]
+            return (route or self._run_module)(*args, **kwargs)
+        # By this a compiler sees where buckets end, and cuts its graph there: they are reduced during the backward.
+        with self._inside_ddp_forward():
+            return (route or self._run_module)(*args, **kwargs)
+
+    def _run_module(self, *args: Any, **kwargs: Any) -> Any:
         return self._precision.run(self.module, *args, **kwargs)
 
     # Averaging
