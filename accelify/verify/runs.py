@@ -287,7 +287,9 @@ def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> s
         number = min(errors)[1]
         where = f"(on rank {number})" if len(ranks) > 1 else ""
         return " ".join(filter(None, [_told(ranks[number], outputs[number]), where]))
-    for number, code in enumerate(codes):
+    # The others are killed once one has failed.
+    by_itself = [number for number, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
+    for number, code in [(number, codes[number]) for number in by_itself] or list(enumerate(codes)):
         if code != 0:
             last = _last_line(outputs[number])
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
