@@ -93,6 +93,10 @@ class Tree:
         """Path, line and column of an offset."""
         return (self.path, *self.position(offset))
 
+    def parts(self) -> list[tuple[ast.Module, int, int]]:
+        """The modules that are read here, each with the bytes at which it begins and ends."""
+        return [(self.module, 0, len(self.data))]
+
     def nodes(self, *types: type) -> Iterable[Any]:
         """All nodes of the given types, in source order for one type."""
         if len(types) == 1:
