@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterable
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
-from accelify.edits import Edit
 from accelify.findings import Finding
 from accelify.helpers import mended_helpers
 from accelify.source import Source
 from accelify.transforms.base import Change, Context
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 def apply_changes(
@@ -65,12 +65,8 @@ def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[F
     """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
     found = []
     for change in applied:
-        try:
-            edits = verbs.ranges(tree, change.edits) if change.finding.fixable else []
-        except verbs.EditError:
-            continue  # edits that fit only beside those of another change
-        for edit in edits:
-            where, line, _ = tree.locate(edit.start)
+        for edit in change.edits if change.finding.fixable else ():
+            where, line, _ = tree.locate(verbs.place_of(tree, edit))
             if path in (None, where):
                 found.append((change.finding, line))
     return found
@@ -83,7 +79,9 @@ def _texts(tree: Tree, data: bytes) -> list[str]:
 
 def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     """The edited bytes, after a look whether they are still Python."""
-    data = verbs.apply(tree, edits)
+    from accelify.writer.writing import apply
+
+    data = apply(tree, edits)
     for text in _texts(tree, data):
         compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
     return data

@@ -143,6 +143,12 @@ class Tree:
                         found.setdefault(known, []).append(node)
         return found.get(name, [])
 
+    def mentions(self, word: str | bytes | re.Pattern[bytes]) -> bool:
+        """Whether a word occurs in the text at all: a quick no before a question that takes longer."""
+        if isinstance(word, re.Pattern):
+            return word.search(self.data) is not None
+        return (word.encode("utf-8") if isinstance(word, str) else word) in self.data
+
     def parent(self, node: Node) -> Node | None:
         """The node that holds this one; None for the module."""
         return self._parents.get(node)

@@ -13,7 +13,6 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.followed import runs_in
@@ -23,6 +22,7 @@ from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.syntax import call_argument, target_names, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.writer import edits as verbs
 
 NOISE = Rule(
     "ACC423",
@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data:
         return
     yield from _elsewhere(context)
-    if b"random." not in context.tree.data:
+    if not context.tree.mentions("random."):
         return
     loops = set(context.shared_loops())
     for call in context.script.calls_named(_is_draw):
@@ -70,7 +70,7 @@ def transform(context: Context) -> Iterator[Change]:
                 NOISE, call, f"{message}: draw it with torch, or seed NumPy with the rank added"
             )
             continue
-        own = verbs.replace(context.tree, func.value, f"{accelerator}.numpy_random")
+        own = verbs.replace(func.value, f"{accelerator}.numpy_random")
         yield context.change(NOISE, call, message, [own])
 
 

@@ -76,6 +76,11 @@ class Application(Blocks):
             found = self._made[node] = self._resolved(node)
         return found
 
+    def made_of(self, node: ast.AST) -> cst.CSTNode | None:
+        """What an expression that was changed has become."""
+        found: cst.CSTNode | None = self._made.get(node)
+        return found
+
     def _resolved(self, node: ast.AST) -> Any:
         rewrites = self.rewrites.get(node, [])
         if not rewrites:
@@ -96,6 +101,10 @@ class Application(Blocks):
         whole = [edit for edit in rewrites if not edit.is_around]
         for edit in whole:
             now = self._written(node, edit, None)
+            if isinstance(now, cst.Call) and all(
+                isinstance(e, AddArgument) for e in self.inside.get(node, ())
+            ):
+                now = self._with_items(node, now, self.inside.get(node, ()))
         if now is None:
             now = self.changed_inside(node)
             now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[: own or 0])

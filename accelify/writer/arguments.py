@@ -111,7 +111,9 @@ def with_parameter(
         rest = len(plain) > place or node.args.vararg or node.args.kwonlyargs or node.args.kwarg
         comma = known[place - 1].comma
         own = comma if isinstance(comma, cst.Comma) else _COMMA
-        lined = isinstance(own.whitespace_after, cst.ParenthesizedWhitespace) and not _comments(own.whitespace_after)
+        lined = isinstance(own.whitespace_after, cst.ParenthesizedWhitespace) and not _comments(
+            own.whitespace_after
+        )
         known[place - 1] = known[place - 1].with_changes(comma=own if lined and rest else _COMMA)
         if rest or isinstance(comma, cst.Comma):
             new = new.with_changes(comma=own)

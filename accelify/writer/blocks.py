@@ -13,7 +13,7 @@ import libcst as cst
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Tree
 from accelify.writer import templates
-from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUnder, Replace, node_of
+from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUnder, Replace, Unwrap, node_of
 from accelify.writer.emptied import emptied
 from accelify.writer.errors import EditError
 from accelify.writer.imports import with_joined_imports
@@ -141,7 +141,7 @@ class Blocks(SimpleStatements):
                 inner = getattr(base, name)
                 base = base.with_changes(**{name: inner.with_changes(body=self.block(block, suite))})
         if node in self.emptied.negated:
-            test = templates.expression((negated(self.tree.segment(node.test)),), self.original)  # type: ignore[attr-defined]
+            test = templates.expression((negated(self.tree.segment(node.test)),), self.original)
             header = self.original(node).body.header
             body = base.orelse.body if base.orelse is not None else None
             assert isinstance(body, cst.IndentedBlock)
@@ -149,7 +149,9 @@ class Blocks(SimpleStatements):
         return base
 
     def _elif(self, stmt: ast.stmt) -> Any:
-        if stmt in self.emptied.gone or any(isinstance(e, Delete) and e.statement is stmt for e in self.edits):
+        if stmt in self.emptied.gone or any(
+            isinstance(e, Delete) and e.statement is stmt for e in self.edits
+        ):
             raise EditError(f"line {self.line(stmt)} is a branch of another statement")
         return self.changed_inside(stmt)
 
@@ -171,7 +173,11 @@ class Blocks(SimpleStatements):
             for index, row in enumerate(rows)
         ]
         under = sorted(
-            ((places[e.first], places[e.last], e) for e in self.under.get(id(block), ()) if e.first in places),
+            (
+                (places[e.first], places[e.last], e)
+                for e in self.under.get(id(block), ())
+                if e.first in places
+            ),
             key=lambda one: (one[0], -one[1]),
         )
 
@@ -236,13 +242,16 @@ class Blocks(SimpleStatements):
             while count and above >= 0 and rows[above].is_comment:
                 removed.add(above)
                 above, count = above - 1, count - 1
-            if run.closes:
+            if run.closes == "all":
+                after = here[-1] + 1
+                while after < len(rows) and rows[after].is_blank:
+                    removed.add(after)
+                    after += 1
+            elif run.closes:
                 blank = [i for i in (here[-1] + 1, above) if 0 <= i < len(rows) and rows[i].is_blank]
                 removed.update(blank[:1])
             for stmt in run.statements:
-                self.done.update(
-                    id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt
-                )
+                self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
         return removed
 
     def _header(self, edit: PutUnder, rows: list[Row]) -> list[Row]:
@@ -264,6 +273,8 @@ class Blocks(SimpleStatements):
             self._mark_deleted(stmt)
             line = cst.SimpleStatementLine([cst.Pass()])
             return [row.with_node(line)]
+        if any(isinstance(e, Unwrap) and e.statement is stmt for e in self.edits):
+            return self._unwrapped(stmt)
         if stmt in self.emptied.opened:
             assert isinstance(stmt, ast.If)
             suite = _suite(self.original(stmt), "orelse")
@@ -272,6 +283,14 @@ class Blocks(SimpleStatements):
             return self.rewritten(row, stmt, rewrites[0])
         node = self.changed_inside(stmt)
         return [row.with_node(node.with_changes(leading_lines=()))]
+
+    def _unwrapped(self, stmt: Any) -> list[Row]:
+        """The rows of what stood under a header that goes."""
+        self.done.update(id(e) for e in self.edits if isinstance(e, Unwrap) and e.statement is stmt)
+        suite = _suite(self.original(stmt), "body")
+        if isinstance(suite, cst.SimpleStatementSuite):
+            return [Row(cst.SimpleStatementLine(self.inline(stmt.body, suite).body), tuple(stmt.body))]
+        return self.rows(stmt.body, rows_of(suite, stmt.body))
 
     def _mark_deleted(self, stmt: ast.stmt) -> None:
         self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
@@ -320,7 +339,9 @@ def _flat(suite: Any) -> list[Any]:
     if isinstance(suite, cst.SimpleStatementSuite):
         return [*suite.body]
     return [
-        one for stmt in suite.body for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
+        one
+        for stmt in suite.body
+        for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
     ]
 
 

@@ -10,6 +10,7 @@ turns; a node stands for what is there, with whatever other edits make of it:
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -80,16 +81,34 @@ class AddParameter:
 
 @dataclass(frozen=True)
 class Delete:
-    """Take a whole statement out, its lines with it; `pass` stays where a block would be left empty."""
+    """Take a whole statement out, its lines with it; `pass` stays where a block would be left empty.
+
+    With `blank_lines` all that follow it go, too.
+    """
 
     statement: ast.stmt
+    blank_lines: bool = False
+
+
+@dataclass(frozen=True)
+class DropElse:
+    """Take the `else` of an `if` out, with all that stands in it."""
+
+    statement: ast.If
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Take a header away from around its block, which then stands in its place."""
+
+    statement: ast.With
 
 
 @dataclass(frozen=True)
 class InsertBefore:
     """Put lines before a statement, at its indentation. Lower `order` comes first at the same place.
 
-    With `above_comment` a comment that heads the statement stays with it: the lines go above, with a blank line between.
+    With `above_comment` they go above a comment that heads the statement, with a blank line between.
     """
 
     statement: ast.stmt
@@ -126,6 +145,8 @@ Edit: TypeAlias = (
     | NameArgument
     | AddParameter
     | Delete
+    | DropElse
+    | Unwrap
     | InsertBefore
     | InsertAfter
     | PutUnder
@@ -167,13 +188,15 @@ def node_of(edit: Edit) -> ast.AST:
             return node
         case DropArgument(owner=node) | AddParameter(function=node):
             return node
+        case DropElse(statement=node) | Unwrap(statement=node):
+            return node
         case Delete(statement=node) | InsertBefore(statement=node) | InsertAfter(statement=node):
             return node
         case PutUnder(first=node):
             return node
 
 
-def line_of(tree: Tree, edit: Edit) -> int:
+def place_of(tree: Tree, edit: Edit) -> int:
     """The byte at which an edit begins to show, for reports."""
     match edit:
         case InsertAfter(statement=stmt):
@@ -184,4 +207,61 @@ def line_of(tree: Tree, edit: Edit) -> int:
             return tree.end(call.func)
         case DropArgument(item=item):
             return tree.start(item)
-    return tree.start(node_of(edit))
+    node = node_of(edit)
+    if tree.in_fstring(node):  # where places are not reliable before Python 3.12
+        node = [around for around in tree.ancestors(node) if isinstance(around, ast.JoinedStr)][-1]
+    return tree.start(node)
+
+
+def text_of(edit: Edit) -> str:
+    """The code that an edit brings, one line below the other."""
+    match edit:
+        case Replace(pieces=pieces):
+            return "\n".join(piece for piece in pieces if isinstance(piece, str))
+        case AddArgument(text=text) | PutUnder(header=text):
+            return text
+        case InsertBefore(lines=lines) | InsertAfter(lines=lines):
+            return "\n".join(lines)
+    return ""
+
+
+def add_argument(call: ast.Call, text: str) -> AddArgument:
+    """Put one more argument at the end of a call."""
+    return AddArgument(call, text)
+
+
+def written(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
+    """The source of an expression with some edits made, for lines that take it elsewhere.
+
+    Raises:
+        EditError: when they cannot be made.
+    """
+    from accelify.writer.writing import expression_with
+
+    return expression_with(tree, node, edits)
+
+
+__all__ = [
+    "AddArgument",
+    "AddParameter",
+    "Delete",
+    "DropArgument",
+    "DropElse",
+    "Edit",
+    "EditError",
+    "InsertAfter",
+    "InsertBefore",
+    "NameArgument",
+    "Piece",
+    "PutUnder",
+    "Replace",
+    "Unwrap",
+    "add_argument",
+    "keep_receiver",
+    "node_of",
+    "place_of",
+    "replace",
+    "text_of",
+    "todo",
+    "written",
+]  # fmt: skip

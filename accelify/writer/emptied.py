@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from accelify.analysis.statements.conditions import asks_for_several, only_reads
 from accelify.analysis.syntax import Tree
-from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, node_of
+from accelify.writer.edits import Delete, DropElse, Edit, InsertAfter, InsertBefore, node_of
 from accelify.writer.lines import comment_above, ends_paragraph, lines_together, shared_lines
 
 
@@ -16,12 +17,12 @@ from accelify.writer.lines import comment_above, ends_paragraph, lines_together,
 class Run:
     """Neighbouring statements that go with their lines.
 
-    `comments` lines of comment above them go too; with `closes` one of the blank lines around them.
+    `comments` lines of comment above them go too; with `closes` one of the blank lines around them, or all after them.
     """
 
     statements: list[ast.stmt]
     comments: int = 0
-    closes: bool = False
+    closes: bool | Literal["all"] = False
 
 
 @dataclass
@@ -45,9 +46,11 @@ def emptied(tree: Tree, edits: Iterable[Edit]) -> Emptied:
     """Work out what goes with the statements that some edits take out."""
     edits = list(edits)
     deleted = {e.statement for e in edits if isinstance(e, Delete)}
-    found = Emptied()
+    elses = {e.statement for e in edits if isinstance(e, DropElse)}
+    found = Emptied(without_else=elses)
     if not deleted:
         return found
+    widely = {e.statement for e in edits if isinstance(e, Delete) and e.blank_lines}
     others = [e for e in edits if not isinstance(e, Delete)]
     inserts = [e for e in edits if isinstance(e, (InsertBefore, InsertAfter))]
     # Where lines are put next to a deleted statement, the block is not empty afterwards.
@@ -74,7 +77,9 @@ def emptied(tree: Tree, edits: Iterable[Edit]) -> Emptied:
         gone = [s for s in gone if not any(s in run for run in whole)]
         for run in [*whole, *lines_together(tree, gone)]:
             if run in whole or tree.alone(run[0]):
-                found.runs.setdefault(key, []).append(_run(tree, run, block, deleted, beside, followed))
+                one = _run(tree, run, block, deleted, beside, followed)
+                one.closes = "all" if run[-1] in widely else one.closes
+                found.runs.setdefault(key, []).append(one)
     return found
 
 
@@ -100,7 +105,7 @@ def _run(
     return Run(run, comments, closes)
 
 
-def _empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
+def _empty_ifs(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit]) -> None:
     """An `if use_cuda:` whose whole body goes is taken out with it."""
     for stmt in list(deleted):
         parent, _, block = tree.block_of(stmt)
@@ -118,7 +123,7 @@ def _empty_ifs(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
             parent, _, block = tree.block_of(parent)
 
 
-def _empty_chains(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> None:
+def _empty_chains(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit]) -> None:
     """An `if`/`elif` of which nothing stays is taken out as a whole."""
     for stmt in list(deleted):
         chain = tree.parent(stmt)
@@ -140,13 +145,19 @@ def _empty_chains(tree: Tree, deleted: set[ast.stmt], others: list[Edit]) -> Non
                 deleted.add(chain)
 
 
-def _empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit], found: Emptied) -> None:
+def _empty_branches(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit], found: Emptied) -> None:
     """Of an `if`/`else` of which one branch goes, the other stays, and nothing where both go."""
     branches = {parent for s in deleted for parent in [tree.parent(s)] if isinstance(parent, ast.If)}
     filled = {id(tree.block_of(e.statement)[2]) for e in others if isinstance(e, (InsertBefore, InsertAfter))}
     for branch in branches:
         body, other = (all(s in deleted for s in part) for part in (branch.body, branch.orelse))
-        if not branch.orelse or tree.is_elif(branch) or tree.is_elif(branch.orelse[0]) or not (body or other):
+        if (
+            branch in found.without_else
+            or not branch.orelse
+            or tree.is_elif(branch)
+            or tree.is_elif(branch.orelse[0])
+            or not (body or other)
+        ):
             continue
         if {id(branch.body), id(branch.orelse)} & filled or not only_reads(branch.test):
             continue
@@ -166,7 +177,7 @@ def _empty_branches(tree: Tree, deleted: set[ast.stmt], others: list[Edit], foun
             (found.opened if _opens(tree, branch, others) else found.negated).add(branch)
 
 
-def _opens(tree: Tree, branch: ast.If, others: list[Edit]) -> bool:
+def _opens(tree: Tree, branch: ast.If, others: Sequence[Edit]) -> bool:
     """Whether an `else` goes on without its branch: its condition asks for more devices than a process has."""
     return asks_for_several(branch.test) and not any(tree.has_multiline_string(s) for s in branch.orelse)
 

@@ -44,7 +44,11 @@ def _names(row: Row) -> tuple[str, list[str]] | None:
     if not row.new or not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     (small,) = node.body
-    if not isinstance(small, cst.ImportFrom) or small.module is None or isinstance(small.names, cst.ImportStar):
+    if (
+        not isinstance(small, cst.ImportFrom)
+        or small.module is None
+        or isinstance(small.names, cst.ImportStar)
+    ):
         return None
     if any(alias.asname is not None for alias in small.names):
         return None

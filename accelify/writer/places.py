@@ -78,7 +78,8 @@ def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
         return [(field, index), *[(step, None) for step in inner]]
     special = _SPECIAL.get(kind)
     if special is not None:
-        return special(parent, child, name, index, found)
+        steps: list[Step] = special(parent, child, name, index, found)
+        return steps
     if isinstance(parent, _UNREAD) or index is not None:
         raise EditError(f"what stands in line {getattr(child, 'lineno', 0)} cannot be edited by itself")
     return [(name, None)]
@@ -178,9 +179,7 @@ def _joined(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[
 def _braces(found: Any) -> list[list[Step]]:
     """The ways to the expressions in braces of a string, of one after the other where several are put together."""
     if isinstance(found, cst.ConcatenatedString):
-        return [
-            [(side, None), *way] for side in ("left", "right") for way in _braces(getattr(found, side))
-        ]
+        return [[(side, None), *way] for side in ("left", "right") for way in _braces(getattr(found, side))]
     name = "format_spec" if isinstance(found, cst.FormattedStringExpression) else "parts"
     parts = getattr(found, name, None) or ()
     return [[(name, i)] for i, part in enumerate(parts) if isinstance(part, cst.FormattedStringExpression)]

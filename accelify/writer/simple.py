@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import Any
 
 import libcst as cst
@@ -73,7 +74,7 @@ class SimpleStatements:
             for edit in self.joined.get(stmt, ()):
                 self.done.add(id(edit))
                 test = edit.header[3:-1] + " and "
-                value = templates.expression((test, stmt), lambda _, value=new.value: value)
+                value = templates.expression((test, stmt), partial(_same, new.value))
                 new = new.with_changes(value=value)
             found.append(new)
         return found
@@ -89,24 +90,25 @@ class SimpleStatements:
         rows = self.statements_of(stmt, edit)
         if isinstance(row.node, cst.SimpleStatementLine) and isinstance(rows[-1], cst.SimpleStatementLine):
             rows[-1] = rows[-1].with_changes(trailing_whitespace=row.node.trailing_whitespace)
-        return [Row(node, stmt and row.statements if node is rows[-1] else (), new=True) for node in rows]
+        return [Row(node, row.statements if node is rows[-1] else (), new=True) for node in rows]
 
     def statements_of(self, stmt: ast.stmt, edit: Replace) -> list[Any]:
         """The statements that the pieces of an edit make."""
         self.done.add(id(edit))
         if len(edit.pieces) == 1 and isinstance(edit.pieces[0], ast.stmt):
-            (piece,) = edit.pieces
+            piece = edit.pieces[0]
             node = self.changed_inside(piece) if piece in self.touched else self.original(piece)
             if isinstance(node, cst.BaseSmallStatement):
                 node = cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
             return [node.with_changes(leading_lines=())]
-        holes = [piece for piece in edit.pieces if not isinstance(piece, str)]
+        holes: list[ast.AST] = [piece for piece in edit.pieces if not isinstance(piece, str)]
         names = iter(range(len(holes)))
         text = "".join(
             piece if isinstance(piece, str) else templates.hole(next(names)) for piece in edit.pieces
         )
         parts = [
-            self.resolved(hole) if self.tree.is_within(hole, {stmt}) else self.original(hole) for hole in holes
+            self.resolved(hole) if self.tree.is_within(hole, {stmt}) else self.original(hole)
+            for hole in holes
         ]
         rows = templates.statements(text.splitlines(), "\n", "    ")
         return [templates.fill(row, parts) for row in rows] if holes else rows
@@ -129,3 +131,7 @@ class SimpleStatements:
 
     def _mark_deleted(self, stmt: ast.stmt) -> None:
         raise NotImplementedError
+
+
+def _same(value: Any, _: ast.AST) -> Any:
+    return value

@@ -39,22 +39,32 @@ def hole(number: int) -> str:
 
 
 def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
-    """An expression, or a statement, with parts in the places of its holes, in parentheses where they would be read otherwise."""
+    """Code with parts in the places of its holes, in parentheses where they would be read otherwise."""
     if isinstance(made, cst.Name):
         return _filled(made, parts)
+    value: Any
     for name in made.__dataclass_fields__:
         value = getattr(made, name)
         if isinstance(value, cst.CSTNode):
             new = _filled(value, parts)
             if new is not value:
                 if isinstance(new, cst.BaseExpression):
-                    new = fitting(new, made, name)
+                    bare = isinstance(made, cst.Arg) and name == "value" and not value.lpar
+                    new = fitting(_bare(new) if bare else new, made, name)
                 made = made.with_changes(**{name: new})
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], cst.CSTNode):
             changed = [_filled(one, parts) for one in value]
             if any(a is not b for a, b in zip(changed, value, strict=True)):
                 made = made.with_changes(**{name: changed})
     return made
+
+
+def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression without the parentheses that it does not need between those of a call."""
+    own = 1 if isinstance(node, (cst.Tuple, cst.GeneratorExp)) else 0
+    if len(node.lpar) <= own or isinstance(node, (cst.NamedExpr, cst.Yield)):
+        return node
+    return node.with_changes(lpar=node.lpar[len(node.lpar) - own :], rpar=node.rpar[:own])
 
 
 def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
@@ -79,6 +89,7 @@ def _parsed(text: str) -> cst.BaseExpression:
         made = cst.parse_expression(f"({text})")
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
         raise EditError(f"`{text}` is no expression") from error
+    assert isinstance(made, cst.BaseExpression)
     return made.with_changes(lpar=made.lpar[1:], rpar=made.rpar[:-1])
 
 
@@ -191,9 +202,7 @@ def fitting(node: cst.BaseExpression, owner: cst.CSTNode, field: str) -> cst.Bas
 
 def in_parens(node: cst.BaseExpression) -> cst.BaseExpression:
     """A node with a pair of parentheses more around it."""
-    return node.with_changes(
-        lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()]
-    )
+    return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
 
 
 def is_looser(new: cst.BaseExpression, old: cst.BaseExpression) -> bool:
