@@ -37,14 +37,14 @@ def apply_changes(
         try:
             data = _checked(tree, kept)
         except (verbs.EditError, SyntaxError, ValueError) as error:
-            return [_core_failed(sources[0], context, _sentence(error))]
+            return [_core_failed(sources[0], context, _sentence(error, changes))]
         for change in wanted:
             try:
                 data = _checked(tree, [*kept, *change.edits])
                 kept += change.edits
                 applied.append(change)
             except (verbs.EditError, SyntaxError, ValueError) as error:
-                remaining.append(change.without_edits(_sentence(error)))
+                remaining.append(change.without_edits(_sentence(error, changes)))
         data = _checked(tree, kept)
     done = {c.finding for c in applied if c.finding.fixable}
     left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
@@ -87,9 +87,17 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     return data
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, changes: list[Change]) -> str:
     """Why edits cannot be made, without the parser's words for a text that the user never sees."""
-    return str(error) if isinstance(error, verbs.EditError) else "its edits do not fit together with others"
+    if not isinstance(error, verbs.EditError):
+        return "its edits do not fit together with others"
+    rules = [_rule_of(edit, changes) for edit in error.edits]
+    return f"{error}: one of {rules[0]}, one of {rules[1]}" if len(rules) == 2 and all(rules) else str(error)
+
+
+def _rule_of(edit: Edit, changes: list[Change]) -> str:
+    found = next((change.finding for change in changes if edit in change.edits), None)
+    return "" if found is None else f"{found.code} ({found.name})"
 
 
 def _core_failed(source: Source, context: Context, message: str) -> Conversion:

@@ -166,8 +166,8 @@ def test_inside_an_fstring(before: str, after: str) -> None:
     ("before", "after"),
     [
         ("f'{f(a)}'\n", "f'{f(a, k=\"1\")}'\n"),
-        ("f\"{f(a)}\"\n", "f\"{f(a, k='1')}\"\n"),
-        ("f\"\"\"{f(a)}\"\"\"\n", "f\"\"\"{f(a, k='1')}\"\"\"\n"),
+        ('f"{f(a)}"\n', "f\"{f(a, k='1')}\"\n"),
+        ('f"""{f(a)}"""\n', 'f"""{f(a, k=\'1\')}"""\n'),
     ],
 )
 def test_strings_that_go_into_an_fstring_have_other_quotes(before: str, after: str) -> None:
@@ -180,7 +180,10 @@ def test_strings_that_go_into_an_fstring_have_other_quotes(before: str, after: s
 
 
 def test_a_bare_generator_gets_parentheses_before_a_second_argument() -> None:
-    assert applied("f(z for z in q)\n", lambda tree: AddArgument(first_call(tree), "k=1")) == "f((z for z in q), k=1)\n"
+    assert (
+        applied("f(z for z in q)\n", lambda tree: AddArgument(first_call(tree), "k=1"))
+        == "f((z for z in q), k=1)\n"
+    )
 
 
 @pytest.mark.parametrize(
