@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from functools import partial
 
@@ -14,6 +13,7 @@ from accelify.helpers import mended_helpers
 from accelify.source import Source
 from accelify.transforms.base import Change, Context
 from accelify.writer import edits as verbs
+from accelify.writer.checks import check
 from accelify.writer.edits import Edit
 
 
@@ -78,12 +78,11 @@ def _texts(tree: Tree, data: bytes) -> list[str]:
 
 
 def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
-    """The edited bytes, after a look whether they are still Python."""
+    """The edited bytes, after a look whether they are still Python, with all names bound and all calls fitting."""
     from accelify.writer.writing import apply
 
     data = apply(tree, edits)
-    for text in _texts(tree, data):
-        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    check(_texts(tree, tree.data), _texts(tree, data))
     return data
 
 

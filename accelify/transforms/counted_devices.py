@@ -261,6 +261,8 @@ def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
     tree, around = context.tree, context.tree.parent(node)
     if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
         return [verbs.replace(node, f"({tree.segment(node)} * {number})")]
+    if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Mult) and around.right is node:
+        node = around  # `rate * size * number`, in the order of the script
     return [verbs.replace(node, node, f" * {number}")]
 
 

@@ -119,7 +119,7 @@ def transform(context: Context) -> Iterator[Change]:
                 yield _out_of_reach(context, node)
             continue
         whole = node if node.attr == "module" and not own else node.value
-        edit = verbs.replace(whole, f"{accelerator}.unwrap_model(", base, ")")
+        edit = verbs.replace(whole, f"{accelerator}.unwrap_model({tree.segment(base)})")
         yield context.change(
             UNWRAP,
             node,

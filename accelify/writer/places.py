@@ -75,6 +75,8 @@ def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
         return [(step, None) for step in _RENAMED[kind, name]]
     if (kind, name) in _LISTS:
         field, *inner = _LISTS[kind, name]
+        if isinstance(child, ast.Starred):  # as an argument, with its star
+            inner = []
         return [(field, index), *[(step, None) for step in inner]]
     special = _SPECIAL.get(kind)
     if special is not None:

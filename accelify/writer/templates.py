@@ -49,7 +49,7 @@ def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
             new = _filled(value, parts)
             if new is not value:
                 if isinstance(new, cst.BaseExpression):
-                    bare = isinstance(made, cst.Arg) and name == "value" and not value.lpar
+                    bare = isinstance(made, cst.Arg) and name == "value" and not value.lpar  # type: ignore[attr-defined]
                     new = fitting(_bare(new) if bare else new, made, name)
                 made = made.with_changes(**{name: new})
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], cst.CSTNode):
