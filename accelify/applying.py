@@ -82,7 +82,7 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     from accelify.writer.writing import apply
 
     data = apply(tree, edits)
-    check(_texts(tree, tree.data), _texts(tree, data))
+    check(_texts(tree, tree.data), _texts(tree, data), [module for module, _, _ in tree.parts()])
     return data
 
 

@@ -122,7 +122,7 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     opening, times = f"{accelerator}.backward(", ""
     if reduction == SUM and context.for_accelerate:
         # Accelerate averages gradients over processes; a sum over all samples is that many times more.
-        opening, times = _multiplied(backward.loss, opening, f" * {accelerator}.num_processes")
+        times = f" * {accelerator}.num_processes"
     if several:
         opening, times = f"{opening}sum(", f"){times}"
     pieces: list[verbs.Piece] = [opening, backward.loss, times]
@@ -156,11 +156,3 @@ def _is_several(context: Context, losses: ast.expr) -> bool:
     return isinstance(losses, (ast.List, ast.Tuple)) or any(
         isinstance(held, Sequence) and not isinstance(held, Mapping) for held in context.script.values(losses)
     )
-
-
-def _multiplied(loss: ast.expr, opening: str, times: str) -> tuple[str, str]:
-    """What stands before and after a loss that is multiplied, in parentheses of its own where it needs them."""
-    product = isinstance(loss, ast.BinOp) and isinstance(loss.op, (ast.Mult, ast.Div))
-    if isinstance(loss, (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Compare, ast.NamedExpr)) and not product:
-        return f"{opening}(", f"){times}"
-    return opening, times

@@ -137,15 +137,14 @@ def transform(context: Context) -> Iterator[Change]:
 def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[list[Edit], ast.stmt]:
     """The edits that leave statements to the main process, and the statement they end with then."""
     closing = [
-        f"{context.tree.indent_unit()}{context.tree.segment(call)}"
-        for call in closed_beside(run, lambda call: is_writing(context, call))
+        context.tree.segment(call) for call in closed_beside(run, lambda call: is_writing(context, call))
     ]
     if not closing:
         edit, last = context.guard(run, accelerator)
         return [edit], last
     # What all have drawn before is closed by all.
-    guard = PutUnder(run[0], run[-1], f"if {accelerator}.is_main_process:")
-    return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
+    header = f"if {accelerator}.is_main_process:"
+    return [PutUnder(run[0], run[-1], header, otherwise=tuple(closing))], run[-1]
 
 
 def asked_first(context: Context) -> Iterator[Change]:

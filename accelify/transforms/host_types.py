@@ -80,7 +80,8 @@ def _with_the_devices(tree: Tree, call: ast.Call, qualname: Callable[[ast.expr],
     if not added:
         return None
     if isinstance(given, ast.Tuple):
-        return verbs.replace(given.elts[-1], given.elts[-1], added)
+        pieces = [piece for one in given.elts for piece in (", ", one)][1:]
+        return verbs.replace(given, "(", *pieces, f"{added})")
     return verbs.replace(given, "(", given, f"{added})")
 
 

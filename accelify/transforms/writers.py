@@ -134,7 +134,9 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         if accelerator is None:
             continue
         context.claim(call)
-        edit: Edit = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
+        around = tree.parent(call)
+        made_there = around if isinstance(around, ast.BoolOp) else call
+        edit: Edit = verbs.replace(made_there, made_there, f" if {accelerator}.is_main_process else None")
         if choice is not None and choice.body is call:
             edit = context.main_process_too(choice, accelerator)  # `SummaryWriter() if tensorboard else None`
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):

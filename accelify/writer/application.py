@@ -109,7 +109,14 @@ class Application(Blocks):
             now = self.changed_inside(node)
             now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[: own or 0])
         for edit in sorted((e for e in rewrites if e.is_around), key=lambda e: -e.order):
-            now = self._written(node, edit, now)
+            new = self._written(node, edit, now)
+            if left and templates.is_atom(new):
+                # `(a + b)` becomes `(a + b).cpu()`, and no more than that.
+                new = self._written(
+                    node, edit, now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
+                )
+                left, right = [], []
+            now = new
         if self.tree.in_fstring(node):
             now = requoted(now, self.quotes_around(node))
         if left:

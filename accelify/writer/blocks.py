@@ -260,7 +260,11 @@ class Blocks(SimpleStatements):
         header = header_of(edit.header, self.unit)
         inside = [row.with_node(reindented(row.node)) for row in rows]
         block = block_of_rows(inside, cst.IndentedBlock(body=[]))
-        return [Row(header.with_changes(body=block), new=True)]
+        header = header.with_changes(body=block)
+        if edit.otherwise:
+            rest = block_of_rows(self._lines(edit.otherwise), cst.IndentedBlock(body=[]))
+            header = header.with_changes(orelse=cst.Else(body=rest))
+        return [Row(header, new=True)]
 
     def _row(self, row: Row) -> list[Row]:
         """What becomes of one statement, or of those that share a line."""

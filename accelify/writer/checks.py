@@ -13,12 +13,13 @@ from accelify.writer.errors import EditError
 _KNOWN = frozenset({*dir(builtins), *vars(builtins), "__file__", "__path__", "__annotations__", "__class__"})
 
 
-def check(before: Sequence[str], after: Sequence[str]) -> None:
+def check(before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Module]) -> None:
     """Look at some files that are edited together.
 
     Args:
         before: their texts as they were; `async=` of old releases of torch may stand in them.
         after: their texts as they are to be written, in the same order.
+        modules: what was read of the texts as they were.
 
     Raises:
         EditError: when one binds a name no longer, or a call does not fit its function any more.
@@ -37,7 +38,7 @@ def check(before: Sequence[str], after: Sequence[str]) -> None:
         missing = unbound(new)
         if missing and (missing := missing - _unbound_before(old)):
             raise EditError(f"`{min(missing)}` would be bound nowhere")
-    _check_calls(before, trees)
+    _check_calls(modules, trees)
 
 
 def _compiles(text: str) -> bool:
@@ -85,12 +86,9 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _tables(child)
 
 
-def _check_calls(before: Sequence[str], trees: Sequence[ast.Module]) -> None:
+def _check_calls(old_trees: Sequence[ast.Module], trees: Sequence[ast.Module]) -> None:
     """Complain of a call that fitted its function and does not any more."""
-    from accelify.obsolete_keywords import parse_old
-
     new = [dict(_signatures(tree)) for tree in trees]
-    old_trees = [parse_old(text) for text in before]
     old = [dict(_signatures(tree)) for tree in old_trees]
     changed = {
         name

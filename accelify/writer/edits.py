@@ -131,11 +131,13 @@ class PutUnder:
     """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`).
 
     Calls that no line can stand above, as in `if x: f()`, are joined with the test: `if x: main and f()`.
+    `otherwise` are lines for the `else` of that header.
     """
 
     first: ast.stmt
     last: ast.stmt
     header: str
+    otherwise: tuple[str, ...] = ()
 
 
 Edit: TypeAlias = (

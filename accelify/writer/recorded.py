@@ -19,11 +19,13 @@ def merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
         block = tree.block_of(indent.last)[2]
         place = block.index(indent.last) + 1
         following = starting.get(block[place]) if place < len(block) else None
-        if following is None or following.header != indent.header:
+        if following is None or following.header != indent.header or indent.otherwise:
             continue
         if indent.last in between or following.first in between:
             continue
         if tree.parted(indent.last, following.first):
+            continue
+        if following.otherwise:
             continue
         gone.add(following)
         wider[indent] = PutUnder(indent.first, wider.pop(following, following).last, indent.header)

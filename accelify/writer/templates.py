@@ -205,6 +205,11 @@ def in_parens(node: cst.BaseExpression) -> cst.BaseExpression:
     return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
 
 
+def is_atom(node: cst.BaseExpression) -> bool:
+    """Whether an expression needs no parentheses wherever it stands."""
+    return _binds(node) == _ATOM
+
+
 def is_looser(new: cst.BaseExpression, old: cst.BaseExpression) -> bool:
     """Whether the parts of one expression are bound to each other less tightly than those of another."""
     return _binds(new) < _binds(old) or (isinstance(new, cst.Integer) and not isinstance(old, cst.Integer))

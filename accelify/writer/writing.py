@@ -64,17 +64,15 @@ class Written:
     def _region(self, body: list[ast.stmt], block: list[ast.stmt], data: bytes) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
         text = data.decode("utf-8")
-        carriage = "\r" in text.replace("\r\n", "")
+        carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
             raise EditError("line ends of several kinds stand side by side")
         if carriage:
             text = text.replace("\r", "\n")
         hidden = masked(text) if OBSOLETE in text else None
         source = text if hidden is None else hidden[0]
-        newline = (
-            "\r\n" if "\r\n" in text else "\n" if "\n" in text else self.tree.newline.replace("\r\n", "\n")
-        )
-        newline = "\n" if newline == "\r" else newline
+        newline = "\n" if carriage else self.tree.newline if "\n" not in text else "\n"
+        newline = "\r\n" if "\r\n" in text else newline
         config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
         try:
             module = cst.parse_module(source, config)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.writer.checks import check, unbound
+from accelify.writer import checks
+from accelify.writer.checks import unbound
 from accelify.writer.errors import EditError
+
+
+def check(before: list[str], after: list[str]) -> None:
+    checks.check(before, after, [ast.parse(text) for text in before])
 
 
 @pytest.mark.parametrize(
