@@ -1,8 +1,8 @@
 """A script's syntax tree with exact byte ranges.
 
-Python's own `ast` gives every node its place in UTF-8 bytes; edits are made on those bytes, so that what no edit
-touches stays as it was, byte for byte. Against building a concrete tree with libcst it parses nine times faster
-(1,070 lines: 10 ms against 94 ms), needs no import of 170 ms, and every node knows its place.
+Python's own `ast` gives every node its place in UTF-8 bytes. Against building a concrete tree with libcst it parses
+nine times faster (1,070 lines: 10 ms against 94 ms), needs no import of 170 ms, and every node knows its place; libcst
+reads only what is edited (`accelify.writer`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import symtable
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from accelify.analysis.syntax import walk
 from accelify.writer.errors import EditError
 
 _KNOWN = frozenset({*dir(builtins), *vars(builtins), "__file__", "__path__", "__annotations__", "__class__"})
@@ -134,18 +135,26 @@ def _misfits(
     """The calls of functions of these names that do not fit them, in the files that define or import them."""
     everywhere = {name: one[name] for one in signatures for name in names & one.keys()}
     for tree, own in zip(trees, signatures, strict=True):
-        nodes = list(ast.walk(tree))
+        calls: list[ast.Call] = []
+        bound: set[str] = set()
+        imported: set[str] = set()
+        for node in walk(tree):
+            kind = type(node)
+            if kind is ast.Call:
+                calls.append(node)
+            elif kind is ast.Name:
+                if type(node.ctx) is not ast.Load:
+                    bound.add(node.id)
+            elif kind is ast.arg:
+                bound.add(node.arg)
+            elif kind is ast.ImportFrom:
+                imported.update(alias.name for alias in node.names if alias.asname is None)
         # A name that the file binds in another way may stand for something else.
-        bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-        imported = {
-            a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names if a.asname is None
-        }
         known = {name: everywhere[name] for name in names - bound if name in own or name in imported}
-        for node in nodes if known else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
-                if not fits(node, known[node.func.id]):
-                    yield node.func.id, node.lineno
+        for call in calls if known else ():
+            if isinstance(call.func, ast.Name) and call.func.id in known:
+                if not fits(call, known[call.func.id]):
+                    yield call.func.id, call.lineno
 
 
 def fits(call: ast.Call, signature: ast.arguments) -> bool:
