@@ -143,6 +143,15 @@ class Tree:
                         found.setdefault(known, []).append(node)
         return found.get(name, [])
 
+    @property
+    def size(self) -> int:
+        """The number of bytes of the text, which is the place after the last of them."""
+        return len(self.data)
+
+    def line_of(self, node: Any) -> int:
+        """The line of a node in its own file, where several are read as one."""
+        return self.locate(self.start(node))[1]
+
     def mentions(self, word: str | bytes | re.Pattern[bytes]) -> bool:
         """Whether a word occurs in the text at all: a quick no before a question that takes longer."""
         if isinstance(word, re.Pattern):

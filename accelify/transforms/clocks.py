@@ -267,8 +267,9 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)
-            data = module.tree.data
-            if module in script.modules or b"dir" not in data or not any(w in data for w in _LOOKING_WORDS):
+            if module in script.modules or not module.tree.mentions("dir"):
+                continue
+            if not any(map(module.tree.mentions, _LOOKING_WORDS)):
                 continue
             made = [n for n in callee.calls if makes_folder(n)]
             if not made or script.enclosing_loops(call):

@@ -280,7 +280,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         if evaluation.loses_batches:
             message += "; of a loader with drop_last=True, up to N-1 whole batches of a pass are left out"
         change = context.change(GATHER, evaluation.loop.iter, message, edits, core=True)
-        reads = [tree.locate(tree.start(read))[1] for read in evaluation.picked.nodes]
+        reads = [tree.line_of(read) for read in evaluation.picked.nodes]
         if reads:
             # What is read of the gathered entries is renamed down to the last of them.
             last = max(change.finding.end_line, *reads)

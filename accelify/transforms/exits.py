@@ -286,7 +286,7 @@ def _caught(context: Context) -> Iterator[Change]:
         handler = going_on(context.script, attempt)
         if handler is None or not _is_repeated(context, attempt) or _leaves_with(context, handler):
             continue
-        line = context.tree.locate(context.tree.start(handler))[1]
+        line = context.tree.line_of(handler)
         message = (
             f"an error of one process is caught in line {line}, and it goes on without the step in which the others "
             "wait for it"

@@ -32,11 +32,11 @@ _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let the tests hold for the device's types too."""
-    data = context.tree.data
+    tree = context.tree
     if context.plan.arguments.get("cpu") == "True":
         return
     _elsewhere(context)
-    if not (b"isinstance" in data or b".type()" in data):
+    if not (tree.mentions("isinstance") or tree.mentions(".type()")):
         return
     for call in context.script.calls():
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:

@@ -243,7 +243,7 @@ def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[a
             yield context.change(LOAD, save, "another process may load this before it is written", [wait])
             return
     if context.accelerator(place) is not None or same:
-        at = f" (line {tree.locate(tree.start(saves[-1]))[1]})" if saves else ""
+        at = f" (line {tree.line_of(saves[-1])})" if saves else ""
         message = (
             f"only the main process saves what this loads{at}, and another may come here before that: where all come "
             "by, let them wait in between (accelerator.wait_for_everyone())"

@@ -480,9 +480,7 @@ class _Moves:
 
     def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
         """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
-        first = self.tree.start(node)
-        text = self.tree.segment(node).encode()
-        parts: list[tuple[int, int, bytes]] = []
+        edits: list[Edit] = []
         for call in walk(node):
             fate = self.fate.get(call) if isinstance(call, ast.Call) else None
             if fate is None:
@@ -496,12 +494,9 @@ class _Moves:
                 kept = call.args[0]
                 if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None
-                parts.append((self.tree.start(call) - first, self.tree.start(kept) - first, b""))
-            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
-            parts.append((self.tree.end(kept) - first, self.tree.end(call) - first, new.encode()))
-        for start, end, replacement in sorted(parts, reverse=True):
-            text = text[:start] + replacement + text[end:]
-        return text.decode()
+            new = (f".to({accelerator}.device)",) if fate == _REWRITE else ()
+            edits.append(verbs.replace(call, kept, *new))
+        return verbs.written(self.tree, node, edits) if edits else self.tree.segment(node)
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
         """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""

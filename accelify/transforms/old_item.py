@@ -64,7 +64,7 @@ def _left(
         if _may_be_number(context, scalars, node, held):
             known.setdefault((context.script.scope_of(node), text_of(node)), []).append(node)
     for (_, text), nodes in known.items():
-        lines = ", ".join(str(context.tree.locate(context.tree.start(n))[1]) for n in nodes[1:])
+        lines = ", ".join(str(context.tree.line_of(n)) for n in nodes[1:])
         also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
         number = text_of(_held(nodes[0].value))
         message = (

@@ -19,7 +19,7 @@ from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.syntax import call_argument, target_names, walk
+from accelify.analysis.syntax import Tree, call_argument, target_names, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
@@ -77,7 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _elsewhere(context: Context) -> Iterator[Change]:
     """Name what functions of modules that are not converted draw for the batch."""
     script = context.script
-    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree.data)}
+    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree)}
     loops = set(context.shared_loops()) if others else set()
     for call in script.calls() if others else ():
         for callee in in_order(script.callees(call)):
@@ -113,8 +113,8 @@ def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Mo
     return None
 
 
-def _draws(data: bytes) -> bool:
-    return b"random." in data and b"numpy" in data
+def _draws(tree: Tree) -> bool:
+    return tree.mentions("random.") and tree.mentions("numpy")
 
 
 def _is_draw(name: str | None) -> bool:

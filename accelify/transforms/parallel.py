@@ -174,7 +174,7 @@ def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[C
     for module, read in stray_unwrapping(context.script, set(wrapped), known):
         converted = module in context.script.modules
         file = module.path.name if module.path is not None else "the script"
-        line = context.tree.locate(context.tree.start(read))[1] if converted else read.lineno
+        line = context.tree.line_of(read) if converted else read.lineno
         message = (
             f"`.module` is read in {file}, line {line}, of what may be a model that has no wrapper any more"
         )

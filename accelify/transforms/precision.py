@@ -115,7 +115,7 @@ def _scalers(context: Context) -> Iterator[Change]:
                 change.finding,
                 (),
                 True,
-                f"the scaled loss of line {tree.locate(tree.start(call))[1]} is used for more than backward",
+                f"the scaled loss of line {tree.line_of(call)} is used for more than backward",
             )
             continue
         else:

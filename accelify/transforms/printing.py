@@ -240,7 +240,7 @@ def _logging(context: Context) -> Iterator[Change]:
     above = scopes_above(context)
     early = [c for c in calls if runs_first(context, c, above) and not _is_by_main_only(context, c)]
     if early:
-        at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
+        at = lines_at({context.tree.line_of(call) for call in early})
         message = f"every process logs this, where there is no Accelerator to ask ({at})"
         yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
 

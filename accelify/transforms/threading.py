@@ -191,9 +191,7 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
             continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
-            raise verbs.EditError(
-                f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
-            )
+            raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
         if _is_unbound(context, call) and call.args:
             # `Base.__init__(self, lr)`: behind the object.
             edits.append(verbs.AddArgument(call, accelerator, after=call.args[0]))
@@ -211,9 +209,7 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> lis
     tree, first = context.tree, _first(default.function)
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
     if accelerator is None or not tree.own_line(first) or default.value.lineno != default.value.end_lineno:
-        raise verbs.EditError(
-            f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
-        )
+        raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
     value = verbs.written(tree, default.value, [verbs.AddArgument(call, accelerator, first=True)])
     lines = (f"if {default.name} is None:", f"    {default.name} = {value}")
     return [verbs.replace(default.value, "None"), InsertBefore(first, lines, order=-59)]

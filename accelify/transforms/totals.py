@@ -309,7 +309,7 @@ class _Totals:
             if self.script.scope_of(n) is scope
         ]
         # From there on it counts something else.
-        limit = min(stores, default=len(self.tree.data))
+        limit = min(stores, default=self.tree.size)
         divided: set[str] = set()
         known = {p.text for p in found}
         for node in (*self.tree.nodes(ast.BinOp), *self.tree.nodes(ast.AugAssign)):

@@ -182,7 +182,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
 def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
     """What keeps a script from being converted: a `.module` that there is no Accelerator to take away."""
     finding = context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding
-    line = context.tree.locate(context.tree.start(node))[1]
+    line = context.tree.line_of(node)
     reason = f"`.module` in line {line} is read where the Accelerator cannot be had"
     return Change(finding, (), True, reason)
 
