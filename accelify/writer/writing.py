@@ -76,9 +76,10 @@ class Written:
         config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
         try:
             module = cst.parse_module(source, config)
+            same = module.code == source
         except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError) as error:
             raise EditError("libcst does not read it") from error
-        if module.code != source:
+        if not same:
             raise EditError("libcst does not give it back as it was")
         rows = rows_of(module, block)
         for row in rows:
