@@ -53,7 +53,7 @@ class ConvertCommand(CodemodCommand):
             "--runtime",
             choices=["accelify", "accelerate"],
             default="accelify",
-            help="Write for accelify's own runtime or for Hugging Face Accelerate.",
+            help="Write for accelify's runtime or for Hugging Face Accelerate.",
         )
         arg_parser.add_argument(
             "--replace-ddp",

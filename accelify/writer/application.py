@@ -94,9 +94,9 @@ class Application(Blocks):
         if not isinstance(base, cst.BaseExpression):
             raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
         # What stands in parentheses stays in them, but for those that make a tuple or a generator.
-        own = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
-        outer = len(base.lpar) - own
-        left, right = base.lpar[:outer], base.rpar[own:]
+        inner = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
+        outer = len(base.lpar) - inner
+        left, right = base.lpar[:outer], base.rpar[inner:]
         now: cst.BaseExpression | None = None
         whole = [edit for edit in rewrites if not edit.is_around]
         for edit in whole:
@@ -107,7 +107,7 @@ class Application(Blocks):
                 now = self._with_items(node, now, self.inside.get(node, ()))
         if now is None:
             now = self.changed_inside(node)
-            now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[: own or 0])
+            now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[:inner])
         for edit in sorted((e for e in rewrites if e.is_around), key=lambda e: -e.order):
             new = self._written(node, edit, now)
             if left and templates.is_atom(new):

@@ -31,7 +31,7 @@ def argument(text: str) -> cst.Arg:
 
 
 def with_first(call: cst.Call, text: str) -> cst.Call:
-    """A call with an argument before all others; on a line of its own where each has one."""
+    """A call with an argument before all others; on a separate line where each has one."""
     new, rest = argument(text), _grouped(call.args)
     if not rest:
         return call.with_changes(args=[new])
@@ -56,11 +56,11 @@ def with_last(call: cst.Call, text: str) -> cst.Call:
     if isinstance(comma, cst.Comma):
         after, before = comma.whitespace_after, call.whitespace_before_args
         if isinstance(after, cst.ParenthesizedWhitespace) and _comments(after):
-            # What is said of the last one is said in its line.
+            # A comment on the last one stays in its line.
             rest[-1] = last.with_changes(comma=_COMMA)
             return call.with_changes(args=[*rest, new.with_changes(comma=comma)])
         if isinstance(after, cst.ParenthesizedWhitespace) and isinstance(before, cst.ParenthesizedWhitespace):
-            # Each argument has a line of its own.
+            # Each argument has a separate line.
             lead = cst.ParenthesizedWhitespace(indent=before.indent, last_line=before.last_line)
             rest[-1] = last.with_changes(comma=comma.with_changes(whitespace_after=lead))
             return call.with_changes(args=[*rest, new.with_changes(comma=comma)])
@@ -82,14 +82,14 @@ def with_after(call: cst.Call, index: int, text: str) -> cst.Call:
 
 def without(items: Sequence[Any], gone: set[int]) -> list[Any]:
     """Arguments, elements or parameters without some of them; what is the last one then ends as the last one did."""
-    kept = [item for index, item in enumerate(items) if index not in gone]
-    if kept and len(items) - 1 in gone:
-        last, old = kept[-1], items[-1]
+    left = [item for index, item in enumerate(items) if index not in gone]
+    if left and len(items) - 1 in gone:
+        last, old = left[-1], items[-1]
         changes: dict[str, Any] = {"comma": old.comma}
         if isinstance(old, cst.Arg):
             changes["whitespace_after_arg"] = old.whitespace_after_arg
-        kept[-1] = last.with_changes(**changes)
-    return kept
+        left[-1] = last.with_changes(**changes)
+    return left
 
 
 def named(arg: cst.Arg, name: str) -> cst.Arg:
@@ -110,13 +110,13 @@ def with_parameter(
         place = plain.index(after) + 1
         rest = len(plain) > place or node.args.vararg or node.args.kwonlyargs or node.args.kwarg
         comma = known[place - 1].comma
-        own = comma if isinstance(comma, cst.Comma) else _COMMA
-        lined = isinstance(own.whitespace_after, cst.ParenthesizedWhitespace) and not _comments(
-            own.whitespace_after
+        between = comma if isinstance(comma, cst.Comma) else _COMMA
+        lined = isinstance(between.whitespace_after, cst.ParenthesizedWhitespace) and not _comments(
+            between.whitespace_after
         )
-        known[place - 1] = known[place - 1].with_changes(comma=own if lined and rest else _COMMA)
+        known[place - 1] = known[place - 1].with_changes(comma=between if lined and rest else _COMMA)
         if rest or isinstance(comma, cst.Comma):
-            new = new.with_changes(comma=own)
+            new = new.with_changes(comma=between)
         known.insert(place, new)
         return function.with_changes(params=params.with_changes(**{field: known}))
     stars = node.args.vararg is not None or bool(node.args.kwonlyargs) or node.args.kwarg is not None

@@ -300,7 +300,7 @@ class Blocks(SimpleStatements):
         self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
 
     def line(self, node: Any) -> int:
-        """The line of a node in its own file, of several that are converted together."""
+        """The line of a node in its file, of several that are converted together."""
         return self.tree.locate(self.tree.start(node))[1]
 
     def collision(self, node: Any, one: Edit, other: Edit) -> EditError:

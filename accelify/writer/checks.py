@@ -134,7 +134,7 @@ def _misfits(
 ) -> Iterator[tuple[str, int]]:
     """The calls of functions of these names that do not fit them, in the files that define or import them."""
     everywhere = {name: one[name] for one in signatures for name in names & one.keys()}
-    for tree, own in zip(trees, signatures, strict=True):
+    for tree, defined in zip(trees, signatures, strict=True):
         calls: list[ast.Call] = []
         bound: set[str] = set()
         imported: set[str] = set()
@@ -150,7 +150,7 @@ def _misfits(
             elif kind is ast.ImportFrom:
                 imported.update(alias.name for alias in node.names if alias.asname is None)
         # A name that the file binds in another way may stand for something else.
-        known = {name: everywhere[name] for name in names - bound if name in own or name in imported}
+        known = {name: everywhere[name] for name in names - bound if name in defined or name in imported}
         for call in calls if known else ():
             if isinstance(call.func, ast.Name) and call.func.id in known:
                 if not fits(call, known[call.func.id]):
@@ -166,8 +166,8 @@ def fits(call: ast.Call, signature: ast.arguments) -> bool:
     if len(call.args) > len(plain) and signature.vararg is None:
         return False
     free = {a.arg for a in signature.args} | {a.arg for a in signature.kwonlyargs}
-    given = plain[: len(call.args)]
-    if (named - free and signature.kwarg is None) or named & set(given):
+    placed = plain[: len(call.args)]
+    if (named - free and signature.kwarg is None) or named & set(placed):
         return False
     wanted = plain[len(call.args) : len(plain) - len(signature.defaults)]
     wanted += [a.arg for a, d in zip(signature.kwonlyargs, signature.kw_defaults, strict=True) if d is None]

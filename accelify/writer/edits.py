@@ -176,7 +176,7 @@ def todo(tree: Tree, node: ast.AST, code: str, message: str) -> InsertBefore:
     while not tree.own_line(stmt) or tree.is_elif(stmt):
         parent = tree.parent(stmt)
         if not isinstance(parent, ast.stmt):
-            raise EditError("no line of its own")
+            raise EditError("no separate line")
         stmt = parent
     return InsertBefore(stmt, (f"# TODO(accelify {code}): {message}",), order=400)
 

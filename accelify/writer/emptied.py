@@ -29,8 +29,8 @@ class Run:
 class Emptied:
     """What becomes of a script when some statements are taken out.
 
-    `gone` are all that go; `runs` those with lines of their own, by the block they stand in. `passes` leave a `pass`.
-    Of an `if`/`else` one branch can go: `without_else` keeps the first, `negated` the other under the opposite test,
+    `gone` are all that go; `runs` those that share no line, by the block they stand in. `passes` leave a `pass`.
+    Of an `if`/`else` one branch can go: `without_else` leaves the first, `negated` the other under the opposite test,
     `opened` the other in the place of all.
     """
 

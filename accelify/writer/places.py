@@ -1,6 +1,6 @@
 """From a node of Python's `ast` to the node of libcst's tree that was read from the same text.
 
-Both trees are built by one grammar, so a node is found by its way down from the statement that holds it: `func` of a
+Both trees are built by one grammar, so a node is found by its way down from the statement around it: `func` of a
 call here is `func` there, the third of its arguments is the third there. No place in the text is asked for, which
 `ast` does not know inside of f-strings before Python 3.12 and libcst has to work out for a whole file at a time.
 """

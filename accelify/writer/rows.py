@@ -16,7 +16,7 @@ from accelify.writer.errors import EditError
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a statement without what stands above it, or an empty line that may hold a comment.
+    """One row: a statement without what stands above it, or a line with a comment or nothing in it.
 
     `statements` are those of the script that it is made of; `new` ones were put in.
     """
@@ -32,12 +32,12 @@ class Row:
 
     @property
     def is_comment(self) -> bool:
-        """Whether it holds nothing but a comment."""
+        """Whether it is a comment."""
         return isinstance(self.node, cst.EmptyLine) and self.node.comment is not None
 
     @property
     def is_blank(self) -> bool:
-        """Whether it holds nothing."""
+        """Whether it is an empty line."""
         return isinstance(self.node, cst.EmptyLine) and self.node.comment is None
 
     @property
@@ -89,7 +89,7 @@ def header_of(header: str, unit: str) -> Any:
 
 
 def reindented(node: Any) -> Any:
-    """A row that goes further in: lines that hold nothing get no indentation with it."""
+    """A row that goes further in: empty lines get no indentation with it."""
     return node.visit(_Blank())
 
 

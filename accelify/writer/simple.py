@@ -114,7 +114,7 @@ class SimpleStatements:
         return [templates.fill(row, parts) for row in rows] if holes else rows
 
     def line(self, node: Any) -> int:
-        """The line of a node in its own file."""
+        """The line of a node in its file."""
         raise NotImplementedError
 
     def original(self, node: ast.AST) -> Any:

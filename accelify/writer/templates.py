@@ -61,10 +61,10 @@ def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
 
 def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """An expression without the parentheses that it does not need between those of a call."""
-    own = 1 if isinstance(node, (cst.Tuple, cst.GeneratorExp)) else 0
-    if len(node.lpar) <= own or isinstance(node, (cst.NamedExpr, cst.Yield)):
+    inner = 1 if isinstance(node, (cst.Tuple, cst.GeneratorExp)) else 0
+    if len(node.lpar) <= inner or isinstance(node, (cst.NamedExpr, cst.Yield)):
         return node
-    return node.with_changes(lpar=node.lpar[len(node.lpar) - own :], rpar=node.rpar[:own])
+    return node.with_changes(lpar=node.lpar[len(node.lpar) - inner :], rpar=node.rpar[:inner])
 
 
 def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
@@ -114,7 +114,7 @@ def _rows(text: str, indent: str) -> tuple[Any, ...]:
         rows += stmt.leading_lines
         rows.append(cast(Any, stmt).with_changes(leading_lines=()))
     rows += module.footer
-    # A line that holds nothing gets no indentation.
+    # An empty line gets no indentation.
     return tuple(
         row.with_changes(indent=False) if isinstance(row, cst.EmptyLine) and row.comment is None else row
         for row in rows
@@ -166,10 +166,10 @@ def _wanted(owner: cst.CSTNode, field: str) -> int:
         case cst.UnaryOperation(operator=operator):
             return 5 if isinstance(operator, cst.Not) else 13
         case cst.BinaryOperation(operator=operator):
-            own = _BINARY.get(type(operator), 12)
+            level = _BINARY.get(type(operator), 12)
             if isinstance(operator, cst.Power):
                 return 15 if field == "left" else 13
-            return own if field == "left" else own + 1
+            return level if field == "left" else level + 1
         case cst.Comparison() | cst.ComparisonTarget():
             return 7
         case cst.BooleanOperation(operator=operator):

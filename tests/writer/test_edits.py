@@ -504,7 +504,7 @@ def test_a_todo_stands_above_the_statement() -> None:
 
 def test_a_todo_behind_a_semicolon_has_no_line() -> None:
     tree = Tree("a; f()\n")
-    with pytest.raises(EditError, match="no line of its own"):
+    with pytest.raises(EditError, match="no separate line"):
         verbs.todo(tree, first_call(tree), "ACC999", "look")
 
 
