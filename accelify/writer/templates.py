@@ -49,8 +49,9 @@ def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
             new = _filled(value, parts)
             if new is not value:
                 if isinstance(new, cst.BaseExpression):
-                    bare = isinstance(made, cst.Arg) and name == "value" and not value.lpar  # type: ignore[attr-defined]
-                    new = fitting(_bare(new) if bare else new, made, name)
+                    if not value.lpar:  # type: ignore[attr-defined]
+                        new = _bare(new, made, name)
+                    new = fitting(new, made, name)
                 made = made.with_changes(**{name: new})
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], cst.CSTNode):
             changed = [_filled(one, parts) for one in value]
@@ -59,12 +60,14 @@ def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
     return made
 
 
-def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """An expression without the parentheses that it does not need between those of a call."""
+def _bare(node: cst.BaseExpression, owner: cst.CSTNode, field: str) -> cst.BaseExpression:
+    """An expression without parentheses that it does not need in a call or a product."""
     inner = 1 if isinstance(node, (cst.Tuple, cst.GeneratorExp)) else 0
     if len(node.lpar) <= inner or isinstance(node, (cst.NamedExpr, cst.Yield)):
         return node
-    return node.with_changes(lpar=node.lpar[len(node.lpar) - inner :], rpar=node.rpar[:inner])
+    bare = node.with_changes(lpar=node.lpar[len(node.lpar) - inner :], rpar=node.rpar[:inner])
+    needed = isinstance(owner, cst.BinaryOperation) and _binds(bare) < _wanted(owner, field)
+    return bare if isinstance(owner, (cst.Arg, cst.BinaryOperation)) and not needed else node
 
 
 def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
