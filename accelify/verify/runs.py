@@ -191,6 +191,7 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         finally:
             nursery.end(started)
         seconds = time.monotonic() - started_at
+    scratch.tidy()
     if started.trouble:
         raise NurseryError(f"{started.trouble}.")
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]

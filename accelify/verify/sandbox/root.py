@@ -19,10 +19,13 @@ from accelify.verify.sandbox.mounts import VIRTUAL, Mount, read_mounts
 
 LAYERS = "layers.json"
 """File of a run's folder: for each overlay its path and the folder that takes its writes."""
+WORK = "work"
+"""Folder of a run's folder: where overlays prepare files; of no use afterwards."""
 SMALL = 1024 * 1024
 """Bytes up to which a file beside a mount point is copied; a larger one is there, but cannot be written."""
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
 _ACCELERATORS = ("nvidia*", "nvidia-caps/*", "dri/*", "kfd", "accel*", "infiniband/*")
+_SELDOM = ("/boot", "/etc", "/usr", "/opt", "/srv", "/media", "/lost+found", "/run", "/var", "/snap")
 # Where a root that is no root writes for the whole machine, since the kernel looks at the user's number alone.
 _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "driver")
 
@@ -50,6 +53,10 @@ class Root:
     def build(self) -> None:
         """Put everything in place; the old root is still the root."""
         linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+        os.mkdir(os.path.join(self.home, WORK))
+        made = os.path.join(self.home, "made")
+        os.mkdir(made)
+        linux.mount("tmpfs", made, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0700")
         self._place("/", read_mounts())
         self._system()
         self._real_folders()
@@ -118,9 +125,9 @@ class Root:
             self._place(folder, mount)
 
     def _overlay(self, path: str, lower: str, replaced: Sequence[str], folders: Sequence[str]) -> None:
-        layer = os.path.join(self.home, "layers", str(len(self.layers)))
-        upper, work = os.path.join(layer, "upper"), os.path.join(layer, "work")
-        os.makedirs(upper)
+        upper = os.path.join(self.home, "layers", str(len(self.layers)))
+        work = os.path.join(self.home, WORK, str(len(self.layers)))
+        os.mkdir(upper)
         os.mkdir(work)
         for folder in folders:
             _chain(upper, path, folder)
@@ -137,11 +144,15 @@ class Root:
             options = "userxattr,lowerdir={},upperdir={},workdir={}".format(
                 *(f"/proc/self/fd/{descriptor}" for descriptor in descriptors)
             )
-            try:
-                # Without it every copy waits for the disk.
-                linux.mount("overlay", self.root + path, "overlay", options=f"volatile,{options}")
-            except OSError:
-                linux.mount("overlay", self.root + path, "overlay", options=options)
+            # Copies do not wait for the disk then. It costs two folders more, and older kernels do not know it.
+            fast = () if path in _SELDOM else (f"volatile,{options}",)
+            for choice in (*fast, options):
+                try:
+                    linux.mount("overlay", self.root + path, "overlay", options=choice)
+                    break
+                except OSError:
+                    if choice == options:
+                        raise
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from pathlib import Path
 
 
@@ -23,11 +24,19 @@ class Scratch:
         self.temporary = self.home / "tmp"
         self.layers = self.home / "layers"
         self.root = self.home / "root"
+        self._tidying: threading.Thread | None = None
         for folder in (self.results, self.temporary, self.layers, self.root):
             folder.mkdir()
 
+    def tidy(self) -> None:
+        """Remove what nobody reads once the run has ended, while others go on."""
+        self._tidying = threading.Thread(target=remove, args=(self.home / "work",), daemon=True)
+        self._tidying.start()
+
     def close(self) -> None:
         """Remove everything, whatever modes the run has left."""
+        if self._tidying is not None:
+            self._tidying.join()
         remove(self.home)
 
 
