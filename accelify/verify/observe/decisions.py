@@ -31,6 +31,8 @@ RUNS = 2_000
 LARGEST = 2_000_000
 """Bytes of source up to which a file is instrumented."""
 _EVERY = 1.0
+WRITTEN_EARLY = 200
+"""Times that a new outcome of what leaves a loop is written before training goes on."""
 _MASK = (1 << 60) - 1
 _FLAGS = ("leaves", "trains", "saves", "carries", "by_rank", "ends")
 
@@ -100,6 +102,9 @@ class Decisions:
         self._lock = threading.Lock()
         self._enclosing: dict[tuple[CodeType, int], tuple[tuple[SiteRecord, int], ...]] = {}
         self._by_file: dict[str, list[SiteRecord]] = {}
+        self._leaving: list[SiteRecord] = []
+        self._turns = 0
+        self._early = WRITTEN_EARLY if context.world > 1 else 0
 
     def install(self) -> None:
         """Instrument what is loaded from now on."""
@@ -130,6 +135,7 @@ class Decisions:
         records = [SiteRecord(file, test) for test in found.tests]
         self.sites += records
         self._by_file.setdefault(file, []).extend(records)
+        self._leaving += [record for record in records if record.test.leaves]
         return code
 
     def write(self) -> None:
@@ -181,6 +187,11 @@ class Decisions:
         """A backward pass or a step: the tests around it guard training."""
         if self._loading or self._finished or threading.get_ident() != self._main:
             return
+        if self._early and (turns := sum(len(record.runs) for record in self._leaving)) != self._turns:
+            # Ranks that part here may be ended in the next collective, before any of them can say so.
+            self._turns = turns
+            self._early -= 1
+            self.write()
         frame = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename in self._by_file:
